@@ -1,13 +1,13 @@
-r"""What it costs to write a topic into a table, each record once: compared with delta-spark.
+r"""The cost of writing a topic to a table, each record once, compared with delta-spark.
 
     python -m benchmarks.tables [--rows 8000000] [--repeats 5] [--topics 100,100-lz4,1000]
     python -m benchmarks.tables --rows 400000 --batch-rows 100000 --small-rows 20000 --repeats 1 \
         --topics 100 --company-max 2 --page build/tables/tables.md
 
-Each topic is generated once: 8 partitions of records with a key of 8 bytes. Every repeat writes it
-into a new table in each way in turn, by one query, in batches. The first batch, in which processes
-start, is not counted. A repeat before the first one warms up. After every query the rows of the
-table are counted: each record has to be there once, or the benchmark fails.
+Each topic is generated once: 8 partitions of records with a key of 8 bytes. In each repeat, one
+query for each way writes the topic to a new table, in batches. The first batch, in which processes
+start, is not counted. A repeat before the first one warms up. After each query the benchmark counts
+the rows of the table, and fails unless it has each record once.
 CPU seconds are those of Spark's JVM, of the processes it started (Python workers), of the driver's
 Python, of PostgreSQL, and of the broker, which is not counted. A reading is repeated if other
 processes used more than --company-max processors meanwhile; the quietest of three is kept.
@@ -56,19 +56,19 @@ DELTA_SPARK = "4.4.0"
 ATTEMPTS = 3
 SMALL_BATCHES = 11
 LOOK_S = 0.02
-"""How often the end of the first batch is looked for."""
+"""The interval of checks for the end of the first batch, in seconds."""
 
 console = Console(stderr=True)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A topic, and how it is written.
+    """A topic, and the ways to write it.
 
     Args:
-        kind: What the topic holds.
-        rows: How many records it has.
-        batch_rows: How many of them a batch has.
+        kind: The kind of its records.
+        rows: The number of its records.
+        batch_rows: The number of records of a batch.
         ways: Names of the ways that write it.
     """
 
@@ -79,13 +79,13 @@ class Case:
 
 
 def cases(rows: int, batch_rows: int, small_rows: int, topics: str) -> Iterator[Case]:
-    """Yield the cases that are measured.
+    """Yield the cases to measure.
 
     Args:
-        rows: How many records of 100 bytes; of larger ones there are a quarter.
-        batch_rows: The same, of a batch.
-        small_rows: How many records a small batch has; 0: there are none.
-        topics: Sizes, each with a codec behind it or without, separated by commas.
+        rows: The number of records of 100 bytes; a topic of larger ones has a quarter of it.
+        batch_rows: The number of records of a batch; larger ones as for `rows`.
+        small_rows: The number of records of a small batch; 0: there are no small batches.
+        topics: Sizes in bytes, separated by commas, each optionally followed by `-codec`.
     """
     for each in topics.split(","):
         kind = TopicKind.of(each)
@@ -101,23 +101,23 @@ def cases(rows: int, batch_rows: int, small_rows: int, topics: str) -> Iterator[
 
 @dataclass(frozen=True)
 class Reading:
-    """One query that wrote a topic into a table.
+    """One query that wrote a topic to a table.
 
     Args:
-        topic: What the topic holds.
-        way: By which way.
-        batch_rows: How many rows a batch had.
-        repeat: Which repeat it was, from 1.
-        counted_rows: How many rows came after the first batch.
-        triggers: In how many batches.
-        trigger_s: Seconds of the triggers of these, from plan to commit.
+        topic: The kind of its records.
+        way: The name of the way.
+        batch_rows: The number of rows of a batch.
+        repeat: The number of the repeat, from 1.
+        counted_rows: The number of rows after the first batch.
+        triggers: The number of batches with these rows.
+        trigger_s: Seconds of their triggers, from plan to commit.
         jvm_cpu_s: CPU seconds of Spark's JVM after the first batch.
-        children_cpu_s: The same, of the processes it started: Python workers, and chmod of Hadoop.
-        driver_cpu_s: The same, of the driver's Python.
-        server_cpu_s: The same, of PostgreSQL.
-        broker_cpu_s: The same, of the broker.
-        load_average: The machine's, of one minute, before the query.
-        company_cores: How many processors others used on average while these rows were written.
+        children_cpu_s: CPU seconds of its child processes: Python workers, and chmod of Hadoop.
+        driver_cpu_s: CPU seconds of the driver's Python.
+        server_cpu_s: CPU seconds of PostgreSQL.
+        broker_cpu_s: CPU seconds of the broker.
+        load_average: The load average of the machine, of one minute, before the query.
+        company_cores: The processors that other processes used meanwhile, on average.
     """
 
     topic: str
@@ -138,27 +138,27 @@ class Reading:
 
 @dataclass(frozen=True)
 class Used:
-    """The CPU seconds used until a moment, by part, as `Reading` calls them; and by the machine."""
+    """The CPU seconds used until now by each part, with the names of `Reading`, and by others."""
 
     machine: MachineTime
     parts: Mapping[str, float]
 
     def since(self, earlier: Used) -> tuple[dict[str, float], float]:
-        """Return the seconds of each part, and how many processors others used on average."""
+        """Return the seconds of each part, and the processors that others used on average."""
         spent = {name: each - earlier.parts[name] for name, each in self.parts.items()}
         return spent, self.machine.company_cores(earlier.machine, sum(spent.values()))
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where it is measured.
+    """The processes of the benchmark.
 
     Args:
         spark: The session.
         kafka: The broker.
-        dsn: How libpq reaches PostgreSQL.
-        accounts: Count what Spark, the broker and PostgreSQL use.
-        company_max: How many processors others may use.
+        dsn: The connection string of PostgreSQL.
+        accounts: The CPU accounts of Spark, the broker and PostgreSQL.
+        company_max: The processors that other processes may use on average.
     """
 
     spark: SparkSession
@@ -180,7 +180,7 @@ class Bench:
         return Used(MachineTime.now(), parts)
 
     def started(self, topic: str, case: Case, way: Way, writes: Any) -> StreamingQuery:
-        """Start a query that writes a topic by a way."""
+        """Start a query that writes a topic in one way."""
         options = {
             **way.options,
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
@@ -191,7 +191,7 @@ class Bench:
         if way.source == "kafka-group":
             options["kafka.group.id"] = f"tables-{uuid.uuid4().hex}"
         stream = self.spark.readStream.format(way.source).options(**options).load()
-        # A query keeps the settings that its session had at its start.
+        # A query keeps the settings of its session from the start of the query.
         for name, value in way.settings.items():
             self.spark.conf.set(name, value)
         try:
@@ -202,7 +202,7 @@ class Bench:
         return query
 
     def write(self, topic: str, case: Case, name: str, repeat: int) -> Reading:
-        """Write a topic into a new table, look that every record is there once, and remove it."""
+        """Write a topic to a new table, check that it has each record once, and remove it."""
         way = WAYS[name]
         load_average = os.getloadavg()[0]
         with tempfile.TemporaryDirectory(prefix="tables-") as directory:
@@ -242,7 +242,7 @@ class Bench:
         )
 
     def write_alone(self, topic: str, case: Case, name: str, repeat: int) -> Reading:
-        """Write as `write` does, again if others have used the machine meanwhile."""
+        """Call `write`, and again if other processes have used the machine meanwhile."""
         found: list[Reading] = []
         for _ in range(ATTEMPTS):
             found.append(self.write(topic, case, name, repeat))
@@ -252,7 +252,7 @@ class Bench:
         return min(found, key=lambda each: each.company_cores)
 
     def measure(self, topic: str, case: Case, repeats: int) -> Iterator[Reading]:
-        """Write a topic in each way in turn, again and again; the first time is not counted."""
+        """Write a topic in each way, in each repeat; the repeat for warm-up is not counted."""
         for name in case.ways:
             warm = self.write(topic, case, name, 0)
             console.print(tables_report.line(asdict(warm)), "(not counted)")
@@ -272,7 +272,7 @@ class Bench:
         return self.used()
 
     def _ends(self, topic: str) -> dict[int, int]:
-        """Return the end of each partition of a topic."""
+        """Return the end offset of each partition of a topic."""
         settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "ends"}
         consumer = Consumer(settings)
         try:
@@ -285,7 +285,7 @@ class Bench:
 
 
 def session() -> SparkSession:
-    """Return a Spark with its own Kafka source and delta-spark."""
+    """Return a Spark session with Spark's own Kafka source and delta-spark."""
     return new_session(
         TASKS,
         {
@@ -330,7 +330,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, check, keep the readings as JSON, and write the page."""
+    """Measure, check, write the readings as JSON, and write the page."""
     given = arguments()
     wanted = given.ways.split(";")
     readings: list[Reading] = []

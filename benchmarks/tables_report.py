@@ -28,7 +28,7 @@ PARTS = {
     "driver_cpu_s": "driver's Python",
     "server_cpu_s": "PostgreSQL",
 }
-"""Whose CPU seconds count."""
+"""The parts whose CPU seconds count, with their names in the report."""
 
 Figure = Callable[[Mapping[str, Any]], float]
 
@@ -53,7 +53,7 @@ class Found:
     """The readings of a run.
 
     Args:
-        readings: As JSON has them.
+        readings: The readings in the JSON of `benchmarks.tables`.
     """
 
     def __init__(self, readings: Readings) -> None:
@@ -100,14 +100,14 @@ class Found:
     def ratio(
         self, topic: str, way: str, peer: str, figure: Figure, batch_rows: int | None = None
     ) -> Spread | None:
-        """Return what a way's figure is to its peer's, each time in the same repeat.
+        """Return the ratio of a way's figure to its peer's, both from the same repeat.
 
         Args:
-            topic: What the topic holds.
+            topic: The kind of the topic's records.
             way: The way.
             peer: The way that it is compared with.
-            figure: It is compared.
-            batch_rows: Rows of a batch; None: large batches.
+            figure: The figure to compare.
+            batch_rows: The rows of a batch; None: large batches.
         """
         size = self.large(topic) if batch_rows is None else batch_rows
         peers = self.of(topic, size, peer)
@@ -118,14 +118,15 @@ class Found:
         )
 
     def of_a_trigger(self, topic: str, way: str, *fields: str) -> Spread | None:
-        """Return what a trigger takes in addition to what its rows take.
+        """Return the fixed seconds of a trigger, without the seconds of its rows.
 
-        A batch takes what a trigger takes and what its rows take; two sizes of batches tell both.
+        The seconds of a batch are a fixed part and a part for each row. Batches of two sizes show
+        both.
 
         Args:
-            topic: What the topic holds.
+            topic: The kind of the topic's records.
             way: The way.
-            fields: Of a reading, in seconds; they are added.
+            fields: Fields of a reading, in seconds, whose sum counts.
         """
         small, large = self.small(topic), self.large(topic)
         if small is None or large is None:
@@ -139,13 +140,13 @@ class Found:
 
 
 def per_trigger(small_rows: int, small_s: float, large_rows: int, large_s: float) -> float:
-    """Return the seconds of a batch without rows, from those of two sizes of batches.
+    """Return the seconds of a batch without rows, extrapolated from two sizes of batches.
 
     Args:
-        small_rows: Rows of a small batch.
-        small_s: Seconds of it.
-        large_rows: Rows of a large batch.
-        large_s: Seconds of it.
+        small_rows: The rows of a small batch.
+        small_s: Its seconds.
+        large_rows: The rows of a large batch.
+        large_s: Its seconds.
     """
     row_s = (large_s - small_s) / (large_rows - small_rows)
     return small_s - row_s * small_rows
@@ -240,9 +241,9 @@ def markdown(result: Mapping[str, Any], drawn: Mapping[str, str], raw: str) -> s
     """Return the page.
 
     Args:
-        result: What `benchmarks.tables` left.
-        drawn: Names of the pictures beside the page, and what each shows.
-        raw: Name of the file with all readings beside the page.
+        result: The result of `benchmarks.tables`.
+        drawn: The name and the title of each picture beside the page.
+        raw: The name of the file with all readings beside the page.
     """
     found = Found(result["readings"])
     lines = [
@@ -360,7 +361,7 @@ def _triggers(found: Found) -> list[str]:
 
 
 def draw(readings: Readings, directory: Path) -> dict[str, str]:
-    """Draw the results, and return the names of the pictures and what they show."""
+    """Draw the results, and return the name and the title of each picture."""
     found = Found(readings)
     drawn = {}
     by_case = {
@@ -398,7 +399,7 @@ def write_page(results: Path, page: Path) -> None:
     """Write the page with its pictures and all readings.
 
     Args:
-        results: What `benchmarks.tables` left.
+        results: The JSON of `benchmarks.tables`.
         page: The page.
     """
     result = json.loads(results.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The sinks that every batch is written to, one after the other, with the points between them."""
+"""The sinks of a member, and the points between them at which an order may kill the member."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Delivery:
     """All sinks of one member.
 
     Args:
-        setting: What all processes know.
-        files: Where files lie.
+        setting: The setting of the run.
+        files: The files of the run.
         member: The member.
-        points: Where an order may make it die.
+        points: The points at which an order may kill the member.
     """
 
     def __init__(self, setting: Setting, files: Files, member: str, points: Points) -> None:
@@ -36,7 +36,7 @@ class Delivery:
         self._points.reach(Point.AFTER_APPEND)
 
     def write(self, batch: SinkBatch) -> None:
-        """Write a batch to every table; another one is the first each time.
+        """Write a batch to each table; each batch begins with the next table.
 
         Raises:
             TableError: A table refuses it.

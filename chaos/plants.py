@@ -1,4 +1,4 @@
-"""Planted bugs: a run with one of them has to fail, or its account proves nothing."""
+"""Planted bugs: a run with one of them has to fail, or the checks of runs prove nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Plant(str, Enum):
-    """A bug that a run can be given."""
+    """The bugs that a run may have."""
 
     NO_COMPARE = "no-compare"
     COMPARE_BEFORE = "compare-before"
@@ -25,7 +25,7 @@ class Plant(str, Enum):
 
 
 class CompareBefore:
-    """A table whose commit takes the entries as they are, instead of those that were compared.
+    """A table whose commit expects the current entries, instead of the compared ones.
 
     Args:
         table: The table.
@@ -35,15 +35,15 @@ class CompareBefore:
         self._table = table
 
     def __str__(self) -> str:
-        """Return how errors and logs call the table."""
+        """Return the name of the table in errors and logs."""
         return str(self._table)
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence as it is now."""
+        """Return the current fence."""
         return self._table.read(group_id, topic_ids)
 
     def task_writer(self, attempt: Attempt) -> TaskWriter:
-        """Return the table's own."""
+        """Return the task writer of the table."""
         return self._table.task_writer(attempt)
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
@@ -53,7 +53,7 @@ class CompareBefore:
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Add the rows, no matter who has committed since they were compared."""
+        """Add the rows, even if another writer has committed since the comparison."""
         del state
         topic_ids = frozenset(each.key.topic_id for each in decision.changes)
         while True:
@@ -67,7 +67,7 @@ class CompareBefore:
 
 
 class NoCompare(CompareBefore):
-    """A table that looks as if no batch was ever written to it."""
+    """A table that returns no entry, as if it had no batch."""
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the fence without its entries."""

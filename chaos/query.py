@@ -1,7 +1,7 @@
-"""One query, in a process of its own: the package's run and reader, called as Spark calls them.
+"""A query in a process of its own, which calls the package's run and reader as Spark does.
 
-The order of calls, of the offset log and of the commit log is that of Spark's micro-batches:
-latestOffset, offsets/N, partitions, read, the sink, commits/N, a listener's report, latestOffset.
+The calls, the offset log and the commit log have the order of Spark's micro-batches: latestOffset,
+offsets/N, partitions, read, the sink, commits/N, a listener's report, latestOffset.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from spark_groups.types import OffsetRange
 
 TASKS: Final = 2
 LATE_S: Final = 1.0
-"""By how many seconds a heartbeat has to be overdue to be noted."""
+"""The delay of a heartbeat, in seconds, from which on the journal notes it."""
 SAMPLE_S: Final = 0.5
 FAILED: Final = 3
 REFUSED_GAP: Final = 4
@@ -67,17 +67,17 @@ _POINTS: Final = {
     BatchFinished: Point.KAFKA_COMMIT_SENT,
     OffsetsCommitted: Point.KAFKA_COMMIT_ACCEPTED,
 }
-"""Observes the member, on threads of its own."""
+"""The events after which an order may kill the member."""
 
 
 class Query:
     """One run of a query.
 
     Args:
-        setting: What all processes know.
-        files: Where files lie.
-        traits: How it differs from other queries.
-        key: Which run of which member it is.
+        setting: The setting of the chaos run.
+        files: The files of the chaos run.
+        traits: The settings of this query.
+        key: The member and the number of this run.
     """
 
     def __init__(self, setting: Setting, files: Files, traits: QueryTraits, key: RunKey) -> None:
@@ -116,7 +116,7 @@ class Query:
         while not self._ending.wait(max(0.0, trigger_at_s - time.monotonic())):
             trigger_at_s = time.monotonic() + self._traits.interval_s
             end = dict(self._run.latest_offset(start if self._traits.spark_passes_start else None))
-            # The first batch is run even if there is nothing in it.
+            # The first batch runs even if it is empty.
             if end == start and number > 0:
                 self._ending.wait(self._traits.trigger_s)
                 continue
@@ -131,12 +131,12 @@ class Query:
         self._leave()
 
     def end_if_interrupted(self) -> None:
-        """Wait for the end of the process, if Spark has stopped the query under its batch."""
+        """Wait for the end of the process, if Spark has stopped the query during its batch."""
         if self._is_interrupted():
             threading.Event().wait()
 
     def fail(self, error: BaseException) -> None:
-        """Note what the query died of, and leave the group as a runner does."""
+        """Note the error of the query, and leave the group as a runner does."""
         if isinstance(error, TableGapError):
             self._journal.note(Note.GAP, error=str(error))
         self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}")
@@ -151,7 +151,7 @@ class Query:
         assert end is not None
         if self._checkpoint.last_committed() == last:
             if not self._traits.spark_passes_start:
-                # On Spark 4.0 and 4.1 a run learns only so where the last batch ended.
+                # Spark 4.0 and 4.1 pass the end of the last batch only in this call.
                 self._run.ranges(end, end)
             return last + 1, end
         start = (self._checkpoint.offset(last - 1) if last else None) or dict(NOTHING_PLANNED)
@@ -209,10 +209,10 @@ class Query:
         )
 
     def _observe(self, event: Event, name_of: NameOf) -> None:
-        """Called with the member's lock, so nothing here waits."""
+        """Note an event; the caller has the member's lock, so this must not wait."""
         kind = type(event)
         if kind is BatchPlanned:
-            # The process may stand still before it comes to note the plan.
+            # The process may be stopped before it notes the plan.
             self._planned_s = time.time() - (suspension_clock() - event.at)
         if kind in _NOTED:
             named = _names(getattr(event, "partitions", ()), name_of)
@@ -222,7 +222,7 @@ class Query:
             self._points.observe(_POINTS[kind])
 
     def _sample(self) -> None:
-        """Note heartbeats that are overdue, once for each time that they are."""
+        """Note each time that a heartbeat becomes overdue."""
         was_late = False
         while True:
             overdue_s = self._run.driver.snapshot().get("heartbeat_overdue_s") or 0.0
@@ -239,7 +239,7 @@ class Query:
             return
         self._ending.set()
         if not self._traits.listens:
-            # The JVM interrupts the batch and ends the runner, which learns no progress.
+            # The JVM interrupts the batch and ends the runner, which receives no progress.
             threading.Thread(target=self._leave_and_exit, name="chaos-end", daemon=True).start()
 
     def _leave_and_exit(self) -> None:
@@ -282,8 +282,8 @@ def main(files: Files, key: RunKey) -> int:
     """Run a query until SIGTERM; return the exit code.
 
     Args:
-        files: Where files lie.
-        key: Which run of which member it is.
+        files: The files of the chaos run.
+        key: The member and the number of this run.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     setting = Setting.load(files.directory)

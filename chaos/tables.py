@@ -1,4 +1,4 @@
-"""The tables of a run: how members open them, and how another client reads them in the end."""
+"""The tables of a run: members open them, and another client reads them at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chaos.sinks import SCHEMA
 from spark_groups.spark.tables.table import FencedTable
 
 SINKS: Final = "SPARK_GROUPS_CHAOS_SINKS"
-"""The variable with the kinds of a run's tables, between commas."""
+"""The environment variable with the kinds of a run's tables, separated by commas."""
 NAME: Final = "lake.rows"
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in SCHEMA.names)
 
@@ -33,23 +33,23 @@ class TableKind(str, Enum):
 
 
 USE_POSTGRES: Final = (TableKind.POSTGRES, TableKind.ICEBERG)
-"""Kinds that need the server; of Iceberg it is the catalog."""
+"""The kinds that need PostgreSQL; Iceberg has its catalog there."""
 IN_COMMIT: Final[Mapping[TableKind, str]] = {
     TableKind.SQLITE: "_add",
     TableKind.POSTGRES: "_move",
     TableKind.ICEBERG: "_stage",
     TableKind.DELTA: "_append",
 }
-"""A step of each kind's commit: in the transaction; of Delta, behind the log's new entry."""
+"""A step of each kind's commit: in its transaction, or, for Delta, after the new log entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where tables are.
+    """The places of tables.
 
     Args:
-        directory: That of files, and of SQLite.
-        postgres: How libpq reaches the server; None: there is none.
+        directory: The directory of files, with the SQLite database.
+        postgres: The connection string of PostgreSQL; None: there is no server.
     """
 
     directory: Path
@@ -57,12 +57,12 @@ class Places:
 
     @property
     def sqlite(self) -> Path:
-        """SQLite's database."""
+        """The file of the SQLite database."""
         return self.directory / "rows.sqlite"
 
     @property
     def delta(self) -> Path:
-        """The Delta table."""
+        """The directory of the Delta table."""
         return self.directory / "delta"
 
     @property
@@ -80,11 +80,11 @@ class Places:
 
 
 def open_table(kind: TableKind, places: Places) -> FencedTable:
-    """Return a table as an application has it.
+    """Return a table as an application opens it.
 
     Args:
-        kind: Which one.
-        places: Where it is.
+        kind: The kind of the table.
+        places: The places of tables.
     """
     import spark_groups  # noqa: PLC0415
 
@@ -100,7 +100,7 @@ def open_table(kind: TableKind, places: Places) -> FencedTable:
 
 
 def reach_in_commit(table: Any, kind: TableKind, reached: Callable[[], None]) -> None:
-    """Have something called inside every commit of a table.
+    """Make each commit of a table call a function in the middle.
 
     Args:
         table: From `open_table`.
@@ -119,11 +119,11 @@ def reach_in_commit(table: Any, kind: TableKind, reached: Callable[[], None]) ->
 
 
 def table_rows(kind: TableKind, places: Places) -> Iterator[SinkRow]:
-    """Return the rows of a table, as another client than ours reads them.
+    """Return the rows of a table, read by a client that is not this package.
 
     Args:
-        kind: Which one.
-        places: Where it is.
+        kind: The kind of the table.
+        places: The places of tables.
     """
     for execution, topic, partition, offset, value in _READERS[kind](places):
         right = is_right(value, topic, partition, offset)
@@ -170,7 +170,7 @@ _READERS: Final[Mapping[TableKind, Callable[[Places], Iterator[tuple[Any, ...]]]
 
 
 def import_kinds() -> None:
-    """Import all that the run's tables need, before members are forked."""
+    """Import the libraries of the run's tables before members are forked."""
     for name in filter(None, os.environ.get(SINKS, "").split(",")):
         importlib.import_module(f"spark_groups.spark.tables.{TableKind(name).value}")
         if name == TableKind.ICEBERG:

@@ -64,19 +64,19 @@ class RelinquishedError(SparkGroupsError):
 
 
 class TableError(SparkGroupsError):
-    """A table cannot take what a batch would write to it; the message says why."""
+    """A table cannot be read or written to; the message has the reason."""
 
 
 class TableGapError(TableError):
-    """A batch begins where the table does not end, so that records would be missing in it."""
+    """A batch does not begin at the table's next offset, so the table would lack records."""
 
 
 class TableRestoredError(TableError):
-    """A table went back to a version before the group's last commit: rows are gone."""
+    """A table was dropped, or restored to before the group's last commit, so it lacks rows."""
 
 
 class TableChangedError(TableError):
-    """Another writer changed the table after it was compared, so that the commit is refused."""
+    """Another writer changed the table after the comparison, so the table refused the commit."""
 
 
 class UnprocessableError(SparkGroupsError):

@@ -1,6 +1,6 @@
-"""`spark-groups table`: look at the fence of a table, change it on purpose, and clean up.
+"""`spark-groups table`: show the fence of a table, change it, and delete orphans.
 
-These commands need tables, which belong to spark/, and the output and brokers of ops/.
+These commands need the tables of spark/, and the output and brokers of ops/.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_
 from spark_groups.wire.configuration import refuse
 
 NO_BATCH: Final = -1
-"""What a commit of a command records as its batch."""
+"""The batch id that the commit of a command records."""
 ORPHAN_AGE_MIN_S: Final = 3_600
 """Younger files may belong to a batch in progress."""
 
 table_app = typer.Typer(
-    help="Tables of write_table: what they have of each group.", no_args_is_help=True
+    help="Tables of write_table: their offsets of each group.", no_args_is_help=True
 )
 
 _TABLE_HELP: Final = f"The table: {FORMS}."
@@ -90,7 +90,7 @@ def offsets(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what a table has beside what groups have committed.
+    """Show a table's offsets beside the committed offsets of its groups.
 
     Example: spark-groups table offsets delta:/data/flights --group flight-readers
 
@@ -255,7 +255,7 @@ def view_offsets(brokers: Brokers, table: MaintainedTable, group_id: str | None)
     """Return the entries of a table beside committed offsets.
 
     Args:
-        group_id: The group; None: all that the table has.
+        group_id: The group; None: all groups of the table.
 
     Raises:
         BrokerUnreachableError: The brokers did not answer in time.
@@ -299,7 +299,7 @@ def set_table_offsets(
     """Plan entries, and set them if `execute` and the plan is valid.
 
     Args:
-        given: New offsets; None: the group's committed offsets, where the table has entries.
+        given: New offsets; None: the group's committed offsets of partitions with entries.
         is_backwards: Whether entries may be set back.
 
     Raises:
@@ -308,7 +308,7 @@ def set_table_offsets(
         TableError: The table cannot be read.
     """
     refusal = _active(brokers, group_id)
-    # Read after the group was seen without members: its last commit is there by then.
+    # After the check that the group has no members, no query of it commits to the table.
     state = _read(table, group_id)
     wanted = (
         _current(brokers, group_id, state) if given is None else _by_id(brokers, group_id, given)
@@ -317,7 +317,7 @@ def set_table_offsets(
     restored = _restored(group_id, state, table)
     is_whole = given is not None and own <= {key_of(group_id, each) for each in wanted}
     if not (is_whole and is_backwards):
-        # A user who has looked into the rows may set all entries to them.
+        # After a restore, a user who has checked the rows may set all entries back.
         refusal = refusal or restored
     names = _names(brokers, (each.topic_id for each in wanted))
     rows: list[ChangeRow] = []
@@ -337,7 +337,7 @@ def set_table_offsets(
 def copy_entries(
     brokers: Brokers, table: MaintainedTable, group_id: str, other_id: str, *, execute: bool
 ) -> ChangeView:
-    """Plan entries for a group that are those of another group, and set them if `execute`.
+    """Plan to copy the entries of another group, and set them if `execute`.
 
     Raises:
         BrokerUnreachableError: The brokers did not answer in time.
@@ -394,7 +394,7 @@ def repair_table(
     """Plan the entries that fit a restored table's rows, and set them if `execute`.
 
     Args:
-        text: The table, as the command names it.
+        text: The name of the table in the command.
         restored_to: The version that it was restored to, if its log has only a time.
 
     Raises:
@@ -436,7 +436,7 @@ def _executed(
     *,
     execute: bool,
 ) -> ChangeView:
-    """Set entries, which have to be as they were planned; a commit without changes is one, too."""
+    """Set entries, if the table is unchanged since the plan; commit even if no entry changes."""
     if view.refusal or not execute:
         return view
     attempt = Attempt(view.group_id, NO_BATCH, uuid.uuid4().hex[:12])
@@ -456,7 +456,7 @@ def _entries(state: TableState, group_id: str) -> dict[FenceKey, Entry]:
 
 def _active(brokers: Brokers, group_id: str) -> str:
     """Return why a group's entries must not change; empty if it has no members."""
-    # Each step connects again: to read a table in between may take longer than requests may.
+    # Each step connects again: a table is read in between, which may exceed a request timeout.
     try:
         with brokers.cluster() as cluster:
             _, described = describe_any_group(cluster, group_id)
@@ -471,7 +471,7 @@ def _active(brokers: Brokers, group_id: str) -> str:
 
 
 def _restored(group_id: str, state: TableState, table: MaintainedTable) -> str:
-    """Return why the fence cannot be trusted; empty if it can."""
+    """Return the error if the table was restored after the group's last commit; else empty."""
     try:
         check_not_restored(group_id, state, table=str(table))
     except TableRestoredError as error:
@@ -524,7 +524,7 @@ def _by_id(
 
 
 def _names(brokers: Brokers, topic_ids: Iterable[TopicId]) -> dict[TopicId, str]:
-    """Return names by id; the id itself where the topic does not exist any more."""
+    """Return names by id; the id itself if the topic no longer exists."""
     wanted = frozenset(topic_ids)
     if not wanted:
         return {}

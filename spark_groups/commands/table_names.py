@@ -1,4 +1,4 @@
-"""How commands name a table, and what they want of it beside its fence."""
+"""The names of tables in commands, and what commands need of a table in addition to its fence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_groups.types import TopicIdPartition
 
 
 class TableKind(Enum):
-    """The kinds of table, by what their name begins with."""
+    """The kinds of table, by the beginning of their names."""
 
     DELTA = "delta"
     POSTGRES = "postgres"
@@ -31,12 +31,12 @@ FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table, as an option names it.
+    """The name of a table in a command.
 
     Args:
         kind: Its kind.
         place: Its path, its database, or its catalog; may hold a password.
-        name: Its name in the database or the catalog; empty for Delta.
+        name: Its name in the database or the catalog; empty for a Delta table.
     """
 
     kind: TableKind
@@ -45,13 +45,13 @@ class TableName:
 
 
 class MaintainedTable(FencedTable, Protocol):
-    """A table that commands look at and clean up."""
+    """A table whose entries and orphans the commands can read and change."""
 
     def orphans(self, older_than_s: float) -> Sequence[Orphan]:
-        """Return files, or staged rows, of crashed or refused attempts.
+        """Return files or staging tables of crashed or refused attempts.
 
         Args:
-            older_than_s: Younger ones may belong to a batch in progress.
+            older_than_s: Younger orphans may belong to a batch in progress.
         """
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
@@ -64,7 +64,7 @@ class MaintainedTable(FencedTable, Protocol):
 
 @runtime_checkable
 class RestorableTable(Protocol):
-    """A table that can lose its rows and keep its fence: after a RESTORE, or a rollback."""
+    """A table that keeps its entries while a RESTORE or a rollback removes rows."""
 
     def held(
         self, group_id: str, restored_to: int | None = None
@@ -108,7 +108,7 @@ def opened_table(text: str) -> MaintainedTable:
     """Return a table by its name.
 
     Args:
-        text: The name, as `parse_table` reads it.
+        text: The name, in a form that `parse_table` accepts.
 
     Raises:
         OptionsError: It has another form, or the library of its kind is missing.
@@ -137,10 +137,10 @@ def opened_table(text: str) -> MaintainedTable:
 
 @contextmanager
 def reached(name: str) -> Iterator[None]:
-    """Turn errors of a catalog or an object store, which have classes of their own, into one.
+    """Turn any error of a catalog or an object store into a TableError.
 
     Args:
-        name: The table or the catalog, for the error.
+        name: The name of the table or the catalog in the error.
 
     Raises:
         TableError: It cannot be reached.
@@ -159,7 +159,7 @@ def read_existing(table: MaintainedTable, group_id: str) -> TableState:
 
     Args:
         table: The table.
-        group_id: Whose last commit `recorded_version` is about.
+        group_id: The group whose last commit `recorded_version` is about.
 
     Raises:
         TableError: There is no such table, or it cannot be read.
@@ -172,7 +172,7 @@ def read_existing(table: MaintainedTable, group_id: str) -> TableState:
 
 
 def next_offsets(text: str, group_id: str) -> dict[TopicIdPartition, int]:
-    """Return the next offsets that a table has of a group.
+    """Return a group's next offsets in a table.
 
     Args:
         text: The table's name.
@@ -180,7 +180,7 @@ def next_offsets(text: str, group_id: str) -> dict[TopicIdPartition, int]:
 
     Raises:
         OptionsError: The name has another form.
-        TableRestoredError: The table went back behind what the group wrote: repair it first.
+        TableRestoredError: The table was restored to a version before the group's last commit.
         TableError: The table cannot be read.
     """
     table = opened_table(text)

@@ -1,4 +1,4 @@
-"""What `spark-groups table` shows of a fence, and plans to change in it; pure."""
+"""The views and plans of `spark-groups table`; pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class OffsetRow:
     """An entry of a table beside the group's committed offset.
 
     Args:
-        topic: Its name, or its id if the topic does not exist any more.
-        start_offset: The first offset that the entry vouches for.
+        topic: Its name, or its id if the topic no longer exists.
+        start_offset: The first offset that the table has.
         next_offset: The first offset that the table does not have.
         committed_offset: None: there is none.
         difference: `committed_offset` minus `next_offset`; positive: a gap.
-        remark: What it means.
+        remark: What the next batch does.
     """
 
     group_id: str
@@ -45,8 +45,8 @@ class OffsetsView(View):
     """The entries of a table.
 
     Args:
-        version: The table's version; None where tables have none.
-        problems: Why groups cannot write: the table was restored.
+        version: The table's version; None for tables without versions.
+        problems: Errors of groups that cannot write, because the table was restored.
     """
 
     table: str
@@ -60,11 +60,11 @@ class ChangeRow:
     """An entry in a plan.
 
     Args:
-        start_offset: As it is; None: there is no entry.
-        next_offset: As it is.
-        new_start_offset: As it becomes; None: it stays.
-        new_next_offset: As it becomes; None: it stays.
-        is_refused: Whether the plan cannot be executed because of it.
+        start_offset: The current one; None: there is no entry.
+        next_offset: The current one; None: there is no entry.
+        new_start_offset: The planned one; None: no change.
+        new_next_offset: The planned one; None: no change.
+        is_refused: Whether this row prevents the plan from being executed.
     """
 
     topic: str
@@ -82,8 +82,8 @@ class ChangeView(View):
     """A plan, and its result.
 
     Args:
-        refusal: Why it cannot be executed; empty if it can.
-        next_step: What to do after it.
+        refusal: The reason why it cannot be executed; empty if it can.
+        next_step: The instruction for the user after it.
         is_executed: Whether the entries were changed.
     """
 
@@ -97,7 +97,7 @@ class ChangeView(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanRow:
-    """A file, or staged rows, that no version of the table has."""
+    """A file or staging table of an attempt that was never committed."""
 
     name: str
     size_bytes: int
@@ -106,20 +106,20 @@ class OrphanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumView(View):
-    """The remains of crashed attempts; deleted if `is_executed`."""
+    """The orphans of a table; deleted if `is_executed`."""
 
     table: str
     rows: tuple[OrphanRow, ...]
     is_executed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them, and the sum of sizes."""
+        """Return the fields for JSON, and the sum of sizes."""
         total_bytes = sum(each.size_bytes for each in self.rows)
         return {**super(VacuumView, self).to_json(), "total_bytes": total_bytes}
 
 
 def offset_row(key: FenceKey, entry: Entry, topic: str, committed_offset: int | None) -> OffsetRow:
-    """Return an entry beside the committed offset, and what the next batch makes of it."""
+    """Return an entry beside the committed offset, with a remark about the next batch."""
     difference = None if committed_offset is None else committed_offset - entry.next_offset
     remark = ""
     if difference is None:
@@ -145,14 +145,14 @@ def offset_row(key: FenceKey, entry: Entry, topic: str, committed_offset: int | 
 def plan_change(
     key: FenceKey, topic: str, entry: Entry | None, next_offset: int, *, is_backwards: bool
 ) -> tuple[ChangeRow, EntryChange | None]:
-    """Return what becomes of an entry that is set to an offset on purpose.
+    """Return the change that sets an entry to an offset.
 
     Args:
-        key: The entry.
+        key: The entry's key.
         topic: The topic's name.
-        entry: As it is; None: there is none.
-        next_offset: What the next batch is to begin with.
-        is_backwards: Whether rows that the entry vouches for are deleted, to be written again.
+        entry: The current entry; None: there is none.
+        next_offset: The first offset of the next batch.
+        is_backwards: Whether the user has deleted the rows from there on.
     """
     is_refused = False
     changed: Entry | None = None
@@ -161,7 +161,7 @@ def plan_change(
     elif next_offset == entry.next_offset:
         remark = "stays"
     elif next_offset > entry.next_offset:
-        # The entry vouches for every record between its offsets, so it begins behind the gap.
+        # The table has each record between the offsets of an entry, so it begins after the gap.
         changed = Entry(next_offset, next_offset)
         remark = f"{next_offset - entry.next_offset} offsets are missing, which is accepted"
     elif is_backwards:
@@ -171,7 +171,7 @@ def plan_change(
         is_refused = True
         remark = (
             f"the table has {entry.next_offset - next_offset} offsets more: delete their rows and"
-            " add --backwards, or they come twice"
+            " add --backwards, or the table has them twice"
         )
     row = _row(key, topic, entry, changed, remark, is_refused=is_refused)
     return row, None if changed is None else EntryChange(key, entry, changed)
@@ -183,9 +183,9 @@ def plan_copy(
     """Return the change that gives a group the entry of another group.
 
     Args:
-        key: The group's entry.
+        key: The key of the group's entry.
         topic: The topic's name.
-        entry: As it is; None: there is none.
+        entry: The group's entry; None: there is none.
         other: The entry of the other group.
     """
     if entry == other:
@@ -199,10 +199,10 @@ def plan_copy(
 def plan_repair(
     entries: Mapping[FenceKey, Entry], held: Mapping[FenceKey, Entry], names: Mapping[FenceKey, str]
 ) -> tuple[list[ChangeRow], list[EntryChange]]:
-    """Return the changes that make entries those of the version that was restored.
+    """Return the changes that set entries to those of the restored version.
 
     Args:
-        entries: The group's entries as they are.
+        entries: The group's current entries.
         held: The entries in the version whose rows the table has.
         names: The topics' names.
     """
@@ -211,7 +211,7 @@ def plan_repair(
     for key in sorted({*entries, *held}):
         entry = entries.get(key)
         if entry is None:
-            # Somebody has removed the entry, and its rows are there.
+            # A user has removed the entry, and the table has its rows.
             wanted, remark = held[key], "the entry is missing"
         elif key in held:
             wanted = held[key]
@@ -269,7 +269,7 @@ def parse_new_offsets(given: Iterable[str]) -> dict[TopicPartition, int]:
             continue
         name = TopicPartition(match["topic"], int(match["partition"]))
         if name in found:
-            problems.append(f"{name} comes twice")
+            problems.append(f"{name} appears twice")
         found[name] = int(match["offset"])
     if problems:
         raise OptionsError("; ".join(problems))
@@ -292,6 +292,7 @@ def parse_age(text: str, *, at_least_s: int = 0) -> int:
     age_s = int(match[1]) * _UNIT_S[match[2]]
     if age_s < at_least_s:
         raise OptionsError(
-            f"{text} is too young, a batch in progress may have such files: at least {at_least_s} s"
+            f"{text} is too young, because a batch in progress may use such files: at least"
+            f" {at_least_s} s"
         )
     return age_s

@@ -43,14 +43,14 @@ ADDRESS = ("--bootstrap-server", "localhost:1")
 
 @dataclass(frozen=True)
 class Kind:
-    """A table of one kind, seen by its own library.
+    """A table of one kind, and operations on it by its own library.
 
     Args:
-        text: How commands name it.
+        text: Its name in commands.
         fenced: Opens it as a query does.
         offsets: Returns the offsets of its rows.
         delete_from: Deletes its rows from an offset on.
-        restore_first: Sets it back to the version of the first batch.
+        restore_first: Restores it to the version of the first batch.
     """
 
     text: str
@@ -172,14 +172,14 @@ def made(
     group_id: str,
     tmp_path: Path,
 ) -> Readers:
-    """Readers with a table of the kind that a test asks for; default: Delta."""
+    """Readers with a table of the kind in the parameter; default: Delta."""
     kind = KINDS[getattr(request, "param", "delta")](request, tmp_path)
     return Readers(kafka.bootstrap_servers, topic_name, group_id, kind)
 
 
 @pytest.fixture
 def catalog(made: Readers) -> Catalog:
-    """The catalog of a table of Iceberg."""
+    """The catalog of an Iceberg table."""
     return load_catalog("air")
 
 
@@ -211,11 +211,11 @@ def test_gap_is_shown_and_accepted(made: Readers) -> None:
 
 @pytest.mark.broker
 @every_kind
-def test_entry_goes_back_only_if_wanted(made: Readers) -> None:
+def test_entry_is_set_back_only_with_backwards(made: Readers) -> None:
     made.write(0, 10)
     made.commit(4)
     change = ("table", "set-offsets", made.group_id, "--table", made.table, "--execute")
-    # After a crash, a table is ahead of the group's commit: that is not to be undone.
+    # After a crash, a table may be ahead of the group's committed offsets, which is no error.
     code, view = made.run(*change, "--to-current")
     assert (code, view["refusal"]) == (1, "There are no entries to change.")
     code, view = made.run(*change, "--topic", f"{made.topic}:0=4")
@@ -303,7 +303,7 @@ def test_restored_table_is_repaired_and_read_again(made: Readers) -> None:
 
 @pytest.mark.broker
 @restorable
-def test_restored_table_is_repaired_by_a_user_who_looked_into_its_rows(made: Readers) -> None:
+def test_restored_table_is_repaired_by_offsets_of_the_user(made: Readers) -> None:
     made.write(0, 10)
     made.write(10, 20)
     assert made.kind.restore_first is not None
@@ -325,7 +325,7 @@ def test_table_that_restores_its_fence_is_not_repaired(made: Readers) -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("made", ["postgres"], indirect=True)
-def test_dropped_table_is_one_error_with_the_statement_that_repairs(
+def test_dropped_table_is_an_error_with_the_statement_that_repairs_it(
     made: Readers, on_postgres: PostgresPlace
 ) -> None:
     made.write(0, 10)
@@ -343,7 +343,7 @@ def test_dropped_table_is_one_error_with_the_statement_that_repairs(
 
 @pytest.mark.broker
 @every_kind
-def test_entries_of_another_group_are_copied_once(made: Readers) -> None:
+def test_entries_of_another_group_are_copied_if_there_are_none(made: Readers) -> None:
     other = f"{made.group_id}-other"
     made.write(0, 10, other)
     change = ("table", "set-offsets", made.group_id, "--table", made.table, "--from-group")
@@ -374,7 +374,9 @@ def test_entries_are_only_copied_from_a_group_without_members(made: Readers) -> 
 
 @pytest.mark.broker
 @every_kind
-def test_group_without_entries_is_an_error_that_names_those_with_some(made: Readers) -> None:
+def test_group_without_entries_is_an_error_that_names_the_groups_with_entries(
+    made: Readers,
+) -> None:
     made.write(0, 10)
     words = ("table", "offsets", made.table, "--group", "typo")
     done = invoke(*words, "--bootstrap-server", made.servers)
@@ -384,7 +386,9 @@ def test_group_without_entries_is_an_error_that_names_those_with_some(made: Read
 
 @pytest.mark.broker
 @pytest.mark.parametrize("made", ["iceberg"], indirect=True)
-def test_repair_without_the_snapshots_that_tell_is_refused(made: Readers, catalog: Catalog) -> None:
+def test_repair_is_refused_if_the_needed_snapshots_have_expired(
+    made: Readers, catalog: Catalog
+) -> None:
     made.write(0, 10)
     made.write(10, 20)
     first, _ = catalog.load_table(NAME).snapshots()
@@ -396,7 +400,7 @@ def test_repair_without_the_snapshots_that_tell_is_refused(made: Readers, catalo
     words = ("table", "repair", made.table, "--group", made.group_id, "--execute")
     done = invoke(*words, "--bootstrap-server", made.servers)
     assert isinstance(done.exception, TableError)
-    assert "are expired" in str(done.exception)
+    assert "have expired" in str(done.exception)
     assert made.entry == Entry(0, 20)
 
 
@@ -424,7 +428,7 @@ def test_repair_remembers_rows_before_an_accepted_gap(made: Readers) -> None:
 
 
 @pytest.mark.broker
-def test_restore_of_a_restore_is_followed(made: Readers) -> None:
+def test_repair_after_a_restore_of_a_restored_version(made: Readers) -> None:
     for start in (0, 10, 20):
         made.write(start, start + 10)
     # Version 3 has the rows of version 1, and so has version 5, which restores version 3.
@@ -438,7 +442,7 @@ def test_restore_of_a_restore_is_followed(made: Readers) -> None:
     assert made.kind.offsets() == list(range(30))
 
 
-def test_orphans_are_deleted_and_nothing_else(tmp_path: Path) -> None:
+def test_only_orphans_are_deleted(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     table, topic = delta_table(path), uuid.UUID(int=7)
     state = table.read("g")
@@ -449,11 +453,11 @@ def test_orphans_are_deleted_and_nothing_else(tmp_path: Path) -> None:
     table.commit(attempt, pieces, decision, state)
     lost = next(table.task_writer(attempt).write(batches, "1")).name
     young = next(table.task_writer(Attempt("g", 1, "b")).write(batches, "0")).name
-    # Spark's way writes a directory; this attempt died before its commit.
+    # A Spark job stages rows in a directory; this attempt died before its commit.
     inside = path / "spark-groups-1-c" / "_temporary" / "part-0.parquet"
     inside.parent.mkdir(parents=True)
     inside.write_bytes(b"rows")
-    # No version has these rows any more, but an older one can still be read.
+    # The current version lacks these rows, but an older one has them.
     deltalake.DeltaTable(path).delete('"offset" < 5')
     old_s = time.time() - 2 * 86_400
     for each in path.rglob("*.parquet"):
@@ -475,7 +479,7 @@ def test_orphans_are_deleted_and_nothing_else(tmp_path: Path) -> None:
 
 
 def staged_in(kind: Kind, task: str) -> str:
-    """Return the name of rows that an attempt has staged and never commits."""
+    """Return the name of a piece that an attempt has staged and never commits."""
     attempt = Attempt("g", 1, uuid.uuid4().hex[:12])
     each = OffsetRange(uuid.UUID(int=7), "t", 0, 0, 10)
     return next(kind.fenced().task_writer(attempt).write([rows(each)], task)).name

@@ -1,4 +1,4 @@
-"""How commands name a table."""
+"""The names of tables in commands."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_another_form_is_refused(text: str) -> None:
         parse_table(text)
 
 
-def test_catalog_that_is_not_described_is_refused() -> None:
+def test_unknown_catalog_is_refused() -> None:
     with pytest.raises(OptionsError, match="the Iceberg catalog 'prod' is not known"):
         opened_table("iceberg:prod/air.flights")
 
 
-def test_form_of_a_database_is_refused_without_its_password() -> None:
+def test_error_about_the_name_of_a_database_omits_the_password() -> None:
     with pytest.raises(OptionsError) as refused:
         parse_table("postgres:postgresql://u:secret@h/db")
     assert "secret" not in str(refused.value)
@@ -78,7 +78,7 @@ def test_database_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
         next_offsets(f"postgres:host={tmp_path} dbname=x#rows", "g")
 
 
-def test_errors_of_a_store_are_one_error_of_the_table() -> None:
+def test_error_of_a_store_becomes_an_error_of_the_table() -> None:
     with pytest.raises(TableError, match=r"^the lake cannot be reached: no route to host$"):
         fail_in(reached("the lake"))
 

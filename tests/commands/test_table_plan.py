@@ -1,4 +1,4 @@
-"""What `spark-groups table` makes of entries: pure plans."""
+"""The plans of `spark-groups table`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECOND = FenceKey("g", uuid.UUID(int=7), 1)
         (None, None, "the group has no committed offset"),
     ],
 )
-def test_difference_says_what_the_next_batch_meets(
+def test_remark_is_about_the_next_batch(
     committed_offset: int | None, difference: int | None, remark: str
 ) -> None:
     row = offset_row(KEY, Entry(5, 20), "flights", committed_offset)
@@ -45,14 +45,14 @@ def test_difference_says_what_the_next_batch_meets(
     [
         (None, 30, False, Entry(30, 30)),
         (Entry(5, 20), 20, False, None),
-        # The entry must not vouch for the offsets of the gap.
+        # The entry must not include the offsets of the gap.
         (Entry(5, 20), 30, False, Entry(30, 30)),
         (Entry(5, 20), 10, True, Entry(5, 10)),
         (Entry(5, 20), 2, True, Entry(2, 2)),
         (Entry(5, 20), 30, True, Entry(30, 30)),
     ],
 )
-def test_entry_is_set_on_purpose(
+def test_entry_is_set(
     entry: Entry | None, next_offset: int, is_backwards: bool, wanted: Entry | None
 ) -> None:
     row, change = plan_change(KEY, "flights", entry, next_offset, is_backwards=is_backwards)
@@ -61,13 +61,13 @@ def test_entry_is_set_on_purpose(
     assert row.new_next_offset == (None if wanted is None else wanted.next_offset)
 
 
-def test_entry_does_not_go_back_by_accident() -> None:
+def test_entry_is_set_back_only_with_backwards() -> None:
     row, change = plan_change(KEY, "flights", Entry(5, 20), 10, is_backwards=False)
     assert (change, row.is_refused) == (None, True)
     assert "10 offsets more: delete their rows and add --backwards" in row.remark
 
 
-def test_repair_takes_the_entries_of_the_version_that_was_restored() -> None:
+def test_repair_sets_the_entries_of_the_restored_version() -> None:
     names = dict.fromkeys((KEY, SECOND), "flights")
     entries = {KEY: Entry(5, 20), SECOND: Entry(3, 9)}
     rows, changes = plan_repair(entries, {KEY: Entry(5, 10)}, names)
@@ -97,6 +97,6 @@ def test_ages_are_parsed() -> None:
             parse_age(text)
 
 
-def test_vacuum_sums_sizes_up() -> None:
+def test_vacuum_shows_the_sum_of_sizes() -> None:
     rows = tuple(OrphanRow(name=each, size_bytes=4, age_s=1) for each in "ab")
     assert VacuumView(table="t", rows=rows).to_json()["total_bytes"] == 8

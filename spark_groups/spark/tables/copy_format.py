@@ -1,7 +1,7 @@
-"""Record batches in the binary format of PostgreSQL's COPY, and the types of their columns there.
+"""Record batches in the binary format of PostgreSQL's COPY, and their types in PostgreSQL.
 
-A whole column is turned into fields at once, and Arrow joins the fields of each row: no row is an
-object of Python.
+Each column is encoded as a whole, and Arrow joins the fields of each row, so no row becomes a
+Python object.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from spark_groups.errors import TableError
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
 NAME_BYTES_MAX: Final = 63
-"""How long a name may be: PostgreSQL cuts a longer one."""
+"""The longest name, in bytes: PostgreSQL cuts a longer one."""
 
 _CHUNK_BYTES: Final = 64 * 1024 * 1024
 _NULL: Final = b"\xff\xff\xff\xff"
 _EPOCH_DAYS: Final = 10_957
-"""From 1970, where Arrow begins to count, to 2000, where PostgreSQL does."""
+"""The days from 1970, the epoch of Arrow, to 2000, the epoch of PostgreSQL."""
 _EPOCH_US: Final = _EPOCH_DAYS * 86_400_000_000
 
 
@@ -32,8 +32,8 @@ class Column(NamedTuple):
 
     Args:
         name: Its name.
-        staged_type: Its type in SQL, as it is staged.
-        table_type: Its type in a table that is made for it.
+        staged_type: Its SQL type in a staging table.
+        table_type: Its SQL type in a new table.
     """
 
     name: str
@@ -46,7 +46,7 @@ class _Fixed(NamedTuple):
 
     sql: str
     number: str
-    """The type of a value on the wire, in numpy's words."""
+    """The numpy type of an encoded value."""
     read_as: pa.DataType | None = None
     epoch: int = 0
 
@@ -93,13 +93,13 @@ def _column_of(field: pa.Field) -> Column:
     if pa.types.is_decimal(field.type):
         return Column(field.name, "text", f"numeric({field.type.precision},{field.type.scale})")
     raise TableError(
-        f"the column {field.name} is {field.type}, which no column of PostgreSQL is here: turn it"
-        " into text or bytes in the transform, such as to_json"
+        f"the column {field.name} is {field.type}, for which this package knows no type of"
+        " PostgreSQL: turn it into text or bytes in the transform, such as to_json"
     )
 
 
 def copied(batch: pa.RecordBatch) -> Iterator[memoryview]:
-    """Yield the rows of a record batch as COPY takes them, without its header and trailer.
+    """Yield the rows of a record batch in the format of COPY, without header and trailer.
 
     Args:
         batch: The rows; `columns_of` has accepted their schema.
@@ -121,7 +121,7 @@ def copied(batch: pa.RecordBatch) -> Iterator[memoryview]:
 
 
 def _fields(column: pa.Array) -> list[pa.Array]:
-    """Return what stands in each row for a column: its size and its value."""
+    """Return the sizes and values of a column's fields, one of each for a row."""
     fixed = _FIXED.get(column.type)
     if fixed is None:
         if pa.types.is_decimal(column.type):

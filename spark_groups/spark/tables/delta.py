@@ -1,8 +1,8 @@
 """`spark_groups.delta_table`: a Delta table whose commits are fenced by application transactions.
 
-A commit is made at exactly the version that follows the one that was compared: if anybody has
-committed meanwhile, the library does not try again by itself, and the batch is compared anew. So a
-zombie is refused, and the version that a commit records is its own.
+A commit takes exactly the version after the compared one. If another writer has committed since,
+the library does not retry; the batch is compared again. So a zombie is refused, and each commit
+records its own version.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def delta_table(
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "snappy",
 ) -> DeltaTable:
-    """Return a Delta table for `spark_groups.write_table`; the first batch makes it if need be.
+    """Return a Delta table for `spark_groups.write_table`; the first batch may create it.
 
     Args:
         path: Its directory, or a URI such as `s3a://bucket/table`; all executors have to reach it.
-        storage_options: How `deltalake` reaches it, such as `aws_region`.
+        storage_options: Options of `deltalake` for the store, such as `aws_region`.
         partition_by: The columns that a new table is partitioned by.
-        target_file_bytes: How large a file becomes before a task begins another.
-        compression: How Parquet pages are compressed.
+        target_file_bytes: The size at which a task begins another file.
+        compression: The compression of Parquet pages.
 
     Raises:
         OptionsError: `deltalake` is missing, or commits could overwrite each other.
@@ -91,22 +91,22 @@ def delta_table(
         for name, value in {**os.environ, **options}.items()
     ):
         raise OptionsError(
-            "allow_unsafe_rename lets one commit of a Delta table overwrite another, so nothing"
-            " would be fenced: remove it, and use a store with conditional writes or a lock"
+            "allow_unsafe_rename lets one commit of a Delta table overwrite another, so a zombie"
+            " could commit: remove it, and use a store with conditional writes or a lock"
         )
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     return DeltaTable(_uri(str(path)), options, columns, target_file_bytes, compression)
 
 
 def _uri(path: str) -> str:
-    """Return a path as `deltalake` and Spark both read it."""
+    """Return a path as a URI that `deltalake` and Spark both accept."""
     if urllib.parse.urlsplit(path).scheme:
         return path.rstrip("/")
     return Path(path).resolve().as_uri()
 
 
 def _hadoop_path(uri: str) -> str:
-    """Return a URI as Hadoop reads it, which decodes nothing."""
+    """Return a URI for Hadoop, which does not decode `%20` and the like in local paths."""
     parts = urllib.parse.urlsplit(uri)
     return f"file://{urllib.parse.unquote(parts.path)}" if parts.scheme == "file" else uri
 
@@ -115,11 +115,11 @@ class DeltaTable:
     """A Delta table with a fence; `delta_table` makes one.
 
     Args:
-        uri: Where it is.
-        options: How it is reached.
+        uri: The URI of its directory.
+        options: Options of `deltalake` for the store.
         partition_by: The columns that a new table is partitioned by.
-        target_file_bytes: How large a file becomes.
-        compression: How Parquet pages are compressed.
+        target_file_bytes: The size at which a task begins another file.
+        compression: The compression of Parquet pages.
     """
 
     def __init__(
@@ -139,22 +139,22 @@ class DeltaTable:
         self._table: deltalake.DeltaTable | None = None
         self._log = DeltaLog(self._files)
         self._schemas: set[tuple[str, str]] = set()
-        # Two queries of one application may be given the same table.
+        # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
 
     def __str__(self) -> str:
-        """Return how errors and logs call the table."""
+        """Return the name of the table in errors and logs."""
         return f"the Delta table {self._uri}"
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence as it is now.
+        """Return the current fence.
 
         Args:
-            group_id: Whose last commit `recorded_version` is about.
-            topic_ids: Whose entries are wanted, of every group; None: all.
+            group_id: The group whose last commit `recorded_version` is about.
+            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
-            TableError: The table's settings would make its fence forget, or its rows wrong.
+            TableError: A setting of the table would delete entries, or need a check of the rows.
         """
         with self._lock:
             table = self._opened()
@@ -179,7 +179,7 @@ class DeltaTable:
             )
 
     def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
-        """Return what writes the files of an attempt in its tasks.
+        """Return the writer that stages files in the tasks of an attempt.
 
         Args:
             attempt: The attempt.
@@ -189,21 +189,21 @@ class DeltaTable:
         """
         if columns := self._columns():
             raise TableError(
-                f"{self} is partitioned by {', '.join(columns)}: tasks write files that are not;"
-                ' load the stream with .option("emit", "records")'
+                f"{self} is partitioned by {', '.join(columns)}, but with emit=ranges tasks write"
+                ' files without partitions; load the stream with .option("emit", "records")'
             )
         return ParquetTaskWriter(
             self._uri, self._options, attempt.name, self._target_file_bytes, self._compression
         )
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Have Spark write the rows into a directory of the attempt's own.
+        """Stage the rows of a DataFrame in a directory of the attempt, with a Spark job.
 
         Args:
             rows: The rows.
             attempt: The attempt.
         """
-        # Spark's default for timestamps has no statistics; the session is the query's own.
+        # Spark's default type for timestamps has no statistics; each query has its own session.
         rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         writer = rows.write.option("compression", self._compression)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
@@ -241,19 +241,19 @@ class DeltaTable:
         """Add files and set application transactions, in one commit of the table.
 
         Args:
-            attempt: The attempt that wrote the files.
+            attempt: The attempt that staged the files.
             pieces: The files.
-            decision: What was compared.
-            state: What it was compared with.
+            decision: The result of the comparison.
+            state: The fence that the batch was compared with.
 
         Raises:
-            TableChangedError: Somebody has committed since.
+            TableChangedError: Another writer has committed since the comparison.
             TableError: Columns of the files do not fit the table's.
         """
         written = [each for each in pieces if each.rows]
         self._check_there(written)
         if state.version is None and not written:
-            # There are no columns to make the table of: the next batch begins the partitions.
+            # Without rows there are no columns for a new table: a later batch creates it.
             return
         version = 0 if state.version is None else state.version + 1
         transactions = {
@@ -280,7 +280,7 @@ class DeltaTable:
             if not compared == at == self._log.version:
                 raise TableChangedError(f"another query of this application has written {self}")
             if state.version is not None and not self._log.is_still_there():
-                raise TableChangedError(f"another table is in the place of {self}")
+                raise TableChangedError(f"{self} was dropped and created again")
             if state.version is None:
                 self._create(actions, schema, properties)
             else:
@@ -300,7 +300,8 @@ class DeltaTable:
             restored_to: The version that the last restore went back to, if the log only has a time.
 
         Raises:
-            TableError: The log does not have the version of a restore, or not the commits.
+            TableError: The log does not name the version that a restore went back to, or lacks
+                its commit.
         """
         with self._lock:
             self.read(group_id)
@@ -321,14 +322,13 @@ class DeltaTable:
                     log.advance(to)
                 except TableChangedError as error:
                     raise TableError(
-                        f"{self} has no log of version {to} any more, to which it was restored:"
-                        f" {error}"
+                        f"{self} was restored to version {to}, which its log no longer has: {error}"
                     ) from error
             entries = {key: each for key, each in log.entries.items() if key.group_id == group_id}
             return log.version, entries
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return files of crashed or refused attempts, which no version of the table has.
+        """Return files of crashed or refused attempts, which are in no version of the table.
 
         Args:
             older_than_s: Younger files may belong to a batch in progress.
@@ -354,7 +354,7 @@ class DeltaTable:
         remove_files(self._files, orphans)
 
     def _opened(self) -> deltalake.DeltaTable | None:
-        """Return the table as it is now, checked; None where there is none."""
+        """Return the current table, after a check of its settings; None if there is none."""
         if self._table is not None and self._log.is_still_there():
             self._table.update_incremental()
         else:
@@ -370,7 +370,7 @@ class DeltaTable:
         return self._table
 
     def _check_is_the_same(self, table: deltalake.DeltaTable) -> None:
-        """Refuse a table that was created where the one was that this query has read.
+        """Refuse a table that was dropped and created again since this query has read it.
 
         Raises:
             TableError: It was, or its log lacks commits that this query has read.
@@ -386,27 +386,27 @@ class DeltaTable:
             )
 
     def _check_settings(self, table: deltalake.DeltaTable) -> None:
-        """Refuse what would make the fence forget, and what files of ours would not obey."""
+        """Refuse settings that delete entries, and those that the staged files would break."""
         configuration = table.metadata().configuration
         if _RETENTION in configuration:
             raise TableError(
-                f"{self} has {_RETENTION}, which makes it forget up to where it has an idle"
-                f" partition: ALTER TABLE ... UNSET TBLPROPERTIES ('{_RETENTION}')"
+                f"{self} has {_RETENTION}, which deletes the entries of idle partitions:"
+                f" ALTER TABLE ... UNSET TBLPROPERTIES ('{_RETENTION}')"
             )
         if configuration.get(_MAPPING, "none") != "none":
             raise TableError(f"{self} maps names of columns ({_MAPPING}), which is not supported")
         constraints = sorted(name for name in configuration if name.startswith(_CONSTRAINT))
         if constraints:
             raise TableError(
-                f"{self} has constraints that nobody would check: {', '.join(constraints)};"
-                " check the rows in the transform, and drop them"
+                f"{self} has constraints, which this writer does not check:"
+                f" {', '.join(constraints)}; drop them, and check the rows in the transform"
             )
 
     def _check_there(self, pieces: Sequence[Piece]) -> None:
         """Refuse files that are on disks of other machines, or were deleted since.
 
         Raises:
-            TableError: Some are not to be seen from here.
+            TableError: The driver does not see a file.
         """
         with ThreadPoolExecutor(_READERS) as pool:
             found = [*pool.map(self._files.get_file_info, (each.name for each in pieces))]
@@ -428,7 +428,7 @@ class DeltaTable:
         """Refuse files that were written for other partition columns than those of the table.
 
         Raises:
-            TableError: Another writer has created the table since, with other ones.
+            TableError: Another writer has created the table since, with other partition columns.
         """
         for each in pieces:
             has = _directory_values(each.name)
@@ -440,10 +440,10 @@ class DeltaTable:
                 )
 
     def _checked_schema(self, pieces: Sequence[Piece]) -> pa.Schema | None:
-        """Return the columns of the files, which have to be the table's; None: no files.
+        """Return the columns of the files; None: no files.
 
         Raises:
-            TableError: They do not fit.
+            TableError: They do not fit the table's.
         """
         texts = {FileDetails.of(each).schema_text for each in pieces}
         schema = None
@@ -474,7 +474,7 @@ class DeltaTable:
             if name not in given and not each["nullable"] and name not in self._columns()
         ]
         problems += [
-            f"{name} is not null or computed ({mark}), which nobody would check"
+            f"{name} is not null or computed ({mark}), which this writer does not check"
             for name, each in columns.items()
             for mark in _UNCHECKED
             if mark in each["metadata"]
@@ -508,7 +508,7 @@ class DeltaTable:
         except DeltaError as error:
             if not deltalake.DeltaTable.is_deltatable(self._uri, self._options):
                 raise
-            raise TableChangedError(f"another writer has made {self}") from error
+            raise TableChangedError(f"another writer has created {self}") from error
         self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
 
     def _append(
@@ -530,9 +530,9 @@ class DeltaTable:
             raise TableChangedError(f"another writer has committed to {self}: {error}") from error
 
     def _write_checkpoint(self, version: int) -> None:
-        """Write a checkpoint as often as Spark would: the library has another default.
+        """Write a checkpoint as often as Spark does; the library has another default.
 
-        The rows are committed, so that nothing which goes wrong here concerns the batch.
+        The rows are committed already, so an error here is logged and does not fail the batch.
         """
         assert self._table is not None
         if _INTERVAL in self._table.metadata().configuration or (version + 1) % CHECKPOINT_INTERVAL:
@@ -541,7 +541,7 @@ class DeltaTable:
             self._table.update_incremental()
             self._table.create_checkpoint()
         except Exception as error:
-            logger.warning("%s has no checkpoint of version %d: %s", self, version, error)
+            logger.warning("%s: no checkpoint of version %d was written: %s", self, version, error)
 
 
 def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
@@ -556,7 +556,7 @@ def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
 
 
 def _partition_values(name: str, columns: Sequence[str]) -> dict[str, str | None]:
-    """Return the values of partition columns, as Spark puts them into the names of directories."""
+    """Return the values of partition columns, from the directory names that Spark writes."""
     values = _directory_values(name)
     return {
         each: None if values[each] == _NULL_DIRECTORY else urllib.parse.unquote(values[each])
@@ -576,7 +576,7 @@ def _directory_values(name: str) -> dict[str, str]:
 
 
 def _delta_schema(schema: pa.Schema) -> deltalake.Schema:
-    """Return the columns of a table that is made of these, all of which may be null.
+    """Return the columns of a new table with an Arrow schema; all of them may be null.
 
     Raises:
         TableError: Delta has no such type.
@@ -595,7 +595,7 @@ def _delta_schema(schema: pa.Schema) -> deltalake.Schema:
 
 
 def _schema_of(rows: DataFrame) -> pa.Schema:
-    """Return the columns of a DataFrame, which Delta writes as Spark does.
+    """Return the columns of a DataFrame, with the types that Spark writes to Delta tables.
 
     Raises:
         TableError: Delta has no such type.
@@ -613,7 +613,7 @@ def _delta_fields(schema: pa.Schema) -> list[dict[str, Any]]:
 
 
 def _relaxed(column: Any) -> Any:
-    """Return a type without what says whether values may be null, and without notes."""
+    """Return a type without nullability and metadata."""
     if isinstance(column, dict):
         left_out = {"nullable", "containsNull", "valueContainsNull", "metadata"}
         return {name: _relaxed(each) for name, each in column.items() if name not in left_out}

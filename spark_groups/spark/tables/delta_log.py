@@ -1,7 +1,7 @@
-"""What a Delta table's log says of the fence: application transactions, and restores.
+"""The fence in the log of a Delta table: application transactions, and restores.
 
-`deltalake` looks one application transaction up by its id; here all of them are read, once from the
-last checkpoint and then from each new commit, so that a trigger in which nobody else has committed
+`deltalake` looks up one application transaction by its id. This module reads all of them, once from
+the last checkpoint and then from each new commit; a trigger in which no other writer has committed
 reads nothing.
 
     spark-groups/<group>/<topic id>/<partition>         the next offset
@@ -53,7 +53,7 @@ def transactions_of(changes: Iterable[EntryChange]) -> dict[str, int]:
     """Return the application transactions that change entries, without the group's version.
 
     Args:
-        changes: What a commit does to entries.
+        changes: The changes of a commit.
     """
     found: dict[str, int] = {}
     for each in changes:
@@ -64,7 +64,7 @@ def transactions_of(changes: Iterable[EntryChange]) -> dict[str, int]:
 
 
 class DeltaLog:
-    """The fence as the log of a Delta table has it, at one version.
+    """The fence in the log of a Delta table, at one version.
 
     Args:
         files: The table's directory.
@@ -79,19 +79,19 @@ class DeltaLog:
         self._restores: dict[int, int] = {}
         self._restored_to_time: set[int] = set()
         self._seen_from = 0
-        """From which version on restores are known."""
+        """The first version whose commit was searched for a restore."""
         self._last_file: tuple[Any, ...] = ()
-        """The file of the commit that `version` is about."""
+        """The version, type, size and time of the commit file of `version`."""
 
     def advance(self, version: int) -> None:
         """Read up to a version.
 
         Args:
-            version: One that the table has; not below the last one.
+            version: A version of the table; not below the last one that was read.
 
         Raises:
-            TableChangedError: A commit is missing, because the log was cleaned up meanwhile or is
-                that of another table.
+            TableChangedError: A commit is missing, because the log was cleaned up meanwhile or the
+                table was created again.
         """
         if self.version < 0:
             self._load(version)
@@ -101,7 +101,7 @@ class DeltaLog:
             self._last_file = self._file_of(version)
 
     def committed(self, version: int, transactions: Mapping[str, int]) -> None:
-        """Take note of a commit of our own, which need not be read.
+        """Apply a commit of this process without a read of its file.
 
         Args:
             version: Its version: the one after the last.
@@ -113,15 +113,15 @@ class DeltaLog:
         self._last_file = self._file_of(version)
 
     def is_still_there(self) -> bool:
-        """Tell whether the directory has the log that was read, and not that of another table.
+        """Return whether the directory still has the log that was read.
 
-        A commit file never changes. In the log of a table that was created in its place, the file
-        of the same version is missing, or has another size or time.
+        A commit file never changes. If the table was created again, the commit file of the same
+        version is missing, or has another size or time.
         """
         return self.version >= 0 and self._last_file == self._file_of(self.version)
 
     def recorded_version(self, group_id: str) -> int | None:
-        """Return the version of a group's last commit, as it was recorded by it; None: none.
+        """Return the version that a group's last commit recorded; None: it has not committed.
 
         Args:
             group_id: The group.
@@ -129,7 +129,7 @@ class DeltaLog:
         return self._group_versions.get(group_id)
 
     def restored_to(self, after: int) -> int | None:
-        """Return the lowest version that the table was set back to; None: it was not.
+        """Return the lowest version that the table was restored to; None: it was not restored.
 
         Args:
             after: The version after which restores count.
@@ -139,9 +139,9 @@ class DeltaLog:
         return min((to for at, to in self._restores.items() if at > after), default=None)
 
     def last_restore(self, after: int) -> tuple[int, int | None] | None:
-        """Return the version of the last restore, and to which version it went back.
+        """Return the version of the last restore, and the version that it went back to.
 
-        None instead of the pair: the table was not restored. None in it: to a time.
+        None instead of the pair: the table was not restored. None in it: it went back to a time.
 
         Args:
             after: The version after which restores count.
@@ -153,7 +153,7 @@ class DeltaLog:
         return at, None if at in self._restored_to_time else self._restores[at]
 
     def _load(self, version: int) -> None:
-        """Begin with the last checkpoint that is not newer than a version."""
+        """Read the last checkpoint that is not newer than a version."""
         checkpoint, names = _last_checkpoint(self._names(), version)
         for name in names:
             self._note_all(_checkpointed(self._files, name))
@@ -161,13 +161,13 @@ class DeltaLog:
         self._seen_from = checkpoint + 1
 
     def _look_back(self, first: int) -> None:
-        """Look for restores in commits that a checkpoint has summed up."""
+        """Search for restores in commits before the checkpoint, which does not record them."""
         wanted = range(first, self._seen_from)
         there = sorted({each for each in _commits(self._names()) if each in wanted})
         if len(there) < len(wanted):
             logger.warning(
-                "Delta's log has no commits %d to %d any more: whether the table was restored in"
-                " these cannot be seen",
+                "Delta's log no longer has the commits %d to %d: a RESTORE of the table among them"
+                " cannot be detected",
                 first,
                 (there[0] if there else self._seen_from) - 1,
             )
@@ -184,7 +184,7 @@ class DeltaLog:
         self.version = version
 
     def _note_all(self, transactions: Iterable[Mapping[str, Any]]) -> None:
-        # Starts come first: an entry is made of both.
+        # First offsets come before next offsets: an entry needs both.
         ours = {
             each["appId"]: int(each["version"])
             for each in transactions
@@ -211,7 +211,7 @@ class DeltaLog:
             information = each.get("commitInfo") or {}
             if information.get("operation") == "RESTORE":
                 to = str((information.get("operationParameters") or {}).get("version"))
-                # Restored to a time, it may have gone back to any version.
+                # A restore to a time may have gone back to any version.
                 self._restores[version] = int(to) if to.isdigit() else 0
                 if not to.isdigit():
                     self._restored_to_time.add(version)
@@ -235,14 +235,14 @@ class DeltaLog:
 
 
 def committed_paths(files: fs.FileSystem, prefix: str) -> set[str]:
-    """Return paths of files that some version of the table has or had, as far as the log knows.
+    """Return paths of files that the log names as added or removed.
 
     Args:
         files: The table's directory.
-        prefix: What the paths begin with.
+        prefix: The beginning of the paths.
 
     Raises:
-        TableError: The last checkpoint keeps its files elsewhere.
+        TableError: The last checkpoint names its files in sidecar files.
     """
     names = [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
     commits = _commits(names)
@@ -267,8 +267,8 @@ def _checkpointed_paths(files: fs.FileSystem, name: str) -> set[str]:
         footer = None if name.endswith(".json") else parquet.ParquetFile(file)
         if footer is None or "sidecar" in footer.schema_arrow.names:
             raise TableError(
-                "the last checkpoint of Delta's log names its files in other files, which is not"
-                " supported here: use VACUUM of Delta"
+                "the last checkpoint of Delta's log names its files in sidecar files, which this"
+                " command does not read: use VACUUM of Delta"
             )
         table = footer.read(columns=["add.path", "remove.path"])
     return {
@@ -288,7 +288,7 @@ def _commits(names: Iterable[str]) -> list[int]:
 
 
 def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
-    """Return the last whole checkpoint and its files; -1 and none where there is none."""
+    """Return the version of the last complete checkpoint, and its files; -1 if there is none."""
     whole: dict[int, list[str]] = {}
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
@@ -296,7 +296,7 @@ def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]
         if match is None or int(match[1]) > version:
             continue
         if match["part"] is None:
-            # One file is a whole checkpoint, and it does not matter which of them is read.
+            # Each of these files is a complete checkpoint; any of them will do.
             whole[int(match[1])] = [name]
         else:
             parts.setdefault((int(match[1]), int(match["parts"])), []).append(name)
@@ -317,19 +317,19 @@ def _checkpointed(files: fs.FileSystem, name: str) -> Iterator[Mapping[str, Any]
 
 
 def _actions(text: bytes) -> Iterator[dict[str, Any]]:
-    """Return the actions of a commit that are of interest here."""
+    """Return the application transactions and the commit information of a commit."""
     for line in text.splitlines():
-        # A commit may add thousands of files, in lines that need not be parsed.
+        # A commit may add thousands of files; their lines are not parsed.
         if b'"txn"' in line[:16] or b'"commitInfo"' in line[:32]:
             yield json.loads(line)
 
 
 def _key_of(text: str) -> FenceKey | None:
-    """Read an entry's key; None where it is not one of ours."""
+    """Parse the key of an entry; None if it cannot be parsed."""
     parts = text.rsplit("/", 2)
     try:
         group_id, topic_id, partition = parts
         return FenceKey(group_id, parse_topic_id(topic_id), int(partition))
     except ValueError:
-        logger.warning("an application transaction has a name that cannot be read: %s", text)
+        logger.warning("an application transaction has an id that cannot be parsed: %s", text)
         return None

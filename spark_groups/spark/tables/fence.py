@@ -1,11 +1,11 @@
-"""The fence of a table: what it has of each partition, and what a batch may still add to it.
+"""The fence of a table: which offsets it has of each partition, and which of a batch it lacks.
 
-For each (group, topic id, partition) a table has an entry, changed in the very transaction that
-adds the rows: the first offset that the fence vouches for, and the next offset. Every record
-between the two is in the table once. A batch is compared with the entries before it is written, and
-the commit has to find the entries as they were compared, or be refused.
+For each (group, topic id, partition) a table stores an entry of two offsets: the first offset of
+the first batch, and the next offset. Each record between the two is in the table once. An entry
+changes in the transaction that adds the rows. `compare` compares a batch with the entries before it
+is written, and the table refuses the commit if an entry has changed since.
 
-All of it is pure: tables are read and written elsewhere.
+This module is pure: adapters read and write the tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SET_AT_ONCE_MAX: Final = 50
 
 
 class FenceKey(NamedTuple):
-    """What an entry is about; a topic that is created again, and another group, have their own."""
+    """The key of an entry; a topic that is created again has entries of its own."""
 
     group_id: str
     topic_id: TopicId
@@ -32,10 +32,10 @@ class FenceKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """What a table has of a partition: every record of [start_offset, next_offset), once.
+    """The offsets of a partition that a table has, [start_offset, next_offset), each record once.
 
     Args:
-        start_offset: Where the first batch began; nothing before it is vouched for.
+        start_offset: The first offset of the first batch; the table has no earlier record.
         next_offset: The first offset that the table does not have.
 
     Raises:
@@ -47,17 +47,17 @@ class Entry:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_offset <= self.next_offset:
-            raise ValueError(f"[{self.start_offset}, {self.next_offset}) is not what a table has")
+            raise ValueError(f"[{self.start_offset}, {self.next_offset}) is no range of offsets")
 
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """What the commit of a batch does to one entry.
+    """The change of one entry by the commit of a batch.
 
     Args:
-        key: Which entry.
-        expected: What it has to be when the commit happens; None: there must be none.
-        entry: What it becomes.
+        key: The key of the entry.
+        expected: The entry that the commit has to find; None: it must find none.
+        entry: The new entry.
     """
 
     key: FenceKey
@@ -67,14 +67,14 @@ class EntryChange:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Offsets at the beginning of a range which the table has already.
+    """Offsets at the beginning of a range that the table has already.
 
     Args:
-        key: Their entry.
+        key: The key of their entry.
         topic: The topic's name.
-        from_offset: The first of them.
+        from_offset: The first skipped offset.
         until_offset: The first offset of the range that is not skipped.
-        next_offset: Up to where the table has the partition; later batches are skipped up to here.
+        next_offset: The entry's next offset; later batches are skipped up to it.
     """
 
     key: FenceKey
@@ -84,7 +84,7 @@ class Skip:
     next_offset: int
 
     def __str__(self) -> str:
-        """Name the skipped offsets, now and in later batches, and how to write them again."""
+        """Return which offsets this batch and later ones skip, and how to write them again."""
         return (
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
@@ -96,12 +96,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of a comparison.
+    """The result of the comparison of a batch with the entries.
 
     Args:
-        write: Ranges of the batch to write, without what the table has.
+        write: The ranges to write: those of the batch, without the offsets that the table has.
         changes: The entries that the commit changes, one for each range of `write`.
-        skips: The offsets that are left out.
+        skips: The offsets of the batch that the table has.
     """
 
     write: tuple[OffsetRange, ...] = ()
@@ -114,12 +114,12 @@ class TableState:
     """A table's fence at one of its versions.
 
     Args:
-        version: The version; None for tables that have none.
-        entries: The entries of the topics that were asked for, of every group.
-        recorded_version: The version that the group's last commit had, as that commit recorded it;
-            None where the group has not committed, or the table cannot go back without its fence.
-        restored_to: The lowest version that the table was set back to after `recorded_version`;
-            None where it was not.
+        version: The version; None for tables without versions.
+        entries: The entries of the requested topics, of every group.
+        recorded_version: The version of the group's last commit, as that commit recorded it; None
+            if the group has not committed, or if a restore of the table restores its fence, too.
+        restored_to: The lowest version that the table was restored to after `recorded_version`;
+            None if it was not restored.
     """
 
     version: int | None = None
@@ -131,22 +131,22 @@ class TableState:
 def compare(
     group_id: str, ranges: Iterable[OffsetRange], state: TableState, *, table: str
 ) -> Decision:
-    """Decide what of a batch is written.
+    """Decide which part of a batch to write.
 
     Args:
         group_id: The group whose batch it is.
-        ranges: What the batch reads; each partition at most once.
+        ranges: The ranges of the batch; each partition at most once.
         state: The table's fence.
-        table: The table, for the error.
+        table: The name of the table in an error.
 
     Returns:
-        The ranges to write, and the entries that the commit has to find.
+        The ranges to write, the entries that the commit has to find, and the skipped offsets.
 
     Raises:
-        TableGapError: Records would be missing in the table: the batch begins behind what the table
-            has, or before it.
-        TableRestoredError: The table was set back behind the group's last commit.
-        ValueError: A partition comes twice.
+        TableGapError: Records would be missing in the table: the batch begins after the entry's
+            next offset, or before its first offset.
+        TableRestoredError: The table was restored to a version before the group's last commit.
+        ValueError: A partition appears twice.
     """
     check_not_restored(group_id, state, table=table)
     write: list[OffsetRange] = []
@@ -157,7 +157,7 @@ def compare(
     for each in sorted(ranges):
         key = FenceKey(group_id, each.topic_id, each.partition)
         if key in seen:
-            raise ValueError(f"{each.topic_partition} comes twice in one batch")
+            raise ValueError(f"{each.topic_partition} appears twice in one batch")
         seen.add(key)
         if not len(each):
             continue
@@ -182,14 +182,14 @@ def compare(
 def check_not_truncated(
     skips: Sequence[Skip], truncated: Mapping[FenceKey, int], *, table: str
 ) -> None:
-    """Refuse to skip offsets that may be those of other records than the table has.
+    """Refuse to skip offsets if the log may have other records there than the table.
 
-    After an unclean leader election a log may end below what a group has read, and then grow again.
+    After an unclean leader election a log may end below a group's position, and then grow again.
 
     Args:
         skips: The skips of a batch.
         truncated: The group's committed offsets that are the ends of truncated logs.
-        table: The table, for the error.
+        table: The name of the table in an error.
 
     Raises:
         TableGapError: Records would be missing in the table.
@@ -204,13 +204,13 @@ def check_not_truncated(
         raise TableGapError(
             f"the batch is not written to {table}, because logs were truncated (caused by an"
             f" unclean leader election): {_shown(problems)}. The rows from there on are of records"
-            " that are gone, and other records may have their offsets now. Delete these rows and"
-            f" run: {_set_back_command(gone)}"
+            " that the log no longer has, and other records may have their offsets now. Delete"
+            f" these rows and run: {_set_back_command(gone)}"
         )
 
 
 def _gap(each: OffsetRange, entry: Entry | None) -> str | None:
-    """Say which offsets would be missing in the table if a range were written; None: none."""
+    """Return which offsets the table would lack if a range were written; None: it would not."""
     if entry is None:
         return None
     if entry.next_offset < each.from_offset:
@@ -242,25 +242,25 @@ def _shown(partitions: Sequence[str]) -> str:
 
 
 def _gap_text(group_id: str, gaps: Sequence[tuple[OffsetRange, str]], table: str) -> str:
-    # The group's committed offset is another one where records were deleted before they were read.
+    # Not the group's committed offset: the log may begin after it, where records were deleted.
     places = [(each.topic, each.partition, each.from_offset) for each, _ in gaps]
     return (
         f"the batch is not written to {table}, because records would be missing there:"
-        f" {_shown([text for _, text in gaps])}. If they are to be missing (offsets were reset"
-        " forward, or the log was cut), accept it with:"
-        f" {_set_offsets_command(group_id, places)}; else reset the group's offsets to what the"
-        " table has"
+        f" {_shown([text for _, text in gaps])}. If the table may lack them (offsets were reset"
+        " forward, or retention deleted records), accept the gap with:"
+        f" {_set_offsets_command(group_id, places)}; otherwise reset the group's offsets to the"
+        " table's next offsets"
     )
 
 
 def _set_back_command(skips: Sequence[Skip]) -> str:
-    """Return the command that has skipped offsets written again, once their rows are deleted."""
+    """Return the command after which skipped offsets are written again; their rows go first."""
     places = [(each.topic, each.key.partition, each.from_offset) for each in skips]
     return f"{_set_offsets_command(skips[0].key.group_id, places)} --backwards"
 
 
 def _set_offsets_command(group_id: str, places: Sequence[tuple[str, int, int]]) -> str:
-    """Return the command that sets a table's entries to offsets of partitions of topics."""
+    """Return the command that sets a table's entries, given (topic, partition, offset) triples."""
     given = " ".join(
         f"--topic {topic}:{partition}={offset}"
         for topic, partition, offset in places[:_SET_AT_ONCE_MAX]
@@ -276,31 +276,31 @@ def _reset_command(skip: Skip) -> str:
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
-    """Refuse a table that went back behind what the group has written to it.
+    """Refuse a table that was restored to a version before the group's last commit.
 
-    Its rows are gone then, but its fence may still say that they are there.
+    The restore removed rows, but may have kept the entries that count them.
 
     Args:
         group_id: The group.
         state: The table's fence.
-        table: The table, for the error.
+        table: The name of the table in an error.
 
     Raises:
-        TableRestoredError: It went back.
+        TableRestoredError: The table was restored.
     """
     recorded, restored_to = state.recorded_version, state.restored_to
     if recorded is None or restored_to is None or restored_to >= recorded:
         return
     raise TableRestoredError(
         f"{table} was restored to its version {restored_to}, but the group {group_id!r} last wrote"
-        f" version {recorded}: rows are gone that the table's fence says are there. Stop the"
-        " group's queries and set the fence to the rows that are left with: spark-groups table"
+        f" version {recorded}: the table lacks rows that its fence counts. Stop the group's"
+        " queries, and set the fence to the remaining rows with: spark-groups table"
         f" repair TABLE --group {shlex.quote(group_id)} --execute"
     )
 
 
 def other_groups(group_id: str, topics: Mapping[TopicId, str], state: TableState) -> list[str]:
-    """Say which other groups write topics of a batch to the same table: their rows come twice.
+    """Return warnings of other groups that write topics of a batch to the same table.
 
     Args:
         group_id: The group whose batch it is.
@@ -323,27 +323,27 @@ def other_groups(group_id: str, topics: Mapping[TopicId, str], state: TableState
 
 
 class SkipNotices:
-    """Remembers which skips the user knows of: one notice for a partition, not for a batch."""
+    """Remembers which skips were logged: one WARN for each partition, not for each batch."""
 
     def __init__(self) -> None:
-        self._told: dict[FenceKey, int] = {}
+        self._logged: dict[FenceKey, int] = {}
 
-    def untold(self, skips: Iterable[Skip]) -> list[Skip]:
-        """Return the skips that were not reported yet; they count as reported from now on.
+    def new(self, skips: Iterable[Skip]) -> list[Skip]:
+        """Return the skips that were not logged yet; from now on they count as logged.
 
         Args:
-            skips: What a batch skips.
+            skips: The skips of a batch.
         """
-        new = [each for each in skips if self._told.get(each.key) != each.next_offset]
-        self._told |= {each.key: each.next_offset for each in new}
+        new = [each for each in skips if self._logged.get(each.key) != each.next_offset]
+        self._logged |= {each.key: each.next_offset for each in new}
         return new
 
 
 def holds(changes: Iterable[EntryChange], entry_of: Callable[[FenceKey], Entry | None]) -> bool:
-    """Tell whether entries still are what a commit expects; asked inside its transaction.
+    """Return whether a commit finds the entries that it expects; called in its transaction.
 
     Args:
-        changes: What the commit does to entries.
-        entry_of: Returns what an entry is now.
+        changes: The changes of the commit.
+        entry_of: Returns the current entry of a key; None: there is none.
     """
     return all(entry_of(each.key) == each.expected for each in changes)

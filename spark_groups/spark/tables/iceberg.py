@@ -1,9 +1,9 @@
 """`spark_groups.iceberg_table`: an Iceberg table whose snapshots carry the fence.
 
-What the table has of each group stands in a table property, and in the summary of every snapshot of
-ours; one commit changes both. A rollback sets the snapshot back and not the property, which gives
-it away. A commit demands that the current snapshot is the one that was compared, and the library
-does not try again by itself.
+The entries of each group are in a table property, and in the summary of every snapshot that this
+package writes; one commit changes both. A rollback sets back the snapshot and not the property, so
+the two differ. A commit requires that the current snapshot is the compared one, and the library
+does not retry.
 
     spark-groups.fence.<group>   {"version": ..., "entries": {topic id: {partition: [start, next]}}}
 
@@ -72,7 +72,7 @@ _OURS: Final = f"/{PREFIX}"
 _READERS: Final = 16
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _NEW_TABLE: Final = {
-    # Each commit writes the metadata anew: without these, a stream leaves a file of each trigger.
+    # Each commit writes a new metadata file: without these, a stream leaves one for each trigger.
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
 }
@@ -86,16 +86,16 @@ def iceberg_table(
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "zstd",
 ) -> IcebergTable:
-    """Return an Iceberg table for `spark_groups.write_table`; the first batch makes it if need be.
+    """Return an Iceberg table for `spark_groups.write_table`; the first batch may create it.
 
     Args:
         identifier: Its namespace and name, such as `lake.flights`.
-        catalog: The catalog's name in the configuration of `pyiceberg`, or a catalog that was
-            loaded; None: the configured default.
-        properties: How `pyiceberg` reaches the catalog and the files, such as `uri`, `warehouse`
-            and `s3.region`, beside its configuration.
-        target_file_bytes: How large a file becomes before a task begins another.
-        compression: How Parquet pages are compressed.
+        catalog: The catalog's name in the configuration of `pyiceberg`, or a loaded catalog; None:
+            the configured default.
+        properties: Properties of the catalog and its files, such as `uri`, `warehouse` and
+            `s3.region`, in addition to the configuration of `pyiceberg`.
+        target_file_bytes: The size at which a task begins another file.
+        compression: The compression of Parquet pages.
 
     Raises:
         OptionsError: `pyiceberg` is missing, or the catalog is not described.
@@ -117,13 +117,13 @@ def iceberg_table(
             request = partial(session.request, timeout=REST_WAIT_S)
             session.request = request  # type: ignore[method-assign]
     elif properties:
-        raise OptionsError("properties say how a catalog is loaded, but this one was loaded")
+        raise OptionsError("pass properties with the name of a catalog, not with a loaded catalog")
     return IcebergTable(identifier, catalog, target_file_bytes, compression)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFence:
-    """What a table has of one group.
+    """The entries of one group.
 
     Args:
         version: The sequence number of the group's last snapshot.
@@ -135,11 +135,11 @@ class GroupFence:
 
     @classmethod
     def of(cls, group_id: str, text: str | None) -> GroupFence:
-        """Read what `text` made.
+        """Parse a result of `text`.
 
         Args:
             group_id: The group.
-            text: What stands in a property or a summary; None: nothing.
+            text: The value in a property or a summary; None: there is none.
         """
         if text is None:
             return cls()
@@ -152,7 +152,7 @@ class GroupFence:
         return cls(found["version"], entries)
 
     def text(self) -> str:
-        """Return what stands in the property and in the summary."""
+        """Return the value for the property and the summary."""
         topics: dict[str, dict[str, list[int]]] = {}
         for key, entry in sorted(self.entries.items()):
             partitions = topics.setdefault(topic_id_text(key.topic_id), {})
@@ -161,10 +161,10 @@ class GroupFence:
 
 
 def fence_texts(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what properties, or a summary, say of each group.
+    """Return the fence of each group, as text, from table properties or a snapshot's summary.
 
     Args:
-        properties: Of a table or a snapshot.
+        properties: The properties or the summary.
     """
     return {
         name.removeprefix(FENCE): text
@@ -174,15 +174,17 @@ def fence_texts(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def snapshot_texts(metadata: TableMetadata) -> tuple[dict[str, str], bool]:
-    """Return what the last snapshot of ours says of each group, among those the rows descend from.
+    """Return the fence of each group in the last snapshot of this package, as text.
+
+    Only the current snapshot and its ancestors count.
 
     Args:
         metadata: The table's metadata.
 
     Returns:
-        What it says; and whether that is known. Where the snapshots that would say it are expired,
-        it is what the property says, but for groups whose last snapshot is there and not among
-        those that the current one descends from.
+        The texts, and whether they are from a snapshot. If the needed snapshots have expired, they
+        are from the table property, without groups whose last snapshot is no ancestor of the
+        current one.
     """
     snapshot = metadata.current_snapshot()
     while snapshot is not None:
@@ -190,7 +192,7 @@ def snapshot_texts(metadata: TableMetadata) -> tuple[dict[str, str], bool]:
             return found, True
         parent_id = snapshot.parent_snapshot_id
         parent = None if parent_id is None else metadata.snapshot_by_id(parent_id)
-        # Whoever expires a snapshot may take its id out of the next one.
+        # The expiry of a snapshot may remove its id from its child.
         if parent is None and snapshot.sequence_number != 1:
             return _remaining_texts(metadata), False
         snapshot = parent
@@ -202,7 +204,7 @@ def _summary_texts(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _remaining_texts(metadata: TableMetadata) -> dict[str, str]:
-    """Return what the property says, without groups whose last snapshot was set back."""
+    """Return the texts of the table property, without groups whose commit was rolled back."""
     texts = fence_texts(metadata.properties)
     for snapshot in metadata.snapshots:
         for group, text in _summary_texts(snapshot).items():
@@ -213,22 +215,22 @@ def _remaining_texts(metadata: TableMetadata) -> dict[str, str]:
 
 
 def versions(property_text: str | None, snapshot_text: str | None) -> tuple[int | None, int | None]:
-    """Return the version that a group last wrote, and the one that the table was set back to.
+    """Return the version of a group's last commit, and the one that the table was rolled back to.
 
     Args:
-        property_text: What the table's property says of the group; None: nothing.
-        snapshot_text: What the last snapshot of ours says; None: nothing.
+        property_text: The group's fence in the table property; None: there is none.
+        snapshot_text: The group's fence in the snapshots; None: there is none.
 
     Returns:
-        The two versions. Both are None where the group has not written; the second is where the
-        table was not set back.
+        The two versions. The first is None if the group has not committed, the second if the table
+        was not rolled back.
     """
-    said = (GroupFence.of("", property_text).version, GroupFence.of("", snapshot_text).version)
+    found = (GroupFence.of("", property_text).version, GroupFence.of("", snapshot_text).version)
     if property_text == snapshot_text:
-        return (None if property_text is None else said[0]), None
-    # Of one version there is only one text: otherwise somebody has changed the property.
-    restored_to = min(said) - 1 if said[0] == said[1] else min(said)
-    return max(said), restored_to
+        return (None if property_text is None else found[0]), None
+    # Two texts of one version: a user has changed the property.
+    restored_to = min(found) - 1 if found[0] == found[1] else min(found)
+    return max(found), restored_to
 
 
 class IcebergTable:
@@ -237,8 +239,8 @@ class IcebergTable:
     Args:
         identifier: Its namespace and name.
         catalog: Its catalog.
-        target_file_bytes: How large a file becomes.
-        compression: How Parquet pages are compressed.
+        target_file_bytes: The size at which a task begins another file.
+        compression: The compression of Parquet pages.
     """
 
     def __init__(
@@ -251,22 +253,22 @@ class IcebergTable:
         self._table: Table | None = None
         self._new_location = ""
         self._warned_of: set[str] = set()
-        # Two queries of one application may be given the same table.
+        # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
 
     def __str__(self) -> str:
-        """Return how errors and logs call the table."""
+        """Return the name of the table in errors and logs."""
         return f"the Iceberg table {self._catalog.name}.{self._identifier}"
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence as it is now.
+        """Return the current fence.
 
         Args:
-            group_id: Whose last commit `recorded_version` is about.
-            topic_ids: Whose entries are wanted, of every group; None: all.
+            group_id: The group whose last commit `recorded_version` is about.
+            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
-            TableError: The table is of a kind that cannot be written to.
+            TableError: The table has format version 1 or is partitioned, or was created again.
         """
         with self._lock:
             table = self._opened()
@@ -286,7 +288,7 @@ class IcebergTable:
             return TableState(_version(table.metadata), entries, recorded, restored_to)
 
     def task_writer(self, attempt: Attempt) -> LocatedTaskWriter:
-        """Return what writes the files of an attempt in its tasks.
+        """Return the writer that stages files in the tasks of an attempt.
 
         Args:
             attempt: The attempt.
@@ -297,14 +299,14 @@ class IcebergTable:
         )
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Have Spark write the rows into a directory of the attempt's own.
+        """Stage the rows of a DataFrame in a directory of the attempt, with a Spark job.
 
         Args:
             rows: The rows.
             attempt: The attempt.
         """
         location, files = self._data()
-        # Spark's default for timestamps is none of Iceberg's; the session is the query's own.
+        # Iceberg lacks Spark's default type for timestamps; each query has its own session.
         rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         writer = rows.write.option("compression", self._compression)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
@@ -327,18 +329,19 @@ class IcebergTable:
         """Add files and change entries, in one commit of the table.
 
         Args:
-            attempt: The attempt that wrote the files.
+            attempt: The attempt that staged the files.
             pieces: The files.
-            decision: What was compared.
-            state: What it was compared with.
+            decision: The result of the comparison.
+            state: The fence that the batch was compared with.
 
         Raises:
-            TableChangedError: Somebody has committed since, or the catalog cannot tell.
+            TableChangedError: Another writer has committed since the comparison, or the outcome of
+                the commit is unknown.
             TableError: Columns of the files do not fit the table's.
         """
         written = [each for each in pieces if each.rows]
         if state.version is None and not written:
-            # There are no columns to make the table of: the next batch begins the partitions.
+            # Without rows there are no columns for a new table: a later batch creates it.
             return
         with self._lock:
             compared = None if self._table is None else _version(self._table.metadata)
@@ -368,28 +371,28 @@ class IcebergTable:
 
         Args:
             group_id: The group.
-            restored_to: Has to be None: the snapshots tell.
+            restored_to: Has to be None: the snapshots have the version.
 
         Raises:
-            TableError: There is no such table, or the snapshots that would tell are expired.
+            TableError: There is no such table, or the needed snapshots have expired.
         """
         if restored_to is not None:
-            raise TableError(f"leave --restored-to out: the snapshots of {self} tell the version")
+            raise TableError(f"omit --restored-to: the snapshots of {self} have the version")
         with self._lock:
             table = self._existing()
         written, is_known = snapshot_texts(table.metadata)
         if not is_known and group_id not in written:
             raise TableError(
-                f"the snapshots from before the rollback of {self} are expired, so its metadata do"
-                f" not tell up to where it has rows of the group {group_id!r}: find that in the"
-                " rows, and set all entries with spark-groups table set-offsets --topic"
+                f"the snapshots from before the rollback of {self} have expired, so its metadata do"
+                f" not have the next offsets of the group {group_id!r}: find them in the rows, and"
+                " set all entries with spark-groups table set-offsets --topic"
                 " TOPIC:PARTITION=OFFSET --backwards"
             )
         fence = GroupFence.of(group_id, written.get(group_id))
         return fence.version, dict(fence.entries)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return files of crashed or refused attempts, which no snapshot has.
+        """Return files of crashed or refused attempts, which are in no snapshot.
 
         Args:
             older_than_s: Younger files may belong to a batch in progress.
@@ -414,7 +417,7 @@ class IcebergTable:
         remove_files(files, orphans)
 
     def _committed_paths(self) -> set[str]:
-        """Return the files of attempts that snapshots have, as paths in the data directory."""
+        """Return the files of attempts in all snapshots, as paths in the data directory."""
         with self._lock:
             table = self._existing()
         manifests = {
@@ -425,7 +428,7 @@ class IcebergTable:
         with ThreadPoolExecutor(_READERS) as pool:
             read = pool.map(lambda each: each.fetch_manifest_entry(table.io), manifests.values())
             paths = [entry.data_file.file_path for entries in read for entry in entries]
-        # Names of attempts are unique, and others may write the directory's own name differently.
+        # Names of attempts are unique; paths of one directory may begin in several ways.
         return {path[path.rindex(_OURS) + 1 :] for path in paths if _OURS in path}
 
     def _existing(self) -> Table:
@@ -435,7 +438,7 @@ class IcebergTable:
         return table
 
     def _opened(self) -> Table | None:
-        """Return the table as it is now, checked; None where there is none."""
+        """Return the current table, after checks; None if there is none."""
         try:
             table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
@@ -443,7 +446,7 @@ class IcebergTable:
                 raise TableError(f"{self} was dropped; start the query again") from error
             return None
         if self._table is not None and table.metadata.table_uuid != self._table.metadata.table_uuid:
-            raise TableError(f"{self} was dropped and made anew; start the query again")
+            raise TableError(f"{self} was dropped and created again; start the query again")
         if table.metadata.format_version < 2:
             raise TableError(
                 f"{self} has format version 1, whose snapshots have no sequence numbers:"
@@ -451,8 +454,8 @@ class IcebergTable:
             )
         if not table.spec().is_unpartitioned():
             raise TableError(
-                f"{self} is partitioned ({table.spec()}), and the files of a batch are not; write"
-                " to a table that is not partitioned"
+                f"{self} is partitioned ({table.spec()}), but this writer does not split rows by"
+                " partition; write to a table that is not partitioned"
             )
         self._table = table
         return table
@@ -461,14 +464,14 @@ class IcebergTable:
         if group_id not in self._warned_of:
             self._warned_of.add(group_id)
             logger.warning(
-                "%s: the snapshots that the group %r has written are expired, and others were"
-                " added: whether the table was rolled back before that cannot be told",
+                "%s: the snapshots of the group %r have expired, and other writers have added"
+                " snapshots: a rollback of the table before these cannot be detected",
                 self,
                 group_id,
             )
 
     def _data(self) -> tuple[str, fs.SubTreeFileSystem]:
-        """Return where files of rows are, and that directory as a file system."""
+        """Return the location of the data files, and that directory as a file system."""
         with self._lock:
             location, io = self._place()
         scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
@@ -479,7 +482,7 @@ class IcebergTable:
     def _place(self) -> tuple[str, PyArrowFileIO]:
         table = self._table
         if table is None:
-            # Only the catalog knows where the table will be; nothing is made here.
+            # The catalog chooses the location of a new table; this transaction is not committed.
             table = self._new_table(Schema())._table
             self._new_location = table.location()
         return table.location_provider().data_path, PyArrowFileIO(table.io.properties)
@@ -490,7 +493,7 @@ class IcebergTable:
             try:
                 self._catalog.create_namespace(namespace)
             except Exception:
-                # Another first writer has made it meanwhile; each catalog says so in its own way.
+                # Another writer may have created it meanwhile; the error depends on the catalog.
                 if not self._catalog.namespace_exists(namespace):
                     raise
         return self._catalog.create_table_transaction(
@@ -498,10 +501,10 @@ class IcebergTable:
         )
 
     def _begun(self, pieces: Sequence[Piece]) -> Transaction:
-        """Return a transaction on the table that was compared, or one that makes the table.
+        """Return a transaction on the compared table, or one that creates the table.
 
         Raises:
-            TableError: The table cannot be made of these files.
+            TableError: A table cannot have the columns of these files.
         """
         if self._table is not None:
             return _TriedOnce.of(self._table).transaction()
@@ -531,7 +534,7 @@ class IcebergTable:
         """Put files and entries into a transaction.
 
         Raises:
-            TableChangedError: An entry is not what was compared.
+            TableChangedError: An entry has changed since the comparison.
             TableError: The files do not fit the table.
         """
         metadata = transaction.table_metadata
@@ -541,7 +544,7 @@ class IcebergTable:
             raise TableChangedError(f"another writer has changed the entries of {self}")
         changed = {**entries, **{each.key: each.entry for each in decision.changes}}
         fence = GroupFence(metadata.next_sequence_number(), changed).text()
-        # What the snapshots say of other groups stays: a rollback of theirs must not be hidden.
+        # The entries of other groups are repeated, so that a rollback of their rows stays visible.
         written, _ = snapshot_texts(metadata)
         carried = {**written, attempt.group_id: fence}
         summary = {f"{FENCE}{group}": text for group, text in carried.items()}
@@ -550,13 +553,13 @@ class IcebergTable:
             transaction.add_files(
                 [each.name for each in pieces],
                 {**summary, _BATCH: str(attempt.batch_id)},
-                # Their names are new, and to look for them costs a look at every file there is.
+                # Their names are unique, and the check would read the names of all files.
                 check_duplicate_files=False,
             )
         except FileNotFoundError as error:
             raise TableError(
-                f"{self} lacks {error.filename or error}, which a task has written: the warehouse"
-                " has to be a place that the driver and all executors share"
+                f"{self} lacks {error.filename or error}, which a task has written: the driver and"
+                " all executors have to share the warehouse"
             ) from error
         except (UnsupportedPyArrowTypeException, ValueError) as error:
             raise TableError(
@@ -612,16 +615,16 @@ class _Transaction(Transaction):
 
 
 class _TriedOnce(Table):
-    """A table whose commits are tried once: the library's next try would compare nothing.
+    """A table whose commits the library does not retry: a retry would not compare entries.
 
-    A refused commit may have been accepted before, where the request was sent twice because the
-    first answer was lost. The library deletes the manifests of a commit that failed for it; with
-    this error it leaves them, because the table may need them.
+    A gateway may have sent an accepted commit twice, and reported the refusal of the second
+    request. The library deletes the manifests of a commit that it takes for failed; with this error
+    it keeps them, because the table may need them.
     """
 
     @classmethod
     def of(cls, table: Table) -> _TriedOnce:
-        """Return the table as it is, with commits that are tried once."""
+        """Return the same table, without retries of commits."""
         return cls(
             table.name(),
             table.metadata,

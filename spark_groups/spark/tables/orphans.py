@@ -1,4 +1,4 @@
-"""Files of crashed attempts: in the directory of a table, and part of none of its versions."""
+"""Files of crashed attempts: in the directory of a table, but in none of its versions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def orphans_of(
 
     Args:
         files: The directory of the table's files.
-        committed_paths: Returns the files that versions of the table have, as paths in `files`.
+        committed_paths: Returns the files of all versions of the table, as paths in `files`.
         older_than_s: Younger files may belong to a batch in progress.
         now_s: The time, in seconds since 1970.
-
     """
-    # Versions are read after the directory: a file that is committed meanwhile is among theirs.
+    # The versions are read after the directory, so a file that is committed meanwhile is in one.
     staged = list(_staged(files))
     committed = committed_paths()
     checksums = {_checksum_of(each) for each in committed}
@@ -44,7 +43,7 @@ def orphans_of(
 
 
 def remove_files(files: fs.FileSystem, orphans: Iterable[Orphan]) -> None:
-    """Delete orphans, and directories of attempts that have no file any more.
+    """Delete orphans, and directories of attempts that are empty then.
 
     Args:
         files: The table's directory.
@@ -76,6 +75,6 @@ def _staged(files: fs.FileSystem) -> Iterable[fs.FileInfo]:
 
 
 def _checksum_of(path: str) -> str:
-    """Return where Hadoop keeps the checksum of a local file."""
+    """Return the path of the checksum file that Hadoop writes for a local file."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}.{name}.crc"

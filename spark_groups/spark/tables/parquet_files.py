@@ -1,4 +1,4 @@
-"""Parquet files of a batch: how tasks write them, and what their footers say about their rows."""
+"""Parquet files of a batch: how tasks write them, and the statistics of their footers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TEXT_LENGTH_MAX: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class FileDetails:
-    """What a table's metadata say of a file, beside its name, rows and size.
+    """The columns and statistics of a file, for the table's metadata.
 
     Args:
         schema_text: Its columns, as Arrow serializes them, in hexadecimal digits.
-        statistics: What Delta's log says of its rows.
+        statistics: Its statistics in the JSON of Delta's log.
     """
 
     schema_text: str
@@ -42,9 +42,9 @@ def piece_of(name: str, size_bytes: int, footer: parquet.FileMetaData, schema: p
     """Return a file as a piece of a batch.
 
     Args:
-        name: Where it is, from the table's directory.
-        size_bytes: How large it is.
-        footer: What stands in its footer.
+        name: Its path in the table's directory.
+        size_bytes: Its size.
+        footer: Its footer.
         schema: The columns of the batch; the file may lack those that it is partitioned by.
     """
     columns = plain_schema(schema)
@@ -56,13 +56,13 @@ def files_of(uri: str, options: Mapping[str, str]) -> fs.FileSystem:
     """Return a table's directory as a file system.
 
     Args:
-        uri: Where it is; a local one is a `file` URI.
-        options: How it is reached, in the words of `deltalake`.
+        uri: Its URI; `file://...` for a local one.
+        options: Options of `deltalake` for the store.
     """
     parts = urllib.parse.urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(urllib.parse.unquote(parts.path), fs.LocalFileSystem())
-    # Only what is not local needs the library in each worker.
+    # A local table needs no deltalake on executors.
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415
 
     return fs.PyFileSystem(DeltaStorageHandler(uri, dict(options)))
@@ -74,10 +74,10 @@ class ParquetTaskWriter:
 
     Args:
         uri: The table's directory.
-        options: How it is reached; with secrets, which its text does not show.
-        attempt: What names of files begin with.
-        target_file_bytes: How large a file becomes before the next one is begun.
-        compression: How pages are compressed.
+        options: Options of `deltalake` for the store; with secrets, which the repr omits.
+        attempt: The beginning of the names of the files.
+        target_file_bytes: The size at which the task begins another file.
+        compression: The compression of pages.
     """
 
     uri: str
@@ -91,7 +91,7 @@ class ParquetTaskWriter:
 
         Args:
             batches: The rows; all of one schema.
-            task: A name that no other task of the attempt has, nor a second try of the same task.
+            task: A name that no other task of the attempt has, nor another try of the same task.
         """
         files = files_of(self.uri, self.options)
         if isinstance(files, fs.SubTreeFileSystem):
@@ -107,14 +107,14 @@ class ParquetTaskWriter:
 
 @dataclass(frozen=True, slots=True)
 class LocatedTaskWriter:
-    """Writes the Parquet files of a task, and names them by where they are; pickled to executors.
+    """Writes the Parquet files of a task; the names of pieces are URIs; pickled to executors.
 
     Args:
-        location: The directory, as the table's metadata call it.
-        files: The directory; with secrets, which its text does not show.
-        attempt: What names of files begin with.
-        target_file_bytes: How large a file becomes before the next one is begun.
-        compression: How pages are compressed.
+        location: The URI of the directory.
+        files: The directory as a file system; with secrets, which the repr omits.
+        attempt: The beginning of the names of the files.
+        target_file_bytes: The size at which the task begins another file.
+        compression: The compression of pages.
     """
 
     location: str
@@ -128,7 +128,7 @@ class LocatedTaskWriter:
 
         Args:
             batches: The rows; all of one schema.
-            task: A name that no other task of the attempt has, nor a second try of the same task.
+            task: A name that no other task of the attempt has, nor another try of the same task.
         """
         if isinstance(self.files.base_fs, fs.LocalFileSystem):
             self.files.base_fs.create_dir(self.files.base_path, recursive=True)
@@ -150,14 +150,14 @@ def write_files(
     target_bytes: int,
     compression: str,
 ) -> Iterator[Piece]:
-    """Write record batches into files; no file where there are no rows.
+    """Write record batches into files; without rows there is no file.
 
     Args:
         batches: The rows, of one schema.
-        files: Where.
+        files: The directory.
         name: Returns the name of each file, by its number.
-        target_bytes: How large a file becomes before the next one is begun.
-        compression: How pages are compressed.
+        target_bytes: The size at which the next file begins.
+        compression: The compression of pages.
     """
     groups = _row_groups(batches)
     for number, first in enumerate(groups):
@@ -181,7 +181,7 @@ def write_files(
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put record batches together until they are large enough for a row group."""
+    """Join record batches until they are large enough for a row group."""
     pending: list[pa.RecordBatch] = []
     size_bytes = 0
     for each in batches:
@@ -197,9 +197,9 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _with_statistics(schema: pa.Schema) -> list[str]:
-    """Return the columns whose least and largest values are worth looking for.
+    """Return the columns whose least and largest values help a reader to skip files.
 
-    Not floating point: Spark takes NaN for the largest number, and footers leave it out.
+    Not floating point: NaN is the largest number for Spark, and footers do not count it.
     """
     return [each.name for each in schema if _is_compared(each.type)]
 
@@ -219,9 +219,9 @@ def _is_compared(column: pa.DataType) -> bool:
 
 
 def statistics(footer: parquet.FileMetaData) -> str:
-    """Return what Delta's log says of a file's rows: how many, least and largest values, nulls.
+    """Return a file's statistics in the JSON of Delta's log: rows, least and largest values, nulls.
 
-    Values that cannot be told exactly are left out: a reader would skip files it must not skip.
+    A value that JSON cannot hold exactly is left out: a reader could skip the file wrongly.
 
     Args:
         footer: The file's footer.
@@ -239,7 +239,7 @@ def statistics(footer: parquet.FileMetaData) -> str:
             continue
         if all(each.has_null_count for each in found):
             nulls[column.name] = sum(each.null_count for each in found)
-        # A row group of nothing but nulls has no values.
+        # A row group with only nulls has no values.
         valued = [each for each in found if each.num_values]
         if valued and all(each.has_min_max for each in valued):
             try:
@@ -247,8 +247,8 @@ def statistics(footer: parquet.FileMetaData) -> str:
             except (OverflowError, ValueError):
                 # Python has no dates and times outside the years 1 to 9999, but Parquet has.
                 continue
-            _put(least, column.name, _told(bounds[0]))
-            _put(largest, column.name, _told(bounds[1]))
+            _put(least, column.name, _exact(bounds[0]))
+            _put(largest, column.name, _exact(bounds[1]))
     return json.dumps(
         {
             "numRecords": footer.num_rows,
@@ -264,8 +264,8 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
         values[name] = value
 
 
-def _told(value: Any) -> Any:
-    """Return a value as JSON has it; None where that would not be exact."""
+def _exact(value: Any) -> Any:
+    """Return a value for JSON; None if that would not be exact."""
     match value:
         case bool() | int():
             return value
@@ -291,7 +291,7 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without what only Arrow tells apart: every table format has these types.
+    """Return a schema with only types that every table format has.
 
     Args:
         schema: The schema of record batches that an application made.
@@ -308,7 +308,7 @@ def _plain(column: pa.DataType) -> pa.DataType:
 
 
 def as_plain(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cast record batches to the plain types of their columns, where they are not.
+    """Cast the columns of record batches to plain types.
 
     Args:
         batches: Rows of one schema.

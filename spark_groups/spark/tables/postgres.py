@@ -1,7 +1,7 @@
-"""`spark_groups.postgres_table`: a table of PostgreSQL whose rows and fence change together.
+"""`spark_groups.postgres_table`: a PostgreSQL table whose rows and fence change together.
 
-Tasks set rows aside. The driver moves them in one transaction, in which it locks the entries of the
-batch's partitions and compares them: nobody else's commit can come in between.
+Tasks stage rows. The driver moves them to the table in one transaction, in which it locks the
+entries of the batch's partitions and compares them, so no other writer can commit in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_groups.spark.tables.postgres_rows import (
     Connection,
     PostgresTaskWriter,
     connect,
-    told,
+    message_of,
 )
 from spark_groups.spark.tables.table import Attempt, Orphan, Piece
 from spark_groups.types import TopicId
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FENCE: Final = "spark_groups_fence"
-"""The table that the entries are in, beside the tables that they are of."""
+"""The table of the entries, in the schema of the tables that they fence."""
 DROP_WAIT_MS: Final = 500
-"""How long a batch that is committed waits for readers of its tables of staged rows."""
+"""How long a commit waits for readers of its staging tables, in milliseconds, to drop them."""
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
@@ -62,7 +62,7 @@ _CHANGED: Final = (
     errors.LockNotAvailable,
     errors.IdleInTransactionSessionTimeout,
 )
-"""What the server says where another transaction came first."""
+"""Errors of the server if another transaction came first."""
 
 _MAKE_FENCE: Final = """
 CREATE TABLE IF NOT EXISTS {fence} (
@@ -127,22 +127,22 @@ ORDER BY name"""
 
 
 def postgres_table(dsn: str, table: str) -> PostgresTable:
-    """Return a table of PostgreSQL for `spark_groups.write_table`; the first batch makes it.
+    """Return a PostgreSQL table for `spark_groups.write_table`; the first batch may create it.
 
     Args:
-        dsn: How libpq reaches the database, such as `host=db dbname=lake user=writer`, or a URI;
-            the driver and all executors use it.
-        table: The table's name, with its schema in front where it is not on the search path.
+        dsn: A connection string of libpq, such as `host=db dbname=lake user=writer`, or a URI; the
+            driver and all executors use it.
+        table: The table's name, as schema.table if the schema is not on the search path.
 
     Raises:
-        OptionsError: `psycopg` is missing, or the dsn or the name is none.
+        OptionsError: `psycopg` is missing, or the dsn or the name is invalid.
     """
     try:
         given = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
-        # What libpq says of it may show the password.
+        # The message of libpq may show the password.
         raise OptionsError(
-            "the dsn is not what libpq takes: write host=... dbname=... user=..., or"
+            "the dsn is no connection string of libpq: write host=... dbname=... user=..., or"
             " postgresql://user@host/database"
         ) from None
     names = table.split(".", 1)
@@ -158,12 +158,12 @@ def postgres_table(dsn: str, table: str) -> PostgresTable:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a table is.
+    """The schema and oid of a table.
 
     Args:
-        schema: Its schema, or the one it would be made in.
-        oid: What PostgreSQL calls it; None: there is none.
-        has_fence: Whether the schema has a fence.
+        schema: Its schema, or the one for a new table.
+        oid: Its oid; None: there is no table.
+        has_fence: Whether the schema has a table of entries.
     """
 
     schema: str
@@ -172,12 +172,12 @@ class _Place:
 
 
 class PostgresTable:
-    """A table of PostgreSQL with a fence; `postgres_table` makes one.
+    """A PostgreSQL table with a fence; `postgres_table` makes one.
 
     Args:
-        dsn: How the database is reached.
-        names: The table's name, with its schema in front if that was given.
-        text: How errors and logs call it.
+        dsn: The connection string of libpq.
+        names: The table's name, or its schema and name.
+        text: Its name in errors and logs.
     """
 
     def __init__(self, dsn: str, names: tuple[str, ...], text: str) -> None:
@@ -185,22 +185,23 @@ class PostgresTable:
         self._names = names
         self._text = text
         self._connection: Connection | None = None
-        # Two queries of one application may be given the same table.
+        # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
 
     def __str__(self) -> str:
-        """Return how errors and logs call the table."""
+        """Return the name of the table in errors and logs."""
         return self._text
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence as it is now.
+        """Return the current fence.
 
         Args:
-            group_id: Whom an error is about.
-            topic_ids: Whose entries are wanted, of every group; None: all.
+            group_id: The group that an error names.
+            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
-            TableError: The table is none that keeps its rows, or cannot be reached.
+            TableError: It is a view, or a foreign, temporary or unlogged table; or the database
+                cannot be reached.
             TableRestoredError: The table was dropped, and its fence was not.
         """
         topics = None if topic_ids is None else sorted(topic_ids)
@@ -214,7 +215,7 @@ class PostgresTable:
         return TableState(entries=dict(map(_entry, rows)))
 
     def task_writer(self, attempt: Attempt) -> PostgresTaskWriter:
-        """Return what sets rows aside in the tasks of an attempt.
+        """Return the writer that stages rows in the tasks of an attempt.
 
         Args:
             attempt: The attempt.
@@ -225,7 +226,7 @@ class PostgresTable:
         return PostgresTaskWriter(self._dsn, schema, table, attempt.group_id, attempt.name)
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Set the rows of a DataFrame aside, by a job of Spark.
+        """Stage the rows of a DataFrame with a Spark job.
 
         Args:
             rows: The rows.
@@ -244,14 +245,15 @@ class PostgresTable:
         """Move rows into the table and change entries, in one transaction.
 
         Args:
-            attempt: The attempt that set the rows aside.
-            pieces: What it set aside.
-            decision: What was compared.
-            state: What it was compared with; the entries that change are compared again.
+            attempt: The attempt that staged the rows.
+            pieces: Its staged rows.
+            decision: The result of the comparison.
+            state: Unused: the commit compares the entries that it changes again.
 
         Raises:
-            TableChangedError: Somebody has committed since, or the answer was lost.
-            TableError: The rows do not fit.
+            TableChangedError: Another writer has committed since the comparison, or the response
+                was lost.
+            TableError: The rows do not fit the table.
         """
         del state
         written = [each for each in pieces if each.rows]
@@ -261,7 +263,7 @@ class PostgresTable:
             if place.oid is None or not place.has_fence:
                 place = self._made(cursor, columns)
             if place.oid is None:
-                # There are no columns to make the table of: the next batch begins the partitions.
+                # Without rows there are no columns for a new table: a later batch creates it.
                 return
             self._check_columns(cursor, place, columns)
             self._change(cursor, place, attempt.group_id, decision.changes)
@@ -270,10 +272,10 @@ class PostgresTable:
         self._drop_staged(place, written)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return tables in which tasks of crashed or refused attempts have set rows aside.
+        """Return the staging tables of crashed or refused attempts.
 
         Args:
-            older_than_s: Younger ones may belong to a batch in progress.
+            older_than_s: Younger staging tables may belong to a batch in progress.
 
         Raises:
             TableError: The database cannot be reached.
@@ -290,7 +292,7 @@ class PostgresTable:
             orphans: From `orphans`.
 
         Raises:
-            TableError: The role may not drop one; those before it are gone.
+            TableError: The role may not drop one of them; those before it are dropped.
         """
         for each in orphans:
             with self._transaction() as cursor:
@@ -301,7 +303,7 @@ class PostgresTable:
     def _transaction(
         self, *, is_commit: bool = False, wait_ms: int | None = None
     ) -> Iterator[Cursor]:
-        """Run statements together; those of a commit are told apart from their lost answers."""
+        """Run statements in one transaction; a lost response to a commit is a TableChangedError."""
         with self._lock:
             connection = self._connected()
             try:
@@ -309,16 +311,18 @@ class PostgresTable:
                     connection.limit(wait_ms=wait_ms or LOCK_WAIT_MS, statement_ms=STATEMENT_MAX_MS)
                     yield cursor
             except _CHANGED as error:
-                raise TableChangedError(f"another writer changes {self}: {told(error)}") from None
+                raise TableChangedError(
+                    f"another writer changes {self}: {message_of(error)}"
+                ) from None
             except psycopg.Error as error:
                 if is_commit and (connection.closed or connection.broken):
                     raise TableChangedError(
-                        f"the answer of {self} to a commit was lost: {told(error)}"
+                        f"the response of {self} to a commit was lost: {message_of(error)}"
                     ) from None
-                raise TableError(f"{self}: {told(error)}") from None
+                raise TableError(f"{self}: {message_of(error)}") from None
 
     def _connected(self) -> Connection:
-        """Return a connection that answers."""
+        """Return a connection that works; a new one if the last one is broken."""
         connection = self._connection
         if connection is not None:
             try:
@@ -332,10 +336,11 @@ class PostgresTable:
         return self._connection
 
     def _found(self, cursor: Cursor) -> _Place:
-        """Return where the table is, or would be.
+        """Return the schema and oid of the table.
 
         Raises:
-            TableError: It is no table that keeps its rows, or there is no schema.
+            TableError: It is a view, or a foreign, temporary or unlogged table; or there is no
+                schema.
         """
         cursor.execute(_FIND, [sql.Identifier(*self._names).as_string(cursor)])
         row = cursor.fetchone()
@@ -350,8 +355,8 @@ class PostgresTable:
             schema, oid, kind, persistence = row
             if kind not in {"r", "p"} or persistence != "p":
                 raise TableError(
-                    f"{self} is a view, or a table that is foreign, temporary or unlogged: its rows"
-                    " could go while its fence stays"
+                    f"{self} is a view, or a foreign, temporary or unlogged table: it could lose"
+                    " rows that its fence counts"
                 )
         cursor.execute(
             "SELECT to_regclass(%s) IS NOT NULL",
@@ -361,11 +366,11 @@ class PostgresTable:
         return _Place(schema, oid, has_fence)
 
     def _made(self, cursor: Cursor, columns: Sequence[Column]) -> _Place:
-        """Make what there is not: the table, of the columns of a batch, and the fence."""
+        """Create the table, with the columns of a batch, and its fence, if they do not exist."""
         place = self._found(cursor)
         if place.oid is None and not columns:
             return place
-        # Two that make the same table at once would get an error about PostgreSQL's own tables.
+        # Without the lock, of two writers that create the table one gets an error of the catalog.
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{FENCE} {place.schema}"]
         )
@@ -380,7 +385,7 @@ class PostgresTable:
         return self._found(cursor)
 
     def _check_columns(self, cursor: Cursor, place: _Place, columns: Sequence[Column]) -> None:
-        """Refuse columns that the table has not, or has otherwise.
+        """Refuse rows whose columns do not fit the table's.
 
         Raises:
             TableError: They do not fit.
@@ -421,7 +426,7 @@ class PostgresTable:
         """Lock entries, compare them and change them.
 
         Raises:
-            TableChangedError: One is not what was compared.
+            TableChangedError: One has changed since the comparison.
         """
         common = {"table": self._names[-1], "group": group_id, "oid": place.oid}
         cursor.execute(self._sql(_LOCK, place), {**common, **_values(changes)})
@@ -441,7 +446,7 @@ class PostgresTable:
         """Move the rows of a piece into the table.
 
         Raises:
-            TableError: Some are gone: a server that crashes empties unlogged tables.
+            TableError: Rows are missing: PostgreSQL empties unlogged tables after a crash.
         """
         staged = sql.Identifier(place.schema, piece.name)
         names = [sql.Identifier(each.name) for each in columns]
@@ -459,12 +464,12 @@ class PostgresTable:
             )
         )
         if cursor.rowcount != piece.rows:
-            # A trigger of the table may have left rows out: that is its own affair.
+            # A trigger of the table may have dropped rows, which is no error.
             cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(staged))
             (there,) = cursor.fetchone() or (0,)
             if there != piece.rows:
                 raise TableError(
-                    f"{self}: of {piece.rows} rows set aside in {piece.name}, {there} are left, as"
+                    f"{self}: of {piece.rows} rows staged in {piece.name}, {there} are left, as"
                     " after a crash of the server; start the query again"
                 )
 
@@ -486,23 +491,23 @@ class PostgresTable:
             logger.info("%s: staged rows are left to spark-groups table vacuum: %s", self, error)
 
     def _columns(self, pieces: Sequence[Piece]) -> tuple[Column, ...]:
-        """Return the columns of staged rows; none where there are no rows.
+        """Return the columns of staged rows; none if there are no rows.
 
         Raises:
-            TableError: Tasks do not agree about them.
+            TableError: The columns of two tasks differ.
         """
         found = {each.details for each in pieces}
         if len(found) > 1:
-            raise TableError(f"tasks wrote rows with different columns for {self}")
+            raise TableError(f"tasks staged rows with different columns for {self}")
         return tuple(Column(*each) for text in found for each in json.loads(text))
 
     def _check_not_dropped(
         self, group_id: str, place: _Place, rows: Sequence[tuple[Any, ...]]
     ) -> None:
-        """Refuse a table that is another one than that of its fence.
+        """Refuse a table whose oid is not the one in its entries.
 
         Raises:
-            TableRestoredError: It is.
+            TableRestoredError: The table was dropped, or created again.
         """
         if all(row[-1] == place.oid for row in rows):
             return
@@ -510,10 +515,10 @@ class PostgresTable:
         name = sql.Literal(self._names[-1]).as_string(None)
         table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)
         raise TableRestoredError(
-            f"{self} was dropped, or made anew, since the group {group_id!r} or another one wrote"
-            f" to it: rows are gone that its fence says are there. To begin anew: DELETE FROM"
-            f" {fence} WHERE table_name = {name}; where the rows are there, as after a dump that"
-            f" was restored: UPDATE {fence} SET table_oid = {table}::regclass"
+            f"{self} was dropped, or created again, since the group {group_id!r} or another one"
+            f" wrote to it, so it may lack rows that its fence counts. To write all records again:"
+            f" DELETE FROM {fence} WHERE table_name = {name}; if the table has the rows, as after a"
+            f" restored dump: UPDATE {fence} SET table_oid = {table}::regclass"
             f" WHERE table_name = {name}"
         )
 
@@ -540,5 +545,5 @@ def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
 
 
 def _typed(text: str) -> sql.SQL:
-    """Return the name of a type, which is one of ours."""
+    """Return the SQL name of a type of this package, which needs no quotes."""
     return sql.SQL(text)

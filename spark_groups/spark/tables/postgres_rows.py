@@ -1,7 +1,8 @@
-"""Rows of a batch that are set aside in PostgreSQL: how tasks stage them, and how it is reached.
+"""The staging of rows in PostgreSQL by tasks, and connections.
 
-Each task makes an unlogged table of its own in one transaction, so that a task that dies leaves
-nothing, and what a task stages in vain stands apart. Executors import this module.
+Each task stages its rows in an unlogged table of its own, in one transaction: a task that dies
+leaves no rows, and the rows of a failed attempt are apart from others. Executors import this
+module.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ANSWER_MAX_S: Final = 30.0
 statement the connection is closed, because the server does not even report that limit."""
 
 _CONNECTION: Final = {
-    # Settings of the dsn come first; these end the wait for a server that is gone.
+    # Settings of the dsn take precedence. Without keepalives, a client waits for a dead server.
     "connect_timeout": 30,
     "tcp_user_timeout": 60_000,
     "keepalives_idle": 30,
@@ -116,7 +117,7 @@ def connect(dsn: str) -> Connection:
     """Return a connection that commits each statement, unless there is a transaction.
 
     Args:
-        dsn: What libpq takes; it may hold a password, which no error shows.
+        dsn: The connection string of libpq; it may hold a password, which errors do not show.
 
     Raises:
         TableError: The server cannot be reached, or refuses the login.
@@ -137,11 +138,11 @@ class PostgresTaskWriter:
     """Stages the rows of a task in a table of its own; pickled to executors.
 
     Args:
-        dsn: How the server is reached; with secrets, which its text does not show.
-        schema: The schema that staged tables are made in.
+        dsn: The connection string of libpq; with secrets, which the repr omits.
+        schema: The schema of the staging tables.
         table: The table that the rows are for.
         group_id: The group whose rows they are.
-        attempt: What names of staged tables begin with.
+        attempt: The beginning of the names of staging tables.
     """
 
     dsn: str = field(repr=False)
@@ -151,11 +152,11 @@ class PostgresTaskWriter:
     attempt: str
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task; no table where there are no rows.
+        """Stage the rows of one task; a task without rows makes no table.
 
         Args:
             batches: The rows; all of one schema.
-            task: A name that no other task of the attempt has, nor a second try of the same task.
+            task: A name that no other task of the attempt has, nor another try of the same task.
 
         Raises:
             TableError: PostgreSQL has no such type, or cannot be reached; or columns change.
@@ -167,13 +168,13 @@ class PostgresTaskWriter:
         try:
             yield self._staged(first, filled, f"{self.attempt}-{task}")
         except psycopg.Error as error:
-            raise TableError(f"rows cannot be set aside in PostgreSQL: {told(error)}") from None
+            raise TableError(f"rows cannot be staged in PostgreSQL: {message_of(error)}") from None
 
     def _staged(self, first: pa.RecordBatch, others: Iterable[pa.RecordBatch], name: str) -> Piece:
         columns = columns_of(first.schema)
         rows = size_bytes = 0
         connection = connect(self.dsn)
-        # Leaves with a commit, or without where anything fails.
+        # Commits at the end of the block, or rolls back if it raises.
         with connection, connection.transaction():
             connection.limit(wait_ms=LOCK_WAIT_MS, statement_ms=COPY_MAX_MS)
             (now,) = connection.execute("SELECT now()::text").fetchone() or ("",)
@@ -197,7 +198,7 @@ class PostgresTaskWriter:
     def _statements(
         self, name: str, columns: Iterable[Column], staged_at: str
     ) -> Iterator[sql.Composed]:
-        """Return what makes the table that rows are staged in."""
+        """Return the statements that create the staging table."""
         fields = [
             sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.staged_type))
             for each in columns
@@ -206,13 +207,13 @@ class PostgresTaskWriter:
         yield sql.SQL("CREATE UNLOGGED TABLE {} ({}) WITH (autovacuum_enabled = false)").format(
             place, sql.SQL(", ").join(fields)
         )
-        # Who looks for rows of dead attempts has to know for what they were, and how old they are.
-        told = {"table": self.table, "group": self.group_id, "staged_at": staged_at}
-        yield sql.SQL("COMMENT ON TABLE {} IS {}").format(place, sql.Literal(json.dumps(told)))
+        # `orphans` needs the table that the rows are for, and their age.
+        note = {"table": self.table, "group": self.group_id, "staged_at": staged_at}
+        yield sql.SQL("COMMENT ON TABLE {} IS {}").format(place, sql.Literal(json.dumps(note)))
 
 
-def told(error: psycopg.Error) -> str:
-    """Return what an error says, without the values of rows that PostgreSQL adds to it.
+def message_of(error: psycopg.Error) -> str:
+    """Return the message of an error, without the values of rows that PostgreSQL adds to it.
 
     Args:
         error: The error.

@@ -1,7 +1,7 @@
-"""`spark_groups.sqlite_table`: a table of SQLite with a fence, for tests and small uses.
+"""`spark_groups.sqlite_table`: an SQLite table with a fence, for tests and small uses.
 
-Tasks set rows aside in files beside the database, because SQLite has one writer at a time; the
-driver adds them in one transaction, in which it compares the entries.
+Tasks stage rows in files beside the database, because SQLite has one writer at a time. The driver
+adds them in one transaction, in which it compares the entries.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FENCE: Final = "spark_groups_fence"
-"""The table that the entries are in, in the same database."""
+"""The table of the entries, in the same database."""
 LOCK_WAIT_S: Final = 30.0
-"""How long a commit waits for another one."""
+"""How long a commit waits for another one, in seconds."""
 
 _MAKE_FENCE: Final = f"""
 CREATE TABLE IF NOT EXISTS {FENCE} (
@@ -51,7 +51,7 @@ _TYPES: Final[Sequence[tuple[str, Sequence[str]]]] = (
     ("TEXT", ("string", "date32", "timestamp", "time64", "decimal")),
     ("BLOB", ("binary",)),
 )
-"""A type of SQLite, and what types of Arrow that have it begin with."""
+"""The beginnings of the names of Arrow types, for each type of SQLite."""
 
 
 _TAKEN_BY: Final[Mapping[str, Sequence[str]]] = {
@@ -60,20 +60,20 @@ _TAKEN_BY: Final[Mapping[str, Sequence[str]]] = {
     "TEXT": ("TEXT",),
     "BLOB": ("BLOB",),
 }
-"""Which columns keep values of a type as they are."""
+"""The affinities of columns that do not change values of a type."""
 
 
 def sqlite_table(path: str | Path, table: str) -> SqliteTable:
-    """Return a table of SQLite for `spark_groups.write_table`; the first batch makes it.
+    """Return an SQLite table for `spark_groups.write_table`; the first batch may create it.
 
-    Dates, times and decimal numbers are text there. Only with a local master.
+    Dates, times and decimal numbers become text. The Spark master has to be local.
 
     Args:
         path: The database's file.
         table: The table's name.
 
     Raises:
-        OptionsError: The database is one in memory.
+        OptionsError: The database is in memory.
     """
     if not str(path) or str(path).startswith((":memory:", "file:")):
         raise OptionsError("tasks cannot reach a database in memory: name a file")
@@ -85,19 +85,19 @@ class ArrowTaskWriter:
     """Stages the rows of a task in a file; pickled to executors.
 
     Args:
-        directory: Where.
-        attempt: What names of files begin with.
+        directory: The directory of staged files.
+        attempt: The beginning of the names of the files.
     """
 
     directory: Path
     attempt: str
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task; no file where there are no rows.
+        """Stage the rows of one task; a task without rows makes no file.
 
         Args:
             batches: The rows; all of one schema.
-            task: A name that no other task of the attempt has, nor a second try of the same task.
+            task: A name that no other task of the attempt has, nor another try of the same task.
         """
         writer, rows = None, 0
         path = self.directory / f"{self.attempt}-{task}.arrow"
@@ -119,7 +119,7 @@ class ArrowTaskWriter:
 
 
 class SqliteTable:
-    """A table of SQLite with a fence; `sqlite_table` makes one.
+    """An SQLite table with a fence; `sqlite_table` makes one.
 
     Args:
         path: The database's file.
@@ -131,20 +131,20 @@ class SqliteTable:
         self._table = table
 
     def __str__(self) -> str:
-        """Return how errors and logs call the table."""
+        """Return the name of the table in errors and logs."""
         return f"the SQLite table {self._table} in {self._path}"
 
     @property
     def staged(self) -> Path:
-        """The directory of what tasks set aside."""
+        """The directory of staged files."""
         return self._path.with_name(f"{self._path.name}-staged")
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence as it is now.
+        """Return the current fence.
 
         Args:
-            group_id: Whom an error is about.
-            topic_ids: Whose entries are wanted, of every group; None: all.
+            group_id: Unused.
+            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
             TableError: The table was dropped and its fence was not, or the database is locked.
@@ -157,8 +157,8 @@ class SqliteTable:
             columns = self._columns(connection)
         if entries and not columns:
             raise TableError(
-                f"{self} was dropped, and its fence says that rows are there; to begin anew:"
-                f" DELETE FROM {FENCE} WHERE table_name = '{self._table}'"
+                f"{self} was dropped, so it lacks rows that its fence counts; to write all records"
+                f" again: DELETE FROM {FENCE} WHERE table_name = '{self._table}'"
             )
         wanted = {
             key: entry
@@ -168,13 +168,13 @@ class SqliteTable:
         return TableState(entries=wanted)
 
     def task_writer(self, attempt: Attempt) -> ArrowTaskWriter:
-        """Return what sets rows aside in the tasks of an attempt.
+        """Return the writer that stages rows in the tasks of an attempt.
 
         Args:
             attempt: The attempt.
 
         Raises:
-            OptionsError: The master is not a local one.
+            OptionsError: The Spark master is not local.
         """
         from pyspark import SparkContext  # noqa: PLC0415
 
@@ -188,7 +188,7 @@ class SqliteTable:
         return ArrowTaskWriter(self.staged, attempt.name)
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Set the rows of a DataFrame aside, by a job of Spark.
+        """Stage the rows of a DataFrame with a Spark job.
 
         Args:
             rows: The rows.
@@ -207,14 +207,14 @@ class SqliteTable:
         """Add rows and change entries, in one transaction.
 
         Args:
-            attempt: The attempt that set the rows aside.
-            pieces: What it set aside.
-            decision: What was compared.
-            state: What it was compared with; the entries that change are compared again.
+            attempt: The attempt that staged the rows.
+            pieces: Its staged rows.
+            decision: The result of the comparison.
+            state: Unused: the commit compares the entries that it changes again.
 
         Raises:
-            TableChangedError: Somebody has committed since.
-            TableError: The rows do not fit.
+            TableChangedError: Another writer has committed since the comparison.
+            TableError: The rows do not fit the table.
         """
         del state
         written = [each for each in pieces if each.rows]
@@ -227,7 +227,7 @@ class SqliteTable:
             for each in written:
                 self._add(connection, each)
             if not self._columns(connection):
-                # There are no columns to make the table of: the next batch begins the partitions.
+                # Without rows there are no columns for a new table: a later batch creates it.
                 return
             connection.execute(_MAKE_FENCE)
             connection.executemany(
@@ -244,10 +244,10 @@ class SqliteTable:
             (self.staged / each.name).unlink(missing_ok=True)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return files in which tasks of crashed or refused attempts have set rows aside.
+        """Return staged files of crashed or refused attempts.
 
         Args:
-            older_than_s: Younger ones may belong to a batch in progress.
+            older_than_s: Younger files may belong to a batch in progress.
         """
         found = [(each, each.stat()) for each in sorted(self.staged.glob(f"{PREFIX}*"))]
         return [
@@ -297,7 +297,7 @@ class SqliteTable:
         }
 
     def _columns(self, connection: sqlite3.Connection) -> Mapping[str, tuple[str, bool]]:
-        """Return the table's columns: the type of each, and whether a row has to have it."""
+        """Return each column's type, and whether each row needs a value for it."""
         found = connection.execute(f"PRAGMA table_info({_quoted(self._table)})")
         return {
             name: (kind.upper(), bool(is_needed) and default is None)
@@ -305,7 +305,7 @@ class SqliteTable:
         }
 
     def _add(self, connection: sqlite3.Connection, piece: Piece) -> None:
-        """Add the rows of a file, to a table that is made if there is none."""
+        """Add the rows of a staged file, and create the table if there is none."""
         with pa.memory_map(str(self.staged / piece.name)) as source:
             reader = pa.ipc.open_file(source)
             columns = _columns_of(reader.schema)
@@ -336,7 +336,7 @@ class SqliteTable:
             ) from error
 
     def _check_columns(self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]) -> None:
-        """Refuse columns that the table has not, or has otherwise.
+        """Refuse rows whose columns do not fit the table's.
 
         Raises:
             TableError: They do not fit.
@@ -364,7 +364,7 @@ def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
     """Return the names and types of columns in SQLite.
 
     Raises:
-        TableError: It has no such type.
+        TableError: SQLite has no such type.
     """
     columns = {}
     for each in schema:
@@ -379,7 +379,7 @@ def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
 
 
 def _affinity(declared: str) -> str:
-    """Return what SQLite takes a declared type for, by its own rules."""
+    """Return the affinity that SQLite derives from a declared type."""
     for affinity, parts in (
         ("INTEGER", ("INT",)),
         ("TEXT", ("CHAR", "CLOB", "TEXT")),
@@ -392,7 +392,7 @@ def _affinity(declared: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as SQLite takes it."""
+    """Return a value of a type that SQLite stores."""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="microseconds")
     if isinstance(value, date | time):

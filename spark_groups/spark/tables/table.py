@@ -1,4 +1,4 @@
-"""What an adapter has to do, so that batches are written to its kind of table exactly once."""
+"""The protocol of an adapter that writes batches to one kind of table exactly once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:
-    # Tasks import this module, too, and need none of it.
+    # Tasks import this module, and need no DataFrame.
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try to write a batch: its staged rows have names that no other try has.
+    """One attempt to write a batch; the names of its staged rows differ from any other attempt's.
 
     Args:
         group_id: The group whose batch it is.
         batch_id: Spark's number for the batch.
-        attempt_id: A name that no other try has.
+        attempt_id: A unique name.
     """
 
     group_id: str
@@ -32,19 +32,19 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """What names of staged files and tables begin with: they are ours, and whose."""
+        """The beginning of the names of the attempt's staged files and staging tables."""
         return f"spark-groups-{self.batch_id}-{self.attempt_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of a batch that are staged, and not part of the table yet: a file, or rows set aside.
+    """Staged rows of one task, which the table does not have yet: a file, or a staging table.
 
     Args:
-        name: How the adapter finds them again.
-        rows: How many.
-        size_bytes: How large.
-        details: What else the adapter wants to know when it commits, as text.
+        name: The name of the file or staging table.
+        rows: The number of rows.
+        size_bytes: Their size.
+        details: Other facts that the adapter needs when it commits, as text.
     """
 
     name: str
@@ -55,12 +55,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Rows of an attempt that is not part of any version of the table: a file, or staged rows.
+    """A piece of an attempt that was never committed: a file, or a staging table.
 
     Args:
         name: Its name in the table's directory or schema.
-        size_bytes: How large.
-        modified_s: When it was written, in seconds since 1970.
+        size_bytes: Its size.
+        modified_s: The time it was written at, in seconds since 1970.
     """
 
     name: str
@@ -76,43 +76,43 @@ class TaskWriter(Protocol):
 
         Args:
             batches: The rows; all of one schema.
-            task: A name that no other task of the attempt has, nor a second try of the same task.
+            task: A name that no other task of the attempt has, nor another try of the same task.
         """
 
 
 class FencedTable(Protocol):
     """A table whose rows and fence change in one transaction; lives on the driver.
 
-    A batch goes through `read`, `write_rows` or the tasks of `task_writer`, and `commit`. Where
-    `read` or `commit` raises `TableChangedError`, the table is read and the batch compared again.
-    Staged rows that are not committed are left where they are: a commit may have been accepted
-    although its answer was lost.
+    For each batch the writer calls `read`, then stages the rows with `write_rows` or with tasks of
+    `task_writer`, then calls `commit`. If `read` or `commit` raises `TableChangedError`, the writer
+    calls `read` and compares the batch again. It never deletes staged rows: the table may have
+    accepted a commit whose response was lost.
     """
 
     def __str__(self) -> str:
-        """Return how errors and logs call the table."""
+        """Return the name of the table in errors and logs."""
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence as it is now.
+        """Return the current fence.
 
         Args:
-            group_id: Whose last commit `recorded_version` is about.
-            topic_ids: Whose entries are wanted, of every group; None: all.
+            group_id: The group whose last commit `recorded_version` is about.
+            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
             TableChangedError: Another writer changes the table, so that it cannot be read now.
-            TableError: The table cannot keep a fence as it is set up; says which setting.
+            TableError: A setting of the table would break its fence; the message names it.
         """
 
     def task_writer(self, attempt: Attempt) -> TaskWriter:
-        """Return what stages rows in the tasks of an attempt.
+        """Return the writer that stages rows in the tasks of an attempt.
 
         Args:
             attempt: The attempt.
         """
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame, by a job of Spark.
+        """Stage the rows of a DataFrame with a Spark job.
 
         Args:
             rows: The rows.
@@ -122,17 +122,18 @@ class FencedTable(Protocol):
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Add staged rows and change entries, in one transaction that does both or nothing.
+        """Add staged rows and change entries, in one transaction.
 
-        Inside the transaction, every entry that the decision changes has to be what it expects.
-        The transaction records its own version for the group, where tables have versions.
+        Inside the transaction, each changed entry has to equal the one that the decision expects.
+        If tables have versions, the transaction records its own version for the group.
 
         Args:
             attempt: The attempt that staged the rows.
-            pieces: What it staged; none: only entries change.
-            decision: The outcome of the comparison.
-            state: What it was compared with.
+            pieces: Its staged rows; none: only entries change.
+            decision: The result of the comparison.
+            state: The fence that the batch was compared with.
 
         Raises:
-            TableChangedError: An entry is not the expected one, or the table cannot tell.
+            TableChangedError: An entry differs from the expected one, or the outcome of the commit
+                is unknown.
         """

@@ -1,4 +1,4 @@
-"""The tasks of a batch that Python writes: of ranges, which no JVM reads, and of a DataFrame.
+"""Python tasks that stage the rows of a batch: those of ranges, and those of a DataFrame.
 
 Executors import this module, so it imports little.
 """
@@ -19,7 +19,7 @@ from spark_groups.spark.tables.table import Piece, TaskWriter
 from spark_groups.types import OffsetRange
 
 if TYPE_CHECKING:
-    # Tasks import this module, too, and need none of it.
+    # Tasks import this module, and need no DataFrame.
     from pyspark.sql import DataFrame
 
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -31,8 +31,8 @@ class RangesToTable:
     """Reads ranges and stages their rows; pickled to executors.
 
     Args:
-        settings: How ranges are read; with secrets, which their text does not show.
-        transform: Applied to the rows; None: they stay as they are.
+        settings: Settings of the consumer; with secrets, which the repr omits.
+        transform: Changes the rows; None: they are written as they are.
         writer: Stages them.
     """
 
@@ -41,10 +41,10 @@ class RangesToTable:
     writer: TaskWriter
 
     def __call__(self, tasks: Iterable[tuple[OffsetRange, ...]]) -> Iterator[Piece]:
-        """Run the tasks of one of Spark's partitions; there is one.
+        """Stage the rows of one partition of the RDD, which holds one task.
 
         Args:
-            tasks: The ranges of each.
+            tasks: The ranges of each task.
         """
         for ranges in tasks:
             yield from self.writer.write(self._rows(ranges), _task_name())
@@ -71,7 +71,7 @@ class RowsToPieces:
     writer: TaskWriter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a row for each piece that was staged.
+        """Yield a row for each piece.
 
         Args:
             batches: The rows.
@@ -87,19 +87,19 @@ class RowsToPieces:
 def stage_rows(
     rows: DataFrame, writer: TaskWriter, check: Callable[[pa.Schema], object]
 ) -> list[Piece]:
-    """Have tasks stage the rows of a DataFrame.
+    """Stage the rows of a DataFrame with a Spark job.
 
     Args:
         rows: The rows.
         writer: Stages those of each task.
-        check: Raises an error about columns that cannot be staged, before a task sees them.
+        check: Raises an error for columns that cannot be staged; called before the job runs.
     """
     check(plain_schema(rows.limit(0).toArrow().schema))
     return [Piece(*each) for each in rows.mapInArrow(RowsToPieces(writer), _PIECES).collect()]
 
 
 def _task_name() -> str:
-    """Return what no other task of the batch is called, nor another try of this one."""
+    """Return a name that no other task of the batch has, nor another try of this one."""
     context = TaskContext.get()
     assert context is not None
     return f"{context.partitionId()}-{context.taskAttemptId()}"

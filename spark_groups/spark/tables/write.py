@@ -1,7 +1,8 @@
-"""`spark_groups.write_table`: the batches of a group into a table, each record exactly once.
+"""`spark_groups.write_table`: writes the batches of a group to a table, each record exactly once.
 
-The order is: files, the table's commit, Spark's commit log, Kafka's commit. After a crash between
-any two of them the batch comes again, and the table's fence says what of it is there already.
+The order is: staged rows, the commit of the table, Spark's commit log, the offset commit. After a
+crash between any two of them, Spark runs the batch again, and the table's fence tells which part of
+it the table has already.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from spark_groups.wire.configuration import refuse
 logger = logging.getLogger(__name__)
 
 COMMITS_MAX: Final = 50
-"""How often a batch is compared again because others commit to the same table."""
+"""How often a writer compares a batch and commits it, while other writers commit to the table."""
 WAIT_MAX_S: Final = 15.0
-"""How long a refused writer stays away at most, in seconds. In a model of 20 writers whose commits
-take 0.6 s each, a batch is refused 4 times on average; with 1 s it is 8 times, and 50 for some."""
+"""The longest pause of a refused writer, in seconds. In a model of 20 writers whose commits take
+0.6 s each, a batch is refused 4 times on average; with 1 s it is 8 times, and 50 for some."""
 _FROM: Final = "__spark_groups_from"
 
 RowsTransform = Callable[[DataFrame], DataFrame]
@@ -63,13 +64,12 @@ def write_table(
 ) -> TableWriter:
     """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
 
-    The stream has to be written as it was loaded: a change of the rows belongs into the
-    transform. With `emit=ranges`, tasks read the records and write them, and no row goes
-    through the JVM.
+    The stream has to be the one that `load()` returned: the transform changes the rows. With
+    `emit=ranges`, tasks read the records and write them, and no row passes through the JVM.
 
     Args:
-        table: What `delta_table`, `postgres_table` or `sqlite_table` of this package returns.
-        transform: Applied to the rows of a batch: takes a DataFrame and returns one; with
+        table: A table from `delta_table`, `iceberg_table`, `postgres_table` or `sqlite_table`.
+        transform: Takes the rows of a batch as a DataFrame and returns a DataFrame; with
             `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
     """
     return TableWriter(table, transform)
@@ -80,7 +80,7 @@ class TableWriter:
 
     Args:
         table: The table.
-        transform: Applied to the rows.
+        transform: Changes the rows; None: they are written as they are.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class TableWriter:
             batch_id: Spark's number for it.
 
         Raises:
-            OptionsError: The stream is not what `load()` returned.
-            TableError: The batch cannot be written; the message says why, and what to do.
+            OptionsError: The stream is not the one that `load()` returned.
+            TableError: The batch cannot be written; the message has the reason and the remedy.
         """
         running = running_query(batch, "write_table")
         if not running.is_as_loaded:
             raise OptionsError(
-                "write_table takes a stream of kafka-group as load() returned it: give it the"
-                " change of the rows as its second argument"
+                "write_table takes a stream of kafka-group as load() returned it: pass a function"
+                " that changes the rows as its second argument"
             )
         checked = running.checked
         stage = self._stage_ranges if checked.emit is Emit.RANGES else self._stage_rows
@@ -124,7 +124,7 @@ class TableWriter:
         ranges: tuple[OffsetRange, ...],
         attempt: Attempt,
     ) -> Sequence[Piece]:
-        """Have Spark write the rows of some ranges of the batch."""
+        """Stage the rows of some ranges of the batch with a Spark job."""
         rows = rows_of(batch, running.ranges, ranges)
         return self._table.write_rows(
             rows if self._transform is None else self._transform(rows), attempt
@@ -137,7 +137,7 @@ class TableWriter:
         ranges: tuple[OffsetRange, ...],
         attempt: Attempt,
     ) -> Sequence[Piece]:
-        """Have tasks read ranges and write their rows."""
+        """Stage the rows of some ranges with tasks that read them."""
         checked = running.checked
         context = batch.sparkSession.sparkContext
         tasks = pack(
@@ -154,12 +154,12 @@ class TableWriter:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch to write.
+    """A batch of a query.
 
     Args:
-        group_id: The group.
+        group_id: The query's group.
         batch_id: Spark's number for the batch.
-        ranges: What it reads.
+        ranges: The planned ranges.
     """
 
     group_id: str
@@ -168,21 +168,21 @@ class Batch:
 
 
 class Notices:
-    """The warnings that were logged already, so that they are not repeated with every batch."""
+    """Logs each WARN once, not with every batch."""
 
     def __init__(self) -> None:
         self._skips = SkipNotices()
         self._others: set[str] = set()
 
-    def tell(self, table: FencedTable, decision: Decision, others: Iterable[str]) -> None:
-        """Warn of skipped offsets, and of groups that write the same topics.
+    def log(self, table: FencedTable, decision: Decision, others: Iterable[str]) -> None:
+        """Log skipped offsets, and groups that write the same topics, at WARN.
 
         Args:
             table: The table.
-            decision: The outcome of the comparison.
+            decision: The result of the comparison.
             others: A sentence for each other group.
         """
-        for skip in self._skips.untold(decision.skips):
+        for skip in self._skips.new(decision.skips):
             logger.warning("%s: %s", table, skip)
         for sentence in others:
             if sentence not in self._others:
@@ -199,15 +199,15 @@ def write_batch(
     *,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Write what the table lacks of a batch.
+    """Write the part of a batch that the table lacks.
 
     Args:
         table: The table.
         batch: The batch.
-        stage: Stages the rows of ranges, in the name of an attempt.
-        notices: The warnings so far.
-        logs: What happened to the logs of its partitions; None: nothing.
-        pause: Waits, while others commit.
+        stage: Stages the rows of ranges for an attempt.
+        notices: Remembers which WARNs were logged.
+        logs: Reports truncated and deleted records of the partitions; None: there are none.
+        pause: Waits before a refused writer compares again.
 
     Raises:
         TableError: The batch cannot be written.
@@ -226,21 +226,21 @@ def write_batch(
         decision = compare(batch.group_id, ranges, state, table=str(table))
         if decision.skips and logs:
             check_not_truncated(decision.skips, logs.truncated(), table=str(table))
-        notices.tell(table, decision, other_groups(batch.group_id, topics, state))
+        notices.log(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:
             return
         if staged is None or staged[0] != decision.write:
             attempt = Attempt(batch.group_id, batch.batch_id, uuid.uuid4().hex[:12])
             staged = (decision.write, attempt, stage(decision.write, attempt))
             if logs and logs.kept(batch.ranges) != ranges:
-                # Some records may have been deleted before a task came to read them.
+                # Brokers may have deleted records before a task read them.
                 continue
         try:
             table.commit(staged[1], staged[2], decision, state)
         except TableChangedError as error:
             refused = error
             logger.info("batch %d is compared again: %s", batch.batch_id, error)
-            # Writers that were refused together must not come back together.
+            # Writers that were refused at the same time must not try again at the same time.
             longest_s = min(WAIT_MAX_S, FIRST_BACKOFF_S * 2**tries)
             pause(random.uniform(0, longest_s))
         else:
@@ -251,10 +251,10 @@ def write_batch(
 
 
 class Logs(Protocol):
-    """Tells what happened to the logs of a batch's partitions."""
+    """Reports deleted and truncated records of a batch's partitions."""
 
     def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        """Return ranges without the offsets before which the log begins, if rows may be missing.
+        """Return ranges without offsets before the beginning of the log.
 
         Args:
             ranges: The ranges of a batch.
@@ -263,16 +263,16 @@ class Logs(Protocol):
     def truncated(self) -> Mapping[FenceKey, int]:
         """Return the group's committed offsets that are the ends of truncated logs.
 
-        A member commits such an offset, with a mark, before it plans the partition: so every query
-        finds the mark that writes a batch which begins there.
+        A member commits such an offset, with a mark, before it plans the partition. So any query
+        that writes a batch which begins there finds the mark.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLogs:
-    """Asks the brokers, if a part of a batch is skipped, or if `failOnDataLoss` is false.
+    """Asks the brokers; for `kept` only if `failOnDataLoss` is false.
 
-    Each call raises a ProtocolError if a broker refuses to answer.
+    Each call raises a ProtocolError if a broker returns an error.
 
     Args:
         options: The options of a stream of the group.
@@ -281,7 +281,7 @@ class GroupLogs:
     options: SourceOptions
 
     def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        """Return ranges without the offsets before which the log begins."""
+        """Return ranges without offsets before the beginning of the log."""
         if self.options.fail_on_data_loss:
             return ranges
         keys = frozenset(each.key for each in ranges)
@@ -293,7 +293,7 @@ class GroupLogs:
             code = listed.errors.get(each.key, int(ErrorCode.NONE))
             if rule_for(code).offsets is not Reaction.DROP_TOPIC:
                 refuse(code, f"ListOffsets of {each.topic_partition}")
-            # Of a deleted topic there is nothing left.
+            # A deleted topic has no record, so its range becomes empty.
             start = listed.offsets.get(each.key, each.until_offset)
             first = max(each.from_offset, min(start, each.until_offset))
             kept.append(replace(each, from_offset=first))
@@ -319,20 +319,20 @@ def rows_of(
     """Return the rows of some ranges of a batch.
 
     Args:
-        rows: The rows of the batch, as the stream has them.
-        planned: What the batch reads.
-        wanted: Ranges of these, or the ends of such.
+        rows: The rows of the batch, with the stream's columns.
+        planned: The ranges of the batch.
+        wanted: Some of these ranges, some of them without their first offsets.
 
     Raises:
-        TableError: Rows cannot be distinguished: a topic was deleted and created again.
+        TableError: A topic was deleted and created again within the batch.
     """
     if set(wanted) == {each for each in planned if len(each)}:
         return rows
     names = {each.topic_partition for each in planned}
     if len(names) < len(planned):
         raise TableError(
-            "a topic was deleted and created again within one batch, so that its rows cannot be"
-            " distinguished by the topic's name; write this batch with emit=ranges"
+            "a topic was deleted and created again within one batch, so rows of the old and the"
+            " new one have the same topic name; write this batch with emit=ranges"
         )
     bounds = rows.sparkSession.createDataFrame(
         [(each.topic, each.partition, each.from_offset) for each in wanted],

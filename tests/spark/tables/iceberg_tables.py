@@ -1,4 +1,4 @@
-"""Iceberg tables of tests: a catalog of their own, and a driver that writes step by step."""
+"""An Iceberg catalog of a test, and a driver that writes step by step."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NAME = "lake.rows"
 
 @dataclass(frozen=True)
 class Lake:
-    """A catalog, and how it is loaded.
+    """A catalog with the table of a test.
 
     Args:
         name: The catalog's name.
-        properties: How it is reached.
-        identifier: The table that tests write to.
+        properties: Its properties for `load_catalog`.
+        identifier: The table.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Lake:
 
     @classmethod
     def at(cls, directory: Path, uri: str | None = None) -> Lake:
-        """Return one whose files are in a directory; its database, too, if no URI is given."""
+        """Return a catalog whose files are in a directory; without a URI, its database also is."""
         directory.mkdir(parents=True, exist_ok=True)
         properties = {
             "type": "sql",
@@ -46,7 +46,7 @@ class Lake:
 
     @classmethod
     def on_postgres(cls, directory: Path, dsn: str) -> Lake:
-        """Return one whose catalog is in PostgreSQL; the DSN is libpq's."""
+        """Return a catalog in PostgreSQL, with the connection string of libpq."""
         given = dict(part.split("=", 1) for part in dsn.split())
         place = f"{given['user']}@/{given['dbname']}?host={given['host']}"
         return cls.at(directory, f"postgresql+psycopg://{place}")
@@ -58,25 +58,25 @@ class Lake:
         return iceberg_table(self.identifier, self.name, self.properties)
 
     def table(self) -> Table:
-        """Return the table as the library reads it now."""
+        """Return the current table, loaded by the library."""
         return self.catalog().load_table(self.identifier)
 
     def rows(self) -> pa.Table:
         return self.table().scan().to_arrow()
 
     def offsets(self, partition: int = 0) -> list[int]:
-        """Return the offsets of the rows that the table has."""
+        """Return the offsets of the table's rows."""
         rows = self.rows()
         found = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
         return sorted(offset for index, offset in found if index == partition)
 
     def foreign_append(self, offset: int = 1000) -> None:
-        """Have another application add a row, of another partition than those of tests."""
+        """Add a row as another application does, of a partition that tests do not use."""
         batch = rows(OffsetRange(TOPIC, "departures", 9, offset, offset + 1))
         self.table().append(pa.Table.from_batches([batch]))
 
     def entries(self, group_id: str = GROUP) -> dict[FenceKey, Entry]:
-        """Return the table's fence, read again."""
+        """Return the table's entries, read by a new table object."""
         return dict(self.fenced().read(group_id).entries)
 
     def set_back(self, snapshot_id: int) -> None:
@@ -84,7 +84,7 @@ class Lake:
 
 
 def fence_of(properties: Any, group_id: str = GROUP) -> str | None:
-    """Return what a table or a snapshot says of a group's entries."""
+    """Return a group's fence in the properties of a table or in a snapshot's summary."""
     return properties.get(f"{FENCE}{group_id}")
 
 
@@ -92,8 +92,8 @@ class LakeWriter(Writer):
     """A driver that writes batches to an Iceberg table, one step at a time.
 
     Args:
-        lake: Where the table is.
-        group_id: Its group.
+        lake: The catalog with the table.
+        group_id: The driver's group.
     """
 
     def __init__(self, lake: Lake, group_id: str = GROUP) -> None:

@@ -1,4 +1,4 @@
-"""A database with one table, seen by another client than ours."""
+"""Databases with one table, which tests read with a client of the database."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spark_groups.spark.tables.table import FencedTable
 
 
 class Place:
-    """A database with one table, seen by another client than ours."""
+    """A database with one table, which tests read with a client of the database."""
 
     def table(self) -> FencedTable:
-        """Return the table as an application has it."""
+        """Return the table as an application opens it."""
         raise NotImplementedError
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -28,7 +28,7 @@ class Place:
         raise NotImplementedError
 
     def staged(self) -> list[str]:
-        """Return what tasks have set aside."""
+        """Return the names of staged files or staging tables."""
         raise NotImplementedError
 
     def locked(self) -> AbstractContextManager[Callable[[], object]]:

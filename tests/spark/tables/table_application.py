@@ -1,12 +1,12 @@
-"""An application that writes a group's records into a table, and may be held at a commit.
+"""An application that writes a group's records to a table, and can stop at a commit.
 
     python -m tests.spark.tables.table_application GIVEN
 
 GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (a path: of an Iceberg table if the
-directory is called `lake`, else of a Delta table; or the arguments of `postgres_table`), and, to
-be held in its second batch, `hold` ("before" the table's commit or "behind" it) and `signs` (a
-directory). There it makes `held` when it waits for `go`, and `refused` when the table has refused
-a commit.
+directory is called `lake`, else of a Delta table; or the arguments of `postgres_table`). With
+`hold` ("before" or "after" the table's commit) and `signs` (a directory), it stops in its second
+batch: it creates the file `held` in `signs` and waits for the file `go`. It creates `refused` when
+the table refuses a commit.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class HeldTable:
 
     Args:
         table: The table.
-        hold: Whether it waits before the commit, or behind it.
-        signs: Where it says that it waits.
+        hold: "before" the commit, or "after" it.
+        signs: The directory of the files `held`, `go` and `refused`.
     """
 
     def __init__(self, table: FencedTable, hold: str, signs: Path) -> None:
@@ -50,7 +50,7 @@ class HeldTable:
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Commit, and wait once before it or behind it."""
+        """Commit, and wait once before or after it."""
         is_held = attempt.batch_id == 1 and not (self._signs / "held").exists()
         if is_held and self._hold == "before":
             self._wait()
@@ -59,7 +59,7 @@ class HeldTable:
         except TableChangedError:
             (self._signs / "refused").touch()
             raise
-        if is_held and self._hold == "behind":
+        if is_held and self._hold == "after":
             self._wait()
 
     def _wait(self) -> None:
@@ -69,7 +69,7 @@ class HeldTable:
 
 
 def main(given: dict[str, Any]) -> None:
-    """Write what there is, and end."""
+    """Write all records of the topic, and end."""
     spark = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")

@@ -1,4 +1,4 @@
-"""Record batches as PostgreSQL's COPY takes them, and as a real PostgreSQL reads them."""
+"""Record batches in the format of COPY, which a real PostgreSQL reads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def batch() -> pa.RecordBatch:
 
 @pytest.mark.parametrize("rows", [batch(), batch().slice(1), batch().slice(0, 2), batch()[2:]])
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
-def test_every_type_comes_back_as_it_went(
+def test_postgresql_returns_the_same_values_of_each_type(
     rows: pa.RecordBatch, chunk_bytes: int, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_groups.spark.tables.copy_format._CHUNK_BYTES", chunk_bytes)
@@ -67,7 +67,7 @@ def test_every_type_comes_back_as_it_went(
     assert [list(each) for each in found] == [list(each.values()) for each in rows.to_pylist()]
 
 
-def test_no_rows_are_no_bytes() -> None:
+def test_batch_without_rows_has_no_bytes() -> None:
     assert list(copied(batch().slice(0, 0))) == []
 
 
@@ -79,6 +79,6 @@ def test_no_rows_are_no_bytes() -> None:
         (pa.field("n" * 64, pa.int32()), "too long"),
     ],
 )
-def test_column_that_postgresql_does_not_have_is_named(field: pa.Field, problem: str) -> None:
+def test_column_of_an_unknown_type_is_named(field: pa.Field, problem: str) -> None:
     with pytest.raises(TableError, match=problem):
         columns_of(pa.schema([field]))

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL and SQLite behind the fence, by real databases: no Spark, no broker."""
+"""PostgreSQL and SQLite tables with a fence, on real databases: no Spark, no broker."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Writer:
     """A driver that writes batches to a table, one step at a time.
 
     Args:
-        place: The table.
-        group_id: Its group.
+        place: The database with the table.
+        group_id: The driver's group.
     """
 
     def __init__(self, place: Place, group_id: str = GROUP) -> None:
@@ -54,13 +54,13 @@ class Writer:
         self._batch = 0
 
     def look(self, *ranges: OffsetRange) -> None:
-        """Compare a batch with the table as it is."""
+        """Compare a batch with the current entries."""
         topics = frozenset(each.topic_id for each in ranges)
         self.state = self.table.read(self.group_id, topics)
         self.decision = compare(self.group_id, ranges, self.state, table=str(self.table))
 
     def stage(self, schema: pa.Schema = SCHEMA) -> None:
-        """Set aside the rows of what was decided, each range by a task of its own."""
+        """Stage the rows of the decision, each range by a task of its own."""
         self.attempt = Attempt(self.group_id, self._batch, uuid.uuid4().hex[:12])
         self._batch += 1
         tasks = self.table.task_writer(self.attempt)
@@ -71,7 +71,7 @@ class Writer:
         ]
 
     def commit(self) -> None:
-        """Commit what was set aside."""
+        """Commit the staged rows."""
         self.table.commit(self.attempt, self.pieces, self.decision, self.state)
 
     def write(self, *ranges: OffsetRange, schema: pa.Schema = SCHEMA) -> Decision:
@@ -83,7 +83,7 @@ class Writer:
         return self.decision
 
 
-def test_batches_follow_each_other_into_rows_and_fence(place: Place) -> None:
+def test_batches_add_rows_and_change_entries(place: Place) -> None:
     writer = Writer(place)
     writer.write(reads(5, 10), reads(0, 3, partition=1))
     writer.write(reads(10, 30))
@@ -96,7 +96,7 @@ def test_batches_follow_each_other_into_rows_and_fence(place: Place) -> None:
     assert place.staged() == []
 
 
-def test_batch_that_comes_again_is_skipped_and_cut(place: Place) -> None:
+def test_batch_that_is_written_again_is_skipped_or_cut(place: Place) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     assert writer.write(reads(0, 10)).write == ()
@@ -104,24 +104,24 @@ def test_batch_that_comes_again_is_skipped_and_cut(place: Place) -> None:
     assert place.offsets() == list(range(15))
 
 
-def test_zombie_is_refused_and_told_what_the_table_has(place: Place) -> None:
+def test_zombie_is_refused_and_finds_its_batch_in_the_table(place: Place) -> None:
     owner, zombie = Writer(place), Writer(place)
     owner.write(reads(0, 10))
     zombie.look(reads(10, 20))
     zombie.stage()
-    # It was stopped here, and its partition went to another.
+    # The zombie is stopped here, and another member owns its partition.
     owner.write(reads(10, 25))
     with pytest.raises(TableChangedError, match="another writer has committed"):
         zombie.commit()
-    # What it had compared is not true any more: compared again, nothing is left to write.
+    # Compared again, its batch is in the table.
     assert zombie.write(reads(10, 20)).write == ()
     assert place.offsets() == list(range(25))
-    # What it has set aside is found by its name, and is left to `table vacuum`.
+    # Its staged rows stay for `table vacuum`, which finds them by their name.
     (staged,) = place.staged()
     assert staged.startswith(f"{zombie.attempt.name}-")
 
 
-def test_members_of_one_group_do_not_disturb_each_other(place: Place) -> None:
+def test_members_of_one_group_do_not_refuse_each_other(place: Place) -> None:
     one, other = Writer(place), Writer(place)
     one.write(reads(0, 10))
     other.look(reads(0, 7, partition=1))
@@ -131,7 +131,7 @@ def test_members_of_one_group_do_not_disturb_each_other(place: Place) -> None:
     assert place.offsets(1) == list(range(7))
 
 
-def test_batch_is_refused_whole_for_one_of_its_partitions(place: Place) -> None:
+def test_batch_is_refused_as_a_whole_for_one_of_its_partitions(place: Place) -> None:
     one, other = Writer(place), Writer(place)
     one.look(reads(0, 10), reads(0, 10, partition=1))
     one.stage()
@@ -142,7 +142,7 @@ def test_batch_is_refused_whole_for_one_of_its_partitions(place: Place) -> None:
     assert place.entries(GROUP) == {FenceKey(GROUP, TOPIC, 1): Entry(0, 4)}
 
 
-def test_of_two_that_make_the_table_one_is_refused(place: Place) -> None:
+def test_one_of_two_writers_that_create_the_table_is_refused(place: Place) -> None:
     one, other = Writer(place), Writer(place)
     for each in (one, other):
         each.look(reads(0, 10))
@@ -154,7 +154,7 @@ def test_of_two_that_make_the_table_one_is_refused(place: Place) -> None:
     assert place.offsets() == list(range(10))
 
 
-def test_of_two_first_writers_of_a_partition_one_is_refused(place: Place) -> None:
+def test_one_of_two_first_writers_of_a_partition_is_refused(place: Place) -> None:
     one, other = Writer(place), Writer(place)
     one.write(reads(0, 10))
     for each in (one, other):
@@ -177,14 +177,14 @@ def test_partition_that_is_split_over_tasks(place: Place) -> None:
         for index, part in enumerate(parts)
         for piece in tasks.write([rows(part)], f"{index}-{index}")
     ]
-    # The second try of a task has another name; only what came back is committed.
+    # Another try of a task stages under another name; only the returned pieces are committed.
     lost = [*tasks.write([rows(parts[0])], "0-9")]
     writer.commit()
     assert place.offsets() == list(range(100))
     assert len(place.staged()) == len(lost) == 1
 
 
-def test_task_that_dies_leaves_nothing_that_is_committed(place: Place) -> None:
+def test_rows_of_a_task_that_dies_are_not_committed(place: Place) -> None:
     def dying() -> Iterator[pa.RecordBatch]:
         yield rows(reads(0, 5))
         raise RuntimeError("the task dies here")
@@ -198,15 +198,15 @@ def test_task_that_dies_leaves_nothing_that_is_committed(place: Place) -> None:
     assert place.offsets() == list(range(10))
 
 
-def test_gap_and_another_group_and_a_topic_made_anew(place: Place) -> None:
+def test_gap_another_group_and_a_topic_that_is_created_again(place: Place) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     with pytest.raises(TableGapError, match="table rows"):
         writer.write(reads(15, 20))
     other = Writer(place, "audit")
     other.look(reads(0, 10))
-    (told,) = other_groups("audit", {TOPIC: "departures"}, other.state)
-    assert "the group 'flights' has written the topic departures" in told
+    (warning,) = other_groups("audit", {TOPIC: "departures"}, other.state)
+    assert "the group 'flights' has written the topic departures" in warning
     other.stage()
     other.commit()
     assert set(place.entries(GROUP)) == {KEY, FenceKey("audit", TOPIC, 0)}
@@ -225,7 +225,7 @@ def test_group_may_have_any_name(place: Place, group_id: str) -> None:
     assert place.offsets() == list(range(20))
 
 
-def test_tables_of_one_database_have_fences_of_their_own(place: Place) -> None:
+def test_tables_of_one_database_have_their_own_entries(place: Place) -> None:
     Writer(place).write(reads(0, 10))
     place.run("CREATE TABLE others AS SELECT * FROM rows")
     place.run("UPDATE spark_groups_fence SET table_name = 'others'")
@@ -241,7 +241,7 @@ def test_entries_change_without_rows(place: Place) -> None:
     assert place.offsets() == list(range(10))
 
 
-def test_table_without_rows_is_not_made(place: Place) -> None:
+def test_batch_without_rows_does_not_create_the_table(place: Place) -> None:
     writer = Writer(place)
     writer.look(reads(0, 10))
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
@@ -250,7 +250,7 @@ def test_table_without_rows_is_not_made(place: Place) -> None:
     assert place.entries(GROUP) == {KEY: Entry(10, 20)}
 
 
-def test_schema_that_grows_between_two_batches_goes_on(place: Place) -> None:
+def test_query_continues_after_a_new_column(place: Place) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     place.run("ALTER TABLE rows ADD COLUMN carrier text")
@@ -282,7 +282,7 @@ def test_columns_that_do_not_fit_are_refused(place: Place, schema: pa.Schema, pr
     assert place.offsets() == list(range(20))
 
 
-def test_column_that_must_not_be_null_is_missed(place: Place) -> None:
+def test_missing_column_that_must_not_be_null_is_refused(place: Place) -> None:
     place.run('CREATE TABLE rows (partition int, "offset" bigint NOT NULL)')
     writer = Writer(place)
     writer.look(reads(0, 10))
@@ -291,7 +291,7 @@ def test_column_that_must_not_be_null_is_missed(place: Place) -> None:
         writer.commit()
 
 
-def test_table_that_is_there_takes_rows(place: Place) -> None:
+def test_table_of_the_user_accepts_rows(place: Place) -> None:
     value = "value bytea" if isinstance(place, PostgresPlace) else "value"
     place.run(
         f'CREATE TABLE rows (partition int, "offset" bigint NOT NULL, {value}, topic varchar(20),'
@@ -310,8 +310,8 @@ def test_columns_may_not_change_within_a_task(place: Place) -> None:
         [*tasks.write([rows(reads(0, 1)), turned], "0-0")]
 
 
-def test_commit_that_fails_half_way_leaves_nothing(place: Place) -> None:
-    """The rows of the first partition are in the transaction when those of the second fail."""
+def test_commit_that_fails_half_way_changes_nothing(place: Place) -> None:
+    """The transaction has the rows of the first partition when those of the second fail."""
     writer = Writer(place)
     writer.write(reads(0, 10))
     place.run('CREATE UNIQUE INDEX once ON rows (partition, "offset")')
@@ -323,7 +323,7 @@ def test_commit_that_fails_half_way_leaves_nothing(place: Place) -> None:
     assert place.entries(GROUP) == {KEY: Entry(0, 10)}
 
 
-def test_dropped_table_is_not_filled_from_the_middle(place: Place) -> None:
+def test_dropped_table_is_refused_until_its_entries_are_deleted(place: Place) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     place.run("DROP TABLE rows")
@@ -356,7 +356,7 @@ def stage(writer: Writer, meanwhile: Callable[[], object]) -> Callable[..., Sequ
     return staged
 
 
-def test_commit_whose_answer_was_lost_is_not_made_again(
+def test_commit_whose_response_was_lost_is_not_repeated(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(place)
@@ -365,7 +365,7 @@ def test_commit_whose_answer_was_lost_is_not_made_again(
 
     def commit(*given: Any) -> None:
         real(*given)
-        raise TableChangedError("the answer was lost")
+        raise TableChangedError("the response was lost")
 
     monkeypatch.setattr(writer.table, "commit", commit)
     batch = Batch(GROUP, 0, (reads(10, 20),))
@@ -389,13 +389,13 @@ def test_table_that_cannot_be_read_for_a_while_is_read_again(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> None:
-    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+    """Members and zombies write the same partitions at once, each in a thread of its own.
 
-    Each reads a partition in order, in batches of its own sizes, and some batches twice.
+    Each writes its partitions in order, in batches of random sizes, and some batches twice.
     """
     failures: list[Exception] = []
 
-    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+    def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
         writer, position = Writer(place), 0
         try:
             while position < RACED:
@@ -408,7 +408,7 @@ def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> No
             failures.append(error)
 
     threads = [
-        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
         for index, partitions in enumerate([(0, 1), (1, 0), (0,), (1, 2), (2,)])
     ]
     for thread in threads:
@@ -420,11 +420,11 @@ def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> No
         assert place.offsets(partition) == list(range(RACED))
 
 
-# What only PostgreSQL can do.
+# PostgreSQL only.
 
 
 def end_connections(place: PostgresPlace, state: str) -> None:
-    """End connections of applications, as a crash of the driver or a failover would."""
+    """End connections of applications, as a crash of the driver or a failover does."""
     place.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = %s"
         " AND application_name = 'spark-groups'",
@@ -433,34 +433,34 @@ def end_connections(place: PostgresPlace, state: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["_check_columns", "_change", "_move"])
-@pytest.mark.parametrize("is_behind", [False, True])
-def test_driver_that_dies_in_its_transaction_leaves_all_or_nothing(
-    on_postgres: PostgresPlace, monkeypatch: pytest.MonkeyPatch, step: str, is_behind: bool
+@pytest.mark.parametrize("is_after", [False, True])
+def test_driver_that_dies_in_its_transaction_changes_nothing(
+    on_postgres: PostgresPlace, monkeypatch: pytest.MonkeyPatch, step: str, is_after: bool
 ) -> None:
     place, writer = on_postgres, Writer(on_postgres)
     writer.write(reads(0, 10))
     real = getattr(writer.table, step)
 
     def die(cursor: psycopg.Cursor[Any], *given: Any) -> None:
-        if is_behind:
+        if is_after:
             real(cursor, *given)
         place.run("SELECT pg_terminate_backend(%s)", cursor.connection.info.backend_pid)
-        if not is_behind:
+        if not is_after:
             real(cursor, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(writer.table, step, die)
-        with pytest.raises(TableChangedError, match="answer of the PostgreSQL table"):
+        with pytest.raises(TableChangedError, match="response of the PostgreSQL table"):
             writer.write(reads(10, 20))
     assert place.offsets() == list(range(10))
     assert place.entries(GROUP) == {KEY: Entry(0, 10)}
-    # The same rows, still set aside, are committed by the next try.
+    # The next commit takes the same staged rows.
     writer.commit()
     assert place.offsets() == list(range(20))
     assert place.staged() == []
 
 
-def test_connection_that_was_ended_between_two_batches_is_made_anew(
+def test_connection_that_ended_between_two_batches_is_replaced(
     on_postgres: PostgresPlace,
 ) -> None:
     writer = Writer(on_postgres)
@@ -470,7 +470,7 @@ def test_connection_that_was_ended_between_two_batches_is_made_anew(
     assert on_postgres.offsets() == list(range(20))
 
 
-def test_driver_that_stands_still_in_its_transaction_keeps_others_waiting_only_so_long(
+def test_driver_that_is_stopped_in_its_transaction_loses_its_locks(
     on_postgres: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_groups.spark.tables.postgres.LOCK_WAIT_MS", 500)
@@ -479,15 +479,15 @@ def test_driver_that_stands_still_in_its_transaction_keeps_others_waiting_only_s
     for each in (owner, zombie):
         each.look(reads(10, 20))
         each.stage()
-    wakes, stands = threading.Event(), threading.Event()
+    continues, is_stopped = threading.Event(), threading.Event()
     real = zombie.table._move  # type: ignore[attr-defined]
 
-    def stand_still(*given: Any) -> None:
+    def stop(*given: Any) -> None:
         real(*given)
-        stands.set()
-        wakes.wait()
+        is_stopped.set()
+        continues.wait()
 
-    monkeypatch.setattr(zombie.table, "_move", stand_still)
+    monkeypatch.setattr(zombie.table, "_move", stop)
     refused: list[Exception] = []
 
     def commit() -> None:
@@ -498,7 +498,7 @@ def test_driver_that_stands_still_in_its_transaction_keeps_others_waiting_only_s
 
     thread = threading.Thread(target=commit)
     thread.start()
-    assert stands.wait(60)
+    assert is_stopped.wait(60)
 
     def committed() -> bool:
         try:
@@ -508,19 +508,19 @@ def test_driver_that_stands_still_in_its_transaction_keeps_others_waiting_only_s
         return True
 
     wait_until(committed, 60)
-    wakes.set()
+    continues.set()
     thread.join()
     assert isinstance(refused[0], TableChangedError)
     assert on_postgres.offsets() == list(range(20))
 
 
-def test_rows_that_a_crash_of_the_server_took_are_missed(on_postgres: PostgresPlace) -> None:
+def test_staged_rows_that_a_server_crash_removed_stop_the_query(on_postgres: PostgresPlace) -> None:
     writer = Writer(on_postgres)
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
     writer.stage()
     on_postgres.run(f'TRUNCATE "{on_postgres.staged()[0]}"')
-    with pytest.raises(TableError, match=r"of 10 rows set aside .* 0 are left"):
+    with pytest.raises(TableError, match=r"of 10 rows staged in .* 0 are left"):
         writer.commit()
     assert on_postgres.entries(GROUP) == {KEY: Entry(0, 10)}
 
@@ -546,7 +546,7 @@ def test_reader_of_staged_rows_does_not_keep_a_batch_waiting(on_postgres: Postgr
     assert on_postgres.staged() == []
 
 
-def test_trigger_may_leave_rows_out(on_postgres: PostgresPlace) -> None:
+def test_trigger_of_the_table_may_drop_rows(on_postgres: PostgresPlace) -> None:
     writer = Writer(on_postgres)
     writer.write(reads(0, 10))
     on_postgres.run(
@@ -558,7 +558,7 @@ def test_trigger_may_leave_rows_out(on_postgres: PostgresPlace) -> None:
     assert on_postgres.offsets() == [*range(10), 11, 13]
 
 
-def test_table_that_was_made_anew_is_refused(on_postgres: PostgresPlace) -> None:
+def test_table_that_was_created_again_is_refused(on_postgres: PostgresPlace) -> None:
     writer, late = Writer(on_postgres), Writer(on_postgres)
     writer.write(reads(0, 10))
     late.look(reads(10, 20))
@@ -567,10 +567,12 @@ def test_table_that_was_made_anew_is_refused(on_postgres: PostgresPlace) -> None
     on_postgres.run("ALTER TABLE copy RENAME TO rows")
     with pytest.raises(TableChangedError):
         late.commit()
-    with pytest.raises(TableRestoredError, match="To begin anew: DELETE FROM") as refused:
+    with pytest.raises(
+        TableRestoredError, match="To write all records again: DELETE FROM"
+    ) as refused:
         writer.look(reads(10, 20))
-    # Where the rows are there, the error says how to go on.
-    on_postgres.run(str(refused.value).partition("restored: ")[2])
+    # The error has the statement for a table that has the rows.
+    on_postgres.run(str(refused.value).partition("restored dump: ")[2])
     writer.write(reads(10, 20))
     assert on_postgres.offsets() == list(range(20))
 
@@ -579,13 +581,13 @@ def test_table_that_was_made_anew_is_refused(on_postgres: PostgresPlace) -> None
     "made",
     ["CREATE VIEW rows AS SELECT 1 AS a", "CREATE UNLOGGED TABLE rows (a int)"],
 )
-def test_what_does_not_keep_its_rows_is_refused(on_postgres: PostgresPlace, made: str) -> None:
+def test_view_and_unlogged_table_are_refused(on_postgres: PostgresPlace, made: str) -> None:
     on_postgres.run(made)
-    with pytest.raises(TableError, match="its rows could go while its fence stays"):
+    with pytest.raises(TableError, match="it could lose rows that its fence counts"):
         Writer(on_postgres).look(reads(0, 10))
 
 
-def test_partitioned_table_and_wider_types_take_rows(on_postgres: PostgresPlace) -> None:
+def test_partitioned_table_with_wider_types_accepts_rows(on_postgres: PostgresPlace) -> None:
     on_postgres.run(
         "CREATE DOMAIN name_of_topic AS text;"
         'CREATE TABLE rows (topic name_of_topic, partition bigint, "offset" numeric, value bytea,'
@@ -606,7 +608,7 @@ def test_column_that_the_table_computes_is_refused(on_postgres: PostgresPlace) -
         writer.commit()
 
 
-def test_table_in_a_schema_that_is_named(on_postgres: PostgresPlace, postgres: str) -> None:
+def test_name_of_a_table_may_have_a_schema(on_postgres: PostgresPlace, postgres: str) -> None:
     table = spark_groups.postgres_table(postgres, f"{on_postgres.schema}.rows")
     writer = Writer(on_postgres)
     writer.table = table
@@ -617,24 +619,24 @@ def test_table_in_a_schema_that_is_named(on_postgres: PostgresPlace, postgres: s
         writer.write(reads(0, 10))
 
 
-def test_staged_rows_say_whose_they_are_and_how_old(on_postgres: PostgresPlace) -> None:
+def test_comment_of_a_staging_table_has_table_group_and_time(on_postgres: PostgresPlace) -> None:
     writer = Writer(on_postgres, "it's")
     writer.look(reads(0, 10))
     writer.stage()
     statement = (
-        "SELECT told->>'table', told->>'group', now() >= (told->>'staged_at')::timestamptz FROM"
-        f" (SELECT obj_description('\"{on_postgres.staged()[0]}\"'::regclass)::jsonb AS told) AS t"
+        "SELECT note->>'table', note->>'group', now() >= (note->>'staged_at')::timestamptz FROM"
+        f" (SELECT obj_description('\"{on_postgres.staged()[0]}\"'::regclass)::jsonb AS note) AS t"
     )
     assert on_postgres.run(statement) == [("rows", "it's", True)]
 
 
-def test_secrets_are_shown_nowhere(on_postgres: PostgresPlace) -> None:
+def test_secrets_are_in_no_text(on_postgres: PostgresPlace) -> None:
     table = spark_groups.postgres_table(f"{on_postgres.dsn} password=hunter2", "rows")
     writer = table.task_writer(Attempt(GROUP, 0, "a"))
     assert "hunter2" not in f"{table} {table!r} {writer} {writer!r}"
     assert "dbname postgres" in str(table)
     for dsn in ("password=hunter2 =", "postgresql://u:hunter2@[", "hunter2"):
-        with pytest.raises(OptionsError, match="is not what libpq takes") as refused:
+        with pytest.raises(OptionsError, match="is no connection string of libpq") as refused:
             spark_groups.postgres_table(dsn, "rows")
         assert "hunter2" not in str(refused.value)
         assert refused.value.__cause__ is None
@@ -655,7 +657,7 @@ def test_times_that_python_does_not_have(place: Place) -> None:
     assert writer.write(reads(0, 10)).write == (reads(0, 10),)
 
 
-def test_names_that_are_none_are_refused() -> None:
+def test_invalid_names_are_refused() -> None:
     for name in ("", "a.", "n" * 64):
         with pytest.raises(OptionsError, match="is not the name of a table"):
             spark_groups.postgres_table("dbname=x", name)

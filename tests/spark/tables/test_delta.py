@@ -1,4 +1,4 @@
-"""Delta tables behind the fence, by the real library: no Spark, no broker."""
+"""Delta tables with a fence, on the real library: no Spark, no broker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRang
 
 
 def rows(each: OffsetRange, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
-    """Return the records of a range; each says where it stands."""
+    """Return the records of a range; each value is `partition-offset`."""
     offsets = range(each.from_offset, each.until_offset)
     columns = {
         "topic": [each.topic] * len(each),
@@ -69,7 +69,7 @@ class Writer:
 
     Args:
         path: The table.
-        group_id: Its group.
+        group_id: The driver's group.
     """
 
     def __init__(self, path: Path, group_id: str = GROUP) -> None:
@@ -78,19 +78,19 @@ class Writer:
         self._batch = 0
 
     def look(self, *ranges: OffsetRange) -> None:
-        """Compare a batch with the table as it is."""
+        """Compare a batch with the current entries."""
         self.state = self.table.read(self.group_id, frozenset({TOPIC}))
         self.decision = compare(self.group_id, ranges, self.state, table=str(self.table))
 
     def stage(self, schema: pa.Schema = SCHEMA) -> Sequence[Piece]:
-        """Write the files of what was decided."""
+        """Stage the rows of the decision."""
         self.attempt = Attempt(self.group_id, self._batch, uuid.uuid4().hex[:12])
         self._batch += 1
         batches = [rows(each, schema) for each in self.decision.write]
         return [*self.table.task_writer(self.attempt).write(batches, "0")]
 
     def commit(self, schema: pa.Schema = SCHEMA) -> None:
-        """Commit what was decided."""
+        """Stage the rows of the decision, and commit them."""
         pieces = self.stage(schema)
         self.table.commit(self.attempt, pieces, self.decision, self.state)
 
@@ -103,18 +103,18 @@ class Writer:
 
 
 def offsets(path: Path, partition: int = 0) -> list[int]:
-    """Return the offsets of the rows that the table has."""
+    """Return the offsets of the table's rows."""
     table = deltalake.DeltaTable(path).to_pyarrow_table()
     found = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
     return sorted(offset for index, offset in found if index == partition)
 
 
 def entries(path: Path, group_id: str = GROUP) -> dict[FenceKey, Entry]:
-    """Return the table's fence, read anew."""
+    """Return the table's entries, read by a new table object."""
     return dict(delta_table(path).read(group_id).entries)
 
 
-def test_batches_follow_each_other_into_rows_and_fence(tmp_path: Path) -> None:
+def test_batches_add_rows_and_change_entries(tmp_path: Path) -> None:
     path = tmp_path / "my rows"
     writer = Writer(path)
     writer.write(reads(5, 10), reads(0, 3, partition=1))
@@ -126,29 +126,29 @@ def test_batches_follow_each_other_into_rows_and_fence(tmp_path: Path) -> None:
     table = deltalake.DeltaTable(path)
     assert table.version() == 1
     assert table.transaction_version("spark-groups/flights/AAAAAAAAAAAAAAAAAAAABw/0") == 30
-    # The version that a commit records is its own.
+    # The commit records its own version.
     assert delta_table(path).read(GROUP).recorded_version == 1
     written = {Path(each).name for each in table.file_uris()}
     assert all(each.startswith("spark-groups-") for each in written)
 
 
-def test_files_say_what_is_in_them(tmp_path: Path) -> None:
+def test_log_has_statistics_of_files(tmp_path: Path) -> None:
     Writer(tmp_path).write(reads(5, 10))
     (added,) = (
         json.loads(line)["add"]
         for line in (tmp_path / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
         if '"add"' in line
     )
-    told = json.loads(added["stats"])
-    assert told["numRecords"] == 5
-    assert told["minValues"] == {
+    stats = json.loads(added["stats"])
+    assert stats["numRecords"] == 5
+    assert stats["minValues"] == {
         "topic": "departures",
         "partition": 0,
         "offset": 5,
         "timestamp": "1970-01-01T00:00:00.000005Z",
     }
-    assert told["maxValues"]["offset"] == 9
-    assert told["nullCount"]["partition"] == 0
+    assert stats["maxValues"]["offset"] == 9
+    assert stats["nullCount"]["partition"] == 0
     skipping = deltalake.DeltaTable(tmp_path).to_pyarrow_dataset()
     assert skipping.to_table(filter=pa.dataset.field("offset") > 9).num_rows == 0
 
@@ -163,21 +163,23 @@ def test_times_that_python_does_not_have_are_written_without_statistics(tmp_path
     assert offsets(tmp_path) == list(range(AFTER_PYTHON, AFTER_PYTHON + 3))
 
 
-def test_zombie_is_refused_and_told_what_the_table_has(tmp_path: Path) -> None:
+def test_zombie_is_refused_and_finds_its_batch_in_the_table(tmp_path: Path) -> None:
     owner, zombie = Writer(tmp_path), Writer(tmp_path)
     owner.write(reads(0, 10))
     zombie.look(reads(10, 20))
-    # It was stopped here, and its partition went to another.
+    # The zombie is stopped here, and another member owns its partition.
     owner.write(reads(10, 25))
     pieces = zombie.stage()
     with pytest.raises(TableChangedError, match="another writer has committed"):
         zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
-    # What it had compared is not true any more: compared again, nothing is left to write.
+    # Compared again, its batch is in the table.
     assert zombie.write(reads(10, 20)).write == ()
     assert offsets(tmp_path) == list(range(25))
 
 
-def test_members_of_one_group_only_have_to_compare_again(tmp_path: Path) -> None:
+def test_refused_member_of_a_group_commits_its_files_after_another_comparison(
+    tmp_path: Path,
+) -> None:
     one, other = Writer(tmp_path), Writer(tmp_path)
     one.write(reads(0, 10))
     other.look(reads(0, 7, partition=1))
@@ -192,7 +194,7 @@ def test_members_of_one_group_only_have_to_compare_again(tmp_path: Path) -> None
     assert delta_table(tmp_path).read(GROUP).recorded_version == 2
 
 
-def test_queries_that_share_the_table_object_are_told_apart(tmp_path: Path) -> None:
+def test_queries_that_share_the_table_object_refuse_each_others_comparison(tmp_path: Path) -> None:
     one, other = Writer(tmp_path), Writer(tmp_path)
     other.table = one.table
     for partition in (0, 1):
@@ -202,25 +204,25 @@ def test_queries_that_share_the_table_object_are_told_apart(tmp_path: Path) -> N
         pieces = other.stage()
         with pytest.raises(TableChangedError, match="another query of this application"):
             other.table.commit(other.attempt, pieces, other.decision, other.state)
-        # To look at the table moves it on, but not what was compared before.
+        # Another read by one query does not renew the comparison of the other.
         one.look(reads(0, 10, partition))
         with pytest.raises(TableChangedError):
             other.table.commit(other.attempt, pieces, other.decision, other.state)
         assert offsets(tmp_path, partition) == list(range(10))
 
 
-def test_of_two_that_make_the_table_one_is_refused(tmp_path: Path) -> None:
+def test_one_of_two_writers_that_create_the_table_is_refused(tmp_path: Path) -> None:
     one, other = Writer(tmp_path), Writer(tmp_path)
     one.look(reads(0, 10))
     other.look(reads(0, 10))
     one.commit()
-    with pytest.raises(TableChangedError, match="another writer has made"):
+    with pytest.raises(TableChangedError, match="another writer has created"):
         other.commit()
     assert other.write(reads(0, 10)).write == ()
     assert offsets(tmp_path) == list(range(10))
 
 
-def test_of_two_first_writers_of_a_partition_one_is_refused(tmp_path: Path) -> None:
+def test_one_of_two_first_writers_of_a_partition_is_refused(tmp_path: Path) -> None:
     one, other = Writer(tmp_path), Writer(tmp_path)
     one.write(reads(0, 10))
     for each in (one, other):
@@ -235,7 +237,7 @@ def test_of_two_first_writers_of_a_partition_one_is_refused(tmp_path: Path) -> N
 def test_library_refuses_an_application_id_from_an_older_snapshot(
     tmp_path: Path, retries: int
 ) -> None:
-    """What the fence rests on where another writer's library does try again by itself."""
+    """The fence needs this refusal if the library of another writer retries."""
     Writer(tmp_path).write(reads(0, 10))
     stale, other = deltalake.DeltaTable(tmp_path), deltalake.DeltaTable(tmp_path)
 
@@ -267,8 +269,8 @@ def test_table_that_was_created_again_is_refused(
     """The log of the new table is shorter than that of the old one, as long, or longer.
 
     Args:
-        commits: How many commits the new table has; the old one had two.
-        is_staged: Whether the old table was compared before it was dropped.
+        commits: The number of commits of the new table; the old one had two.
+        is_staged: Whether the zombie commits a batch that it compared with the old table.
     """
     path = tmp_path / "rows"
     zombie = Writer(path)
@@ -280,7 +282,7 @@ def test_table_that_was_created_again_is_refused(
     for start in range(2, 2 + 2 * commits, 2):
         owner.write(reads(start, start + 2))
     if is_staged:
-        with pytest.raises(TableChangedError, match="another table is in the place of"):
+        with pytest.raises(TableChangedError, match="was dropped and created again"):
             zombie.commit()
     for _ in range(2):
         with pytest.raises(TableError, match="was dropped and created again; start the query"):
@@ -339,14 +341,14 @@ def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
     writer.write(reads(10, 20))
     deltalake.DeltaTable(tmp_path).restore(0)
     assert offsets(tmp_path) == list(range(10))
-    # The fence is as it was, so that rows would be lost in silence.
+    # The restore has kept the entry, so an ordinary commit would lose rows 10 to 19 silently.
     assert entries(tmp_path)[KEY] == Entry(0, 20)
     for each in (writer, Writer(tmp_path)):
         with pytest.raises(TableRestoredError, match="table repair TABLE --group flights"):
             each.write(reads(20, 30))
 
 
-def test_restore_between_compare_and_commit_is_seen(tmp_path: Path) -> None:
+def test_restore_between_comparison_and_commit_is_detected(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
@@ -358,7 +360,7 @@ def test_restore_between_compare_and_commit_is_seen(tmp_path: Path) -> None:
         writer.look(reads(20, 30))
 
 
-def test_restore_is_found_behind_a_checkpoint(tmp_path: Path) -> None:
+def test_restore_before_a_checkpoint_is_detected(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
@@ -369,7 +371,7 @@ def test_restore_is_found_behind_a_checkpoint(tmp_path: Path) -> None:
         Writer(tmp_path).look(reads(20, 30))
 
 
-def test_log_that_was_cleaned_up_leaves_a_warning(
+def test_restore_that_a_cleaned_up_log_may_have_had_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Writer(tmp_path).write(reads(0, 10))
@@ -381,18 +383,18 @@ def test_log_that_was_cleaned_up_leaves_a_warning(
         (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
     with caplog.at_level(logging.WARNING):
         assert Writer(tmp_path).write(reads(10, 12)).write == (reads(10, 12),)
-    assert "commits 1 to 1 any more" in caplog.text
+    assert "no longer has the commits 1 to 1" in caplog.text
 
 
 @pytest.mark.parametrize(
     "parameters",
     [{"version": 0, "timestamp": None}, {"version": None, "timestamp": "2026-11-22 10:00:00"}],
 )
-def test_restore_by_spark_is_seen(tmp_path: Path, parameters: dict[str, object]) -> None:
-    """Spark's log says more of a restore than that of the library; one to a time names no version.
+def test_restore_by_spark_is_detected(tmp_path: Path, parameters: dict[str, object]) -> None:
+    """Spark logs more parameters of a restore than the library; one to a time has no version.
 
     Args:
-        parameters: What Spark writes about it.
+        parameters: The parameters in Spark's log.
     """
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
@@ -405,7 +407,7 @@ def test_restore_by_spark_is_seen(tmp_path: Path, parameters: dict[str, object])
             each.look(reads(20, 30))
 
 
-def test_restore_of_what_came_after_the_group_goes_on(tmp_path: Path) -> None:
+def test_query_continues_after_a_restore_to_its_last_commit(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     table = deltalake.DeltaTable(tmp_path)
@@ -415,7 +417,7 @@ def test_restore_of_what_came_after_the_group_goes_on(tmp_path: Path) -> None:
     assert offsets(tmp_path) == list(range(20))
 
 
-def test_maintenance_between_two_batches_goes_on(tmp_path: Path) -> None:
+def test_query_continues_after_maintenance(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
@@ -453,7 +455,7 @@ def test_columns_that_do_not_fit_are_refused(
     assert offsets(tmp_path) == list(range(20))
 
 
-def test_column_that_must_not_be_null_is_missed(tmp_path: Path) -> None:
+def test_missing_column_that_must_not_be_null_is_refused(tmp_path: Path) -> None:
     strict = SCHEMA.set(2, pa.field("offset", pa.int64(), nullable=False))
     deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(strict))
     writer = Writer(tmp_path)
@@ -464,7 +466,10 @@ def test_column_that_must_not_be_null_is_missed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [
-        ({"delta.setTransactionRetentionDuration": "interval 7 days"}, "makes it forget"),
+        (
+            {"delta.setTransactionRetentionDuration": "interval 7 days"},
+            "deletes the entries of idle",
+        ),
         ({"delta.columnMapping.mode": "name"}, "maps names of columns"),
     ],
 )
@@ -481,11 +486,11 @@ def test_constraint_is_refused(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     deltalake.DeltaTable(tmp_path).alter.add_constraint({"positive": "partition >= 0"})
-    with pytest.raises(TableError, match="constraints that nobody would check"):
+    with pytest.raises(TableError, match="constraints, which this writer does not check"):
         writer.look(reads(10, 20))
 
 
-def test_retention_that_is_set_later_is_refused_too(tmp_path: Path) -> None:
+def test_retention_that_is_set_later_is_refused(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     deltalake.DeltaTable(tmp_path).alter.set_table_properties(
@@ -501,15 +506,15 @@ def test_commits_that_could_overwrite_each_other_are_refused(tmp_path: Path) -> 
     delta_table(tmp_path, {"allow_unsafe_rename": "false"})
 
 
-def test_gap_and_another_group_and_a_topic_made_anew(tmp_path: Path) -> None:
+def test_gap_another_group_and_a_topic_that_is_created_again(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))
     with pytest.raises(TableGapError, match="the Delta table file://"):
         writer.write(reads(15, 20))
     other = Writer(tmp_path, "audit")
     other.look(reads(0, 10))
-    (told,) = other_groups("audit", {TOPIC: "departures"}, other.state)
-    assert "the group 'flights' has written the topic departures" in told
+    (warning,) = other_groups("audit", {TOPIC: "departures"}, other.state)
+    assert "the group 'flights' has written the topic departures" in warning
     other.commit()
     assert set(entries(tmp_path)) == {KEY, FenceKey("audit", TOPIC, 0)}
     again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
@@ -541,7 +546,7 @@ def test_entries_change_without_rows(tmp_path: Path) -> None:
     assert offsets(tmp_path) == list(range(10))
 
 
-def test_table_without_rows_is_not_made(tmp_path: Path) -> None:
+def test_batch_without_rows_does_not_create_the_table(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "rows")
     writer.look(reads(0, 10))
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)

@@ -1,4 +1,4 @@
-"""The fence: every rule once, and then steps of several writers, in any order."""
+"""The fence: each rule once, and then random steps of several writers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRang
     return OffsetRange(TOPIC, "departures", partition, from_offset, until_offset)
 
 
-def having(start_offset: int, next_offset: int, key: FenceKey = KEY) -> TableState:
+def state_of(start_offset: int, next_offset: int, key: FenceKey = KEY) -> TableState:
     return TableState(entries={key: Entry(start_offset, next_offset)})
 
 
@@ -46,15 +46,15 @@ def decide(state: TableState, *ranges: OffsetRange, group_id: str = GROUP) -> De
     return compare(group_id, ranges, state, table=TABLE)
 
 
-def test_range_that_begins_where_the_table_ends_is_written() -> None:
+def test_range_that_begins_at_the_next_offset_is_written() -> None:
     expected, entry = Entry(5, 10), Entry(5, 20)
-    assert decide(having(5, 10), reads(10, 20)) == Decision(
+    assert decide(state_of(5, 10), reads(10, 20)) == Decision(
         write=(reads(10, 20),), changes=(EntryChange(KEY, expected, entry),)
     )
 
 
 def test_range_that_the_table_has_is_skipped() -> None:
-    decision = decide(having(0, 50), reads(10, 20))
+    decision = decide(state_of(0, 50), reads(10, 20))
     assert decision == Decision(skips=(Skip(KEY, "departures", 10, 20, 50),))
     assert "up to offset 50 (exclusive), so 40 offsets from 10 on" in str(decision.skips[0])
     assert str(decision.skips[0]).endswith(
@@ -62,12 +62,12 @@ def test_range_that_the_table_has_is_skipped() -> None:
         " spark-groups table set-offsets flights --table TABLE --topic departures:0=10 --execute"
         " --backwards"
     )
-    # A batch that was written before its driver died.
-    assert decide(having(0, 20), reads(10, 20)).write == ()
+    # A batch whose driver died after the commit of the table.
+    assert decide(state_of(0, 20), reads(10, 20)).write == ()
 
 
-def test_of_a_range_that_the_table_has_in_part_the_rest_is_written() -> None:
-    assert decide(having(0, 15), reads(10, 20)) == Decision(
+def test_range_that_the_table_has_in_part_is_cut() -> None:
+    assert decide(state_of(0, 15), reads(10, 20)) == Decision(
         write=(reads(15, 20),),
         changes=(EntryChange(KEY, Entry(0, 15), Entry(0, 20)),),
         skips=(Skip(KEY, "departures", 10, 15, 15),),
@@ -76,21 +76,21 @@ def test_of_a_range_that_the_table_has_in_part_the_rest_is_written() -> None:
 
 def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
     with pytest.raises(TableGapError, match="5 offsets would be missing") as raised:
-        decide(having(0, 5), reads(10, 20))
+        decide(state_of(0, 5), reads(10, 20))
     assert TABLE in str(raised.value)
     command = "spark-groups table set-offsets flights --table TABLE --topic departures:0=10 "
     assert command in str(raised.value)
 
 
-def test_what_lies_before_the_first_batch_is_refused_and_not_skipped() -> None:
+def test_range_before_the_first_offset_is_refused_and_not_skipped() -> None:
     with pytest.raises(TableGapError, match="has the partition from 100 on: 90 offsets"):
-        decide(having(100, 200), reads(10, 20))
+        decide(state_of(100, 200), reads(10, 20))
     with pytest.raises(TableGapError, match="has the partition from 100 on"):
-        decide(having(100, 200), reads(99, 300))
+        decide(state_of(100, 200), reads(99, 300))
 
 
-def test_skip_of_what_may_be_other_records_now_is_refused() -> None:
-    (skip,) = decide(having(0, 50), reads(10, 20)).skips
+def test_skip_at_the_end_of_a_truncated_log_is_refused() -> None:
+    (skip,) = decide(state_of(0, 50), reads(10, 20)).skips
     message = r"departures-0 ended at offset 10, but the table has it up to 50 \(exclusive\)"
     with pytest.raises(TableGapError, match=message) as raised:
         check_not_truncated([skip], {KEY: 10}, table=TABLE)
@@ -99,8 +99,8 @@ def test_skip_of_what_may_be_other_records_now_is_refused() -> None:
     assert command in str(skip)
 
 
-def test_skip_of_what_was_read_again_or_before_a_truncation_is_none() -> None:
-    skips = decide(having(0, 50), reads(10, 20)).skips
+def test_skip_that_begins_elsewhere_than_at_a_truncation_is_allowed() -> None:
+    skips = decide(state_of(0, 50), reads(10, 20)).skips
     for truncated in ({}, {KEY: 9}, {KEY: 11}, {KEY._replace(partition=1): 10}):
         check_not_truncated(skips, truncated, table=TABLE)
 
@@ -112,7 +112,7 @@ def test_many_gaps_are_counted() -> None:
         decide(state, *(reads(10, 20, index) for index in range(7)))
 
 
-def test_first_batch_records_its_beginning_and_expects_no_entry() -> None:
+def test_first_batch_stores_its_first_offset_and_expects_no_entry() -> None:
     assert decide(TableState(), reads(10, 20)) == Decision(
         write=(reads(10, 20),), changes=(EntryChange(KEY, None, Entry(10, 20)),)
     )
@@ -125,24 +125,24 @@ def test_of_two_first_writers_one_is_refused() -> None:
     assert not holds(second.changes, entries.get)
 
 
-def test_topic_that_was_created_again_and_another_group_have_no_entries_yet() -> None:
-    state = having(0, 50)
+def test_topic_that_was_created_again_and_another_group_have_their_own_entries() -> None:
+    state = state_of(0, 50)
     again = OffsetRange(AGAIN, "departures", 0, 0, 10)
     assert decide(state, again).write == (again,)
     assert decide(state, reads(0, 10), group_id="other").write == (reads(0, 10),)
 
 
-def test_range_without_offsets_changes_nothing() -> None:
+def test_empty_range_changes_no_entry() -> None:
     assert decide(TableState(), reads(10, 10)) == Decision()
-    assert decide(having(0, 5), reads(10, 10)) == Decision()
+    assert decide(state_of(0, 5), reads(10, 10)) == Decision()
 
 
-def test_partition_that_comes_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="departures-0 comes twice"):
+def test_partition_that_appears_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="departures-0 appears twice"):
         decide(TableState(), reads(0, 5), reads(5, 10))
 
 
-def test_table_that_went_back_behind_the_groups_last_commit_is_refused() -> None:
+def test_table_restored_to_before_the_groups_last_commit_is_refused() -> None:
     with pytest.raises(TableRestoredError, match="table repair TABLE --group flights") as raised:
         decide(TableState(recorded_version=7, restored_to=6), reads(0, 5))
     assert "restored to its version 6" in str(raised.value)
@@ -151,7 +151,7 @@ def test_table_that_went_back_behind_the_groups_last_commit_is_refused() -> None
 @pytest.mark.parametrize(
     ("recorded_version", "restored_to"), [(7, None), (7, 7), (7, 8), (None, 3), (None, None)]
 )
-def test_table_that_has_all_that_the_group_wrote_goes_on(
+def test_table_with_the_groups_last_commit_is_accepted(
     recorded_version: int | None, restored_to: int | None
 ) -> None:
     state = TableState(recorded_version=recorded_version, restored_to=restored_to)
@@ -166,34 +166,34 @@ def test_other_groups_of_the_same_topic_are_named() -> None:
         KEY,
     ]
     state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
-    (told,) = other_groups(GROUP, {TOPIC: "departures"}, state)
-    assert "'other' has written the topic departures" in told
+    (warning,) = other_groups(GROUP, {TOPIC: "departures"}, state)
+    assert "'other' has written the topic departures" in warning
 
 
-def test_user_hears_of_a_skip_once_for_each_partition_and_end() -> None:
+def test_skip_is_logged_once_for_each_partition_and_next_offset() -> None:
     notices = SkipNotices()
-    first, second = decide(having(0, 50), reads(10, 20)), decide(having(0, 50), reads(20, 30))
-    assert notices.untold(first.skips) == list(first.skips)
-    assert notices.untold(second.skips) == []
-    later = decide(having(0, 60), reads(10, 20))
-    assert notices.untold(later.skips) == list(later.skips)
+    first, second = decide(state_of(0, 50), reads(10, 20)), decide(state_of(0, 50), reads(20, 30))
+    assert notices.new(first.skips) == list(first.skips)
+    assert notices.new(second.skips) == []
+    later = decide(state_of(0, 60), reads(10, 20))
+    assert notices.new(later.skips) == list(later.skips)
 
 
 @pytest.mark.parametrize("offsets", [(-1, 5), (6, 5)])
 def test_entry_is_a_range(offsets: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="is not what a table has"):
+    with pytest.raises(ValueError, match="is no range of offsets"):
         Entry(*offsets)
 
 
 class Table:
-    """A table in memory: rows and entries change together, or not at all."""
+    """A table in memory: rows and entries change together."""
 
     def __init__(self) -> None:
         self.entries: dict[FenceKey, Entry] = {}
         self.rows: Counter[tuple[FenceKey, int]] = Counter()
 
     def commit(self, group_id: str, decision: Decision) -> bool:
-        """Commit a batch unless an entry has changed; return whether it was."""
+        """Commit a batch unless an entry has changed; return whether it was committed."""
         if not holds(decision.changes, self.entries.get):
             return False
         self.entries |= {each.key: each.entry for each in decision.changes}
@@ -217,12 +217,12 @@ STEPS = st.lists(st.tuples(WRITERS, st.one_of(st.none(), BATCHES)), max_size=30)
 
 @settings(max_examples=300)
 @given(steps=STEPS)
-def test_every_record_is_in_the_table_once_in_any_order_of_steps(
+def test_each_record_is_in_the_table_once_for_any_order_of_steps(
     steps: Sequence[tuple[int, list[OffsetRange] | None]],
 ) -> None:
-    """Writers look at the table (None), stop for any time, and write what they meant to write.
+    """Each step of a writer reads the entries (None), or compares a batch with them and commits.
 
-    The third has a group of its own.
+    The third writer has a group of its own.
     """
     table = Table()
     seen = dict.fromkeys(range(3), TableState())
@@ -250,10 +250,10 @@ def test_every_record_is_in_the_table_once_in_any_order_of_steps(
 
 @settings(max_examples=100)
 @given(ends=st.lists(OFFSETS, min_size=1), replays=st.lists(st.booleans(), min_size=1))
-def test_one_writer_that_crashes_anywhere_loses_nothing(
+def test_writer_that_crashes_after_any_commit_loses_no_record(
     ends: list[int], replays: list[bool]
 ) -> None:
-    """Each batch follows the last; some are run again, as after a crash behind the commit."""
+    """Some batches run twice, as after a crash between the table's commit and the offset commit."""
     table, position = Table(), 0
     for index, end in enumerate(sorted(ends)):
         for _ in range(2 if replays[index % len(replays)] else 1):

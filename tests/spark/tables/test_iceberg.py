@@ -1,4 +1,4 @@
-"""Iceberg tables behind the fence, by the real library and real databases: no Spark, no broker."""
+"""Iceberg tables with a fence, on the real library and real catalogs: no Spark, no broker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pickle
 import random
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -61,7 +61,7 @@ def lake(tmp_path: Path) -> Lake:
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("rest", marks=pytest.mark.long)])
 def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """A catalog of each kind; the server of the third has to be fetched."""
+    """A catalog of each kind; the server of the third is downloaded."""
     if request.param == "sqlite":
         return Lake.at(tmp_path)
     if request.param == "postgres":
@@ -70,7 +70,7 @@ def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     return Lake("rest", properties, f"lake_{uuid.uuid4().hex}.rows")
 
 
-def test_batches_follow_each_other_into_rows_and_fence(any_lake: Lake) -> None:
+def test_batches_add_rows_and_change_entries(any_lake: Lake) -> None:
     writer = LakeWriter(any_lake)
     writer.look(reads(0, 10))
     assert writer.state.version is None
@@ -80,18 +80,18 @@ def test_batches_follow_each_other_into_rows_and_fence(any_lake: Lake) -> None:
     assert any_lake.offsets(1) == [5, 6]
     assert any_lake.entries() == {KEY: Entry(0, 30), FenceKey(GROUP, TOPIC, 1): Entry(5, 7)}
     table = any_lake.table()
-    said = fence_of(table.properties)
-    assert said is not None
+    text = fence_of(table.properties)
+    assert text is not None
     topic = topic_id_text(TOPIC)
-    assert json.loads(said) == {"version": 2, "entries": {topic: {"0": [0, 30], "1": [5, 7]}}}
+    assert json.loads(text) == {"version": 2, "entries": {topic: {"0": [0, 30], "1": [5, 7]}}}
     summaries = [each.summary for each in table.snapshots()]
-    assert fence_of(summaries[-1].additional_properties) == said
+    assert fence_of(summaries[-1].additional_properties) == text
     assert fence_of(summaries[0].additional_properties) is not None
     assert writer.write(reads(0, 30)).write == ()
     assert any_lake.table().metadata.last_sequence_number == 2
 
 
-def test_zombie_with_a_batch_in_flight_is_refused(any_lake: Lake) -> None:
+def test_zombie_is_refused_and_finds_its_batch_in_the_table(any_lake: Lake) -> None:
     zombie, owner = LakeWriter(any_lake), LakeWriter(any_lake)
     zombie.write(reads(0, 10))
     zombie.look(reads(10, 20))
@@ -99,16 +99,16 @@ def test_zombie_with_a_batch_in_flight_is_refused(any_lake: Lake) -> None:
     owner.write(reads(10, 20))
     with pytest.raises(TableChangedError, match="another writer has committed"):
         zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
-    # It may look at the table again, and is then told that there is nothing to write.
+    # Compared again, its batch is in the table.
     assert zombie.write(reads(10, 20)).write == ()
     assert any_lake.offsets() == list(range(20))
 
 
 @pytest.mark.parametrize("retries", [None, "0"])
-def test_library_commits_from_a_stale_table_unless_it_must_not_try_again(
+def test_library_commits_from_a_stale_table_unless_it_must_not_retry(
     lake: Lake, retries: str | None
 ) -> None:
-    """Why the setting is put into the metadata that a commit of ours begins from."""
+    """The reason why commits of this package are tried once."""
     LakeWriter(lake).write(reads(0, 10))
     if retries is not None:
         lake.table().transaction().set_properties(
@@ -124,14 +124,14 @@ def test_library_commits_from_a_stale_table_unless_it_must_not_try_again(
             stale.append(batch)
 
 
-def test_retries_of_other_writers_are_left_as_they_are(lake: Lake) -> None:
+def test_retries_of_other_writers_are_not_changed(lake: Lake) -> None:
     writer = LakeWriter(lake)
     for start in (0, 10):
         writer.write(reads(start, start + 10))
     assert TableProperties.COMMIT_NUM_RETRIES not in lake.table().properties
 
 
-def test_of_two_that_make_the_table_one_is_refused(any_lake: Lake) -> None:
+def test_one_of_two_writers_that_create_the_table_is_refused(any_lake: Lake) -> None:
     one, other = LakeWriter(any_lake), LakeWriter(any_lake)
     one.look(reads(0, 10))
     other.look(reads(0, 10))
@@ -143,7 +143,7 @@ def test_of_two_that_make_the_table_one_is_refused(any_lake: Lake) -> None:
     assert any_lake.offsets() == list(range(10))
 
 
-def test_of_two_first_writers_of_a_partition_one_is_refused(any_lake: Lake) -> None:
+def test_one_of_two_first_writers_of_a_partition_is_refused(any_lake: Lake) -> None:
     one, other = LakeWriter(any_lake), LakeWriter(any_lake)
     one.write(reads(0, 10))
     for each in (one, other):
@@ -154,7 +154,7 @@ def test_of_two_first_writers_of_a_partition_one_is_refused(any_lake: Lake) -> N
     assert any_lake.offsets(1) == [4, 5, 6, 7]
 
 
-def test_member_that_was_refused_commits_the_files_it_has(lake: Lake) -> None:
+def test_refused_member_of_a_group_commits_its_files_after_another_comparison(lake: Lake) -> None:
     one, other = LakeWriter(lake), LakeWriter(lake)
     one.write(reads(0, 10))
     other.look(reads(0, 7, partition=1))
@@ -168,7 +168,7 @@ def test_member_that_was_refused_commits_the_files_it_has(lake: Lake) -> None:
     assert lake.offsets(1) == list(range(7))
 
 
-def test_queries_that_share_the_table_object_are_told_apart(lake: Lake) -> None:
+def test_queries_that_share_the_table_object_refuse_each_others_comparison(lake: Lake) -> None:
     one, other = LakeWriter(lake), LakeWriter(lake)
     other.table = one.table
     for partition in (0, 1):
@@ -179,112 +179,22 @@ def test_queries_that_share_the_table_object_are_told_apart(lake: Lake) -> None:
         for _ in range(2):
             with pytest.raises(TableChangedError, match="another query of this application"):
                 other.table.commit(other.attempt, pieces, other.decision, other.state)
-            # To look at the table moves it on, but not what was compared before.
+            # Another read by one query does not renew the comparison of the other.
             one.look(reads(0, 10, partition))
         assert lake.offsets(partition) == list(range(10))
 
 
-class DiesError(Exception):
-    """The driver dies here."""
-
-
-@pytest.mark.parametrize(
-    ("step", "is_there"),
-    [
-        ("files", False),
-        ("manifests", False),
-        ("metadata", False),
-        ("catalog", True),
-    ],
-)
-@pytest.mark.parametrize("is_first", [True, False])
-def test_crash_between_two_steps_loses_and_doubles_nothing(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, step: str, is_there: bool, is_first: bool
-) -> None:
-    """What a commit does one after the other.
-
-    Args:
-        step: The last one that was done.
-        is_there: Whether the batch is in the table then.
-        is_first: Whether the commit makes the table.
-    """
-    if not is_first:
-        LakeWriter(lake).write(reads(0, 10))
-    start = 0 if is_first else 10
-    writer = LakeWriter(lake)
-    writer.look(reads(start, start + 10))
-    pieces = writer.stage()
-
-    def before(*_: object, **__: object) -> None:
-        raise DiesError
-
-    def behind(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> None:
-            real(*given, **named)
-            raise DiesError
-
-        return call
-
-    catalog = writer.table._catalog
-    with monkeypatch.context() as patch:
-        if step == "files":
-            patch.setattr(writer.table, "_begun", before)
-        elif step == "manifests":
-            patch.setattr(catalog, "commit_table", before)
-        elif step == "metadata":
-            patch.setattr(catalog, "_write_metadata", behind(catalog._write_metadata))
-        else:
-            patch.setattr(catalog, "commit_table", behind(catalog.commit_table))
-        with pytest.raises(DiesError):
-            writer.table.commit(writer.attempt, pieces, writer.decision, writer.state)
-    again = LakeWriter(lake)
-    assert bool(again.write(reads(start, start + 10)).write) is not is_there
-    again.write(reads(start + 10, start + 20))
-    assert lake.offsets() == list(range(start + 20))
-    assert lake.entries() == {KEY: Entry(0, start + 20)}
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_commit_of_which_the_catalog_does_not_know_is_compared_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_there: bool
-) -> None:
-    writer = LakeWriter(lake)
-    writer.write(reads(0, 10))
-    catalog = writer.table._catalog
-    real, calls = catalog.commit_table, iter(range(100))
-
-    def commit_table(*given: Any) -> Any:
-        is_lost = next(calls) == 0
-        answer = real(*given) if is_there or not is_lost else None
-        if is_lost:
-            raise CommitStateUnknownException("the gateway has timed out")
-        return answer
-
-    monkeypatch.setattr(catalog, "commit_table", commit_table)
-    staged: list[Attempt] = []
-
-    def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Any:
-        staged.append(attempt)
-        batches = [rows(each) for each in ranges]
-        return [*writer.table.task_writer(attempt).write(batches, "0")]
-
-    batch = Batch(GROUP, 1, (reads(10, 20),))
-    write_batch(writer.table, batch, stage, Notices(), pause=lambda _: None)
-    assert len(staged) == 1
-    assert lake.offsets() == list(range(20))
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_writers_that_race_leave_each_record_once(any_lake: Lake, seed: int) -> None:
-    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+    """Members and zombies write the same partitions at once, each in a thread of its own.
 
     Args:
-        seed: Draws how long batches are, and which come twice.
+        seed: The seed of the sizes of batches, and of which are written twice.
     """
     any_lake.catalog()
     failures: list[Exception] = []
 
-    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+    def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
         writer, position = LakeWriter(any_lake), 0
 
         def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Any:
@@ -302,7 +212,7 @@ def test_writers_that_race_leave_each_record_once(any_lake: Lake, seed: int) -> 
             failures.append(error)
 
     threads = [
-        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
         for index, partitions in enumerate([(0, 1), (0,), (1,)])
     ]
     for thread in threads:
@@ -321,20 +231,20 @@ def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
     writer.write(reads(10, 20))
     any_lake.set_back(first.snapshot_id)
     assert any_lake.offsets() == list(range(10))
-    # The property is as it was, so that rows would be lost in silence.
+    # The rollback has kept the property, so an ordinary commit would lose rows 10 to 19 silently.
     assert any_lake.entries()[KEY] == Entry(0, 20)
     for each in (writer, LakeWriter(any_lake)):
         with pytest.raises(TableRestoredError, match="repair TABLE --group flights") as caught:
             each.write(reads(20, 30))
         assert "restored to its version 1" in str(caught.value)
-    # What others add afterwards does not hide it, nor does their maintenance.
+    # A later snapshot of another writer does not hide it, nor does maintenance.
     any_lake.foreign_append()
     any_lake.table().maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
     with pytest.raises(TableRestoredError):
         LakeWriter(any_lake).look(reads(20, 30))
 
 
-def test_entries_that_are_set_to_the_rows_let_the_query_go_on(lake: Lake) -> None:
+def test_query_continues_after_its_entries_were_repaired(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     (first,) = lake.table().snapshots()
@@ -348,7 +258,7 @@ def test_entries_that_are_set_to_the_rows_let_the_query_go_on(lake: Lake) -> Non
     assert lake.offsets() == list(range(30))
 
 
-def test_rollback_between_compare_and_commit_is_seen(lake: Lake) -> None:
+def test_rollback_between_comparison_and_commit_is_detected(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     (first,) = lake.table().snapshots()
@@ -361,7 +271,7 @@ def test_rollback_between_compare_and_commit_is_seen(lake: Lake) -> None:
         writer.look(reads(20, 30))
 
 
-def test_rollback_of_one_group_stops_that_group_alone_and_stays_known(lake: Lake) -> None:
+def test_rollback_of_one_group_stops_only_that_group_and_stays_visible(lake: Lake) -> None:
     one, other = LakeWriter(lake), LakeWriter(lake, "audit")
     one.write(reads(0, 10))
     other.write(reads(0, 10))
@@ -369,14 +279,14 @@ def test_rollback_of_one_group_stops_that_group_alone_and_stays_known(lake: Lake
     kept = lake.table().current_snapshot()
     other.write(reads(10, 20))
     lake.set_back(kept.snapshot_id)
-    # The group whose rows are all there goes on, and does not write the other's evidence away.
+    # The group that lost no row continues, and its commit repeats the entries of the other.
     one.write(reads(20, 30))
     with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
         other.look(reads(20, 30))
     assert lake.entries()[KEY] == Entry(0, 30)
 
 
-def test_rollback_behind_a_groups_first_commit_is_seen(lake: Lake) -> None:
+def test_rollback_to_before_a_groups_first_commit_is_detected(lake: Lake) -> None:
     LakeWriter(lake).write(reads(0, 10))
     (first,) = lake.table().snapshots()
     LakeWriter(lake, "audit").write(reads(0, 10))
@@ -385,14 +295,14 @@ def test_rollback_behind_a_groups_first_commit_is_seen(lake: Lake) -> None:
         LakeWriter(lake, "audit").look(reads(10, 20))
 
 
-def test_rollback_is_told_apart_from_expired_snapshots(lake: Lake) -> None:
+def test_rollback_is_detected_after_snapshots_have_expired(lake: Lake) -> None:
     LakeWriter(lake).write(reads(0, 10))
     kept = lake.table().current_snapshot()
     LakeWriter(lake, "audit").write(reads(0, 10))
     lake.set_back(kept.snapshot_id)
     lake.foreign_append()
     lake.table().maintenance.expire_snapshots().by_id(kept.snapshot_id).commit()
-    # Of the two groups only one has lost rows; its last snapshot is there, but is no ancestor.
+    # Only one of the groups has lost rows: its last snapshot exists, but is no ancestor.
     for _ in range(2):
         with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
             LakeWriter(lake, "audit").look(reads(10, 20))
@@ -406,7 +316,7 @@ def test_table_whose_rows_were_all_replaced_stops_the_query(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     (ours,) = lake.table().snapshots()
-    # As CREATE OR REPLACE TABLE does: the table stays, and begins without a snapshot.
+    # Like CREATE OR REPLACE TABLE, which keeps the table and removes the current snapshot.
     table = lake.table()
     with table.transaction() as transaction:
         transaction._apply((RemoveSnapshotRefUpdate(ref_name="main"),))
@@ -420,7 +330,7 @@ def test_table_whose_rows_were_all_replaced_stops_the_query(lake: Lake) -> None:
         LakeWriter(lake).look(reads(10, 20))
 
 
-def test_rollback_of_what_came_after_the_group_goes_on(lake: Lake) -> None:
+def test_query_continues_after_a_rollback_to_its_last_commit(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     (ours,) = lake.table().snapshots()
@@ -432,36 +342,36 @@ def test_rollback_of_what_came_after_the_group_goes_on(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("is_removed", [True, False])
-def test_property_that_somebody_has_changed_stops_the_query(lake: Lake, is_removed: bool) -> None:
+def test_changed_property_stops_the_query(lake: Lake, is_removed: bool) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     transaction = lake.table().transaction()
-    said = fence_of(lake.table().properties)
+    text = fence_of(lake.table().properties)
     if is_removed:
         transaction.remove_properties(f"{FENCE}{GROUP}")
     else:
-        transaction.set_properties({f"{FENCE}{GROUP}": said.replace("[0,10]", "[0,5]")})
+        transaction.set_properties({f"{FENCE}{GROUP}": text.replace("[0,10]", "[0,5]")})
     transaction.commit_transaction()
     with pytest.raises(TableRestoredError, match="table repair"):
         writer.look(reads(10, 20))
 
 
-def test_versions_that_property_and_snapshot_tell() -> None:
-    def said(version: int, offset: int = 0) -> str:
+def test_versions_of_property_and_snapshot() -> None:
+    def fence(version: int, offset: int = 0) -> str:
         return json.dumps(
             {"version": version, "entries": {topic_id_text(TOPIC): {"0": [0, offset]}}}
         )
 
     assert versions(None, None) == (None, None)
-    assert versions(said(3), said(3)) == (3, None)
-    assert versions(said(5), said(3)) == (5, 3)
-    assert versions(said(5), None) == (5, 0)
-    assert versions(None, said(3)) == (3, 0)
-    assert versions(said(3), said(5)) == (5, 3)
-    assert versions(said(3, 1), said(3, 2)) == (3, 2)
+    assert versions(fence(3), fence(3)) == (3, None)
+    assert versions(fence(5), fence(3)) == (5, 3)
+    assert versions(fence(5), None) == (5, 0)
+    assert versions(None, fence(3)) == (3, 0)
+    assert versions(fence(3), fence(5)) == (5, 3)
+    assert versions(fence(3, 1), fence(3, 2)) == (3, 2)
 
 
-def test_expired_snapshots_between_two_batches_go_on(
+def test_query_continues_after_snapshots_have_expired(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = LakeWriter(lake)
@@ -473,7 +383,7 @@ def test_expired_snapshots_between_two_batches_go_on(
     with caplog.at_level(logging.WARNING):
         LakeWriter(lake).write(reads(30, 40))
         assert caplog.messages == []
-        # All of ours are expired: that the table was not set back cannot be told any more.
+        # If all snapshots of the group have expired, a rollback cannot be detected.
         lake.foreign_append()
         *old, _ = lake.table().snapshots()
         expiry = lake.table().maintenance.expire_snapshots()
@@ -482,17 +392,17 @@ def test_expired_snapshots_between_two_batches_go_on(
         LakeWriter(lake).write(reads(50, 60))
     assert [each for each in caplog.messages if "snapshots" in each] == caplog.messages
     assert len(caplog.messages) == 1
-    assert "whether the table was rolled back before that cannot be told" in caplog.text
+    assert "a rollback of the table before these cannot be detected" in caplog.text
     assert lake.offsets() == list(range(60))
     assert lake.entries() == {KEY: Entry(0, 60)}
 
 
-def test_maintenance_and_other_writers_between_two_batches_go_on(lake: Lake) -> None:
+def test_query_continues_after_maintenance_and_other_writers(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     lake.foreign_append()
     writer.write(reads(10, 20))
-    # As a compaction does: the same rows in another file.
+    # Like a compaction: the same rows in another file.
     lake.table().overwrite(lake.rows())
     writer.write(reads(20, 30))
     with lake.table().update_schema() as update:
@@ -509,7 +419,7 @@ def test_maintenance_and_other_writers_between_two_batches_go_on(lake: Lake) -> 
     assert (airlines.count("AA"), airlines.count(None)) == (10, 51)
 
 
-def test_schema_that_changes_between_compare_and_commit_goes_on(lake: Lake) -> None:
+def test_query_continues_after_a_schema_change_between_comparison_and_commit(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
@@ -580,7 +490,7 @@ def test_type_that_iceberg_does_not_have_is_named(
         table.commit(attempt, pieces, decision, state)
 
 
-def test_tables_of_kinds_that_are_not_supported_are_refused(lake: Lake) -> None:
+def test_partitioned_table_and_format_version_1_are_refused(lake: Lake) -> None:
     schema = Schema(NestedField(1, "day", StringType(), required=False))
     by_day = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
     catalog = lake.catalog()
@@ -592,7 +502,7 @@ def test_tables_of_kinds_that_are_not_supported_are_refused(lake: Lake) -> None:
             iceberg_table(f"lake.{name}", catalog).read(GROUP)
 
 
-def test_table_of_somebody_else_is_written_to(lake: Lake) -> None:
+def test_table_of_the_user_accepts_rows(lake: Lake) -> None:
     catalog = lake.catalog()
     catalog.create_namespace("lake")
     catalog.create_table(lake.identifier, SCHEMA)
@@ -605,26 +515,26 @@ def test_table_of_somebody_else_is_written_to(lake: Lake) -> None:
     assert TableProperties.COMMIT_NUM_RETRIES not in lake.table().properties
 
 
-def test_table_that_is_dropped_or_made_anew_stops_the_query(lake: Lake) -> None:
+def test_table_that_is_dropped_or_created_again_stops_the_query(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     lake.catalog().drop_table(lake.identifier)
     with pytest.raises(TableError, match="was dropped; start"):
         writer.look(reads(10, 20))
     LakeWriter(lake).write(reads(10, 15))
-    with pytest.raises(TableError, match="dropped and made anew"):
+    with pytest.raises(TableError, match="dropped and created again"):
         writer.look(reads(15, 20))
 
 
-def test_gap_and_another_group_and_a_topic_made_anew(lake: Lake) -> None:
+def test_gap_another_group_and_a_topic_that_is_created_again(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.write(reads(0, 10))
     with pytest.raises(TableGapError, match="the Iceberg table"):
         writer.write(reads(15, 20))
     other = LakeWriter(lake, "audit")
     other.look(reads(0, 10))
-    (told,) = other_groups("audit", {TOPIC: "departures"}, other.state)
-    assert "the group 'flights' has written the topic departures" in told
+    (warning,) = other_groups("audit", {TOPIC: "departures"}, other.state)
+    assert "the group 'flights' has written the topic departures" in warning
     other.commit()
     assert set(lake.entries()) == {KEY, FenceKey("audit", TOPIC, 0)}
     again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
@@ -653,7 +563,7 @@ def test_entries_change_without_rows(lake: Lake) -> None:
     writer.write(reads(20, 30))
 
 
-def test_table_without_rows_is_not_made(lake: Lake) -> None:
+def test_batch_without_rows_does_not_create_the_table(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.look(reads(0, 10))
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
@@ -661,7 +571,7 @@ def test_table_without_rows_is_not_made(lake: Lake) -> None:
     assert lake.entries() == {KEY: Entry(10, 20)}
 
 
-def test_task_writer_travels_and_names_its_files(lake: Lake) -> None:
+def test_pickled_task_writer_names_its_files_by_uri(lake: Lake) -> None:
     table = lake.fenced()
     writer = pickle.loads(pickle.dumps(table.task_writer(Attempt(GROUP, 3, "try"))))
     (piece,) = writer.write([rows(reads(0, 5))], "7")
@@ -688,10 +598,10 @@ def test_library_does_not_warn_of_columns_without_statistics(
     assert caplog.messages == []
 
 
-def test_catalog_that_is_not_described_is_named(lake: Lake) -> None:
+def test_unknown_catalog_is_named(lake: Lake) -> None:
     with pytest.raises(OptionsError, match="not 'rows'"):
         iceberg_table("rows", lake.name, lake.properties)
     with pytest.raises(OptionsError, match="'nowhere' is not known"):
         iceberg_table("lake.rows", "nowhere")
-    with pytest.raises(OptionsError, match="properties say how a catalog is loaded"):
+    with pytest.raises(OptionsError, match="pass properties with the name"):
         iceberg_table("lake.rows", lake.catalog(), {"uri": "sqlite://"})

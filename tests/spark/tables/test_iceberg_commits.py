@@ -1,33 +1,42 @@
-"""Commits of an Iceberg table: refused ones that were accepted before, and odd values."""
+"""Commits of an Iceberg table: crashes, unknown outcomes, false refusals and odd values."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table.update import update_table_metadata
 from requests import Timeout
 
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.iceberg import iceberg_table
+from spark_groups.spark.tables.table import Attempt
+from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.types import OffsetRange
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
-from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, reads
+from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, reads, rows
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.at(tmp_path)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_commit_that_was_sent_twice_keeps_the_files_of_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
-    """A gateway that sends a request again, after its answer was lost, returns a conflict.
+    """A gateway sends a request again after its response was lost, and reports a conflict.
 
     Args:
         is_first: Whether the commit creates the table.
     """
-    lake = Lake.at(tmp_path)
     if not is_first:
         LakeWriter(lake).write(reads(0, 10))
     start = 0 if is_first else 10
@@ -52,9 +61,8 @@ def test_commit_that_was_sent_twice_keeps_the_files_of_the_first(
     assert lake.entries() == {KEY: Entry(0, start + 20)}
 
 
-def test_files_of_a_commit_that_was_refused_stay(tmp_path: Path) -> None:
-    """Only the catalog's refusal is known, and not whether it accepted the commit before."""
-    lake = Lake.at(tmp_path)
+def test_manifests_of_a_refused_commit_are_kept(tmp_path: Path, lake: Lake) -> None:
+    """The catalog may have accepted the same commit before it refused it."""
     owner, zombie = LakeWriter(lake), LakeWriter(lake)
     owner.write(reads(0, 10))
     zombie.look(reads(10, 20))
@@ -65,6 +73,96 @@ def test_files_of_a_commit_that_was_refused_stay(tmp_path: Path) -> None:
     with pytest.raises(TableChangedError):
         zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
     assert len(set(metadata.glob("*.avro")) - before) == 2
+    assert lake.offsets() == list(range(20))
+
+
+class DiesError(Exception):
+    """The driver dies here."""
+
+
+@pytest.mark.parametrize(
+    ("step", "is_committed"),
+    [
+        ("files", False),
+        ("manifests", False),
+        ("metadata", False),
+        ("catalog", True),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_crash_between_two_steps_leaves_each_record_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, step: str, is_committed: bool, is_first: bool
+) -> None:
+    """A driver dies after each step of a commit.
+
+    Args:
+        step: The last step before it dies.
+        is_committed: Whether the table has the batch then.
+        is_first: Whether the commit creates the table.
+    """
+    if not is_first:
+        LakeWriter(lake).write(reads(0, 10))
+    start = 0 if is_first else 10
+    writer = LakeWriter(lake)
+    writer.look(reads(start, start + 10))
+    pieces = writer.stage()
+
+    def before(*_: object, **__: object) -> None:
+        raise DiesError
+
+    def after(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> None:
+            real(*given, **named)
+            raise DiesError
+
+        return call
+
+    catalog = writer.table._catalog
+    with monkeypatch.context() as patch:
+        if step == "files":
+            patch.setattr(writer.table, "_begun", before)
+        elif step == "manifests":
+            patch.setattr(catalog, "commit_table", before)
+        elif step == "metadata":
+            patch.setattr(catalog, "_write_metadata", after(catalog._write_metadata))
+        else:
+            patch.setattr(catalog, "commit_table", after(catalog.commit_table))
+        with pytest.raises(DiesError):
+            writer.table.commit(writer.attempt, pieces, writer.decision, writer.state)
+    again = LakeWriter(lake)
+    assert bool(again.write(reads(start, start + 10)).write) is not is_committed
+    again.write(reads(start + 10, start + 20))
+    assert lake.offsets() == list(range(start + 20))
+    assert lake.entries() == {KEY: Entry(0, start + 20)}
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_commit_with_an_unknown_outcome_is_compared_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    writer = LakeWriter(lake)
+    writer.write(reads(0, 10))
+    catalog = writer.table._catalog
+    real, calls = catalog.commit_table, iter(range(100))
+
+    def commit_table(*given: Any) -> Any:
+        is_lost = next(calls) == 0
+        answer = real(*given) if is_committed or not is_lost else None
+        if is_lost:
+            raise CommitStateUnknownException("the gateway has timed out")
+        return answer
+
+    monkeypatch.setattr(catalog, "commit_table", commit_table)
+    staged: list[Attempt] = []
+
+    def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Any:
+        staged.append(attempt)
+        batches = [rows(each) for each in ranges]
+        return [*writer.table.task_writer(attempt).write(batches, "0")]
+
+    batch = Batch(GROUP, 1, (reads(10, 20),))
+    write_batch(writer.table, batch, stage, Notices(), pause=lambda _: None)
+    assert len(staged) == 1
     assert lake.offsets() == list(range(20))
 
 

@@ -1,4 +1,4 @@
-"""Applications that die, or are stopped for longer than their session, in the middle of a batch."""
+"""Applications that die in a batch, or are stopped in it for longer than their session timeout."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ SHORT_SESSION = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where applications of one group write what they read.
+    """The topic and the table of applications of one group.
 
     Args:
         servers: The broker.
-        topic: What they read.
+        topic: The topic.
         group_id: The group.
-        directory: Holds the table, checkpoints and logs.
+        directory: The directory of the table, the checkpoints and the logs.
         way: The stream's `emit`.
-        database: Where the table is; None: a Delta table in the directory.
+        database: The database or catalog of the table; None: a Delta table in the directory.
     """
 
     servers: str
@@ -67,7 +67,7 @@ class Place:
 
     @property
     def given_table(self) -> str | dict[str, str]:
-        """The table as the application receives it."""
+        """The table in the arguments of the application."""
         if self.database is None:
             return str(self.table)
         if isinstance(self.database, Lake):
@@ -81,7 +81,7 @@ class Place:
     def running(
         self, name: str, limit: int, checkpoint: str, hold: str = ""
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run an application; its processes that are left at the end are killed."""
+        """Run an application; all its processes are killed at the end."""
         given: dict[str, Any] = {
             "options": {
                 "kafka.bootstrap.servers": self.servers,
@@ -115,7 +115,7 @@ class Place:
         return self.directory / f"{name}.log"
 
     def finish(self, name: str, limit: int, checkpoint: str) -> None:
-        """Run an application until it has written what there is."""
+        """Run an application until it has written all records."""
         with self.running(name, limit, checkpoint) as process:
             assert process.wait(RUN_S) == 0, self.log(name).read_text()[-3000:]
 
@@ -156,7 +156,7 @@ def filled(  # noqa: PLR0917
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Any:
-    """Where a table of a kind is; None: a Delta table in the directory."""
+    """The database or catalog of a kind of table; None: a Delta table in the directory."""
     if kind == "postgres":
         return request.getfixturevalue("on_postgres")
     return Lake.at(tmp_path / "lake") if kind == "iceberg" else None
@@ -166,13 +166,13 @@ def database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Any:
     ("kind", "way", "hold", "checkpoint"),
     [
         ("delta", "records", "before", "first"),
-        ("delta", "ranges", "behind", "first"),
-        ("delta", "records", "behind", "second"),
-        ("delta", "ranges", "behind", "second"),
+        ("delta", "ranges", "after", "first"),
+        ("delta", "records", "after", "second"),
+        ("delta", "ranges", "after", "second"),
         ("postgres", "ranges", "before", "first"),
-        ("postgres", "records", "behind", "second"),
+        ("postgres", "records", "after", "second"),
         ("iceberg", "ranges", "before", "first"),
-        ("iceberg", "ranges", "behind", "second"),
+        ("iceberg", "ranges", "after", "second"),
     ],
 )
 def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
@@ -185,7 +185,7 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     hold: str,
     checkpoint: str,
 ) -> None:
-    """It continues from its checkpoint, or another one does whose batches end elsewhere."""
+    """Its checkpoint is continued, or another one, whose batches end at other offsets."""
     place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
     with place.running("killed", 20, "first", hold) as process:
         place.await_held("killed", process)
@@ -193,8 +193,8 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
         wait_until(lambda: not place.members(), RUN_S, "the end of its session")
     place.finish("next", 30, checkpoint)
     place.check()
-    told = place.log("next").read_text().count("are skipped")
-    assert told == (PARTITIONS if hold == "behind" else 0)
+    warnings = place.log("next").read_text().count("are skipped")
+    assert warnings == (PARTITIONS if hold == "after" else 0)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_zombie_is_refused_by_the_table(
     database: PostgresPlace | Lake | None,
     way: str,
 ) -> None:
-    """Its rows are staged and it is about to commit them, when it is stopped for too long."""
+    """It is stopped between staging and the table's commit, longer than its session timeout."""
     with EmbeddedKafka(server_properties=SHORT_SESSION) as broker:
         place = filled(broker.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
         with place.running("zombie", 20, "first", "before") as zombie:

@@ -1,4 +1,4 @@
-"""A log that loses its end to an unclean leader election after its rows were written to a table."""
+"""An unclean leader election truncates a log whose records were written to a table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_new_records_at_old_offsets_stop_the_query_and_are_not_skipped(  # noqa:
     assert len(new) == WRITTEN_SINCE
     produce(servers, topic_name, new)
 
-    # The query, the same batch after a restart, and another owner of the partition.
+    # The query, the replay of its batch after a restart, and another owner of the partition.
     for checkpoint in ("checkpoint", "checkpoint", "another"):
         failure = query.run(checkpoint=checkpoint)
         assert "logs were truncated (caused by an unclean leader election)" in failure

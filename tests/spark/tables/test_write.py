@@ -1,4 +1,4 @@
-"""Batches into tables on a real Spark and a real Kafka; what a crash or another writer leaves."""
+"""Batches that are written to Delta tables, with crashes and other writers, on Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WAYS = ("records", "ranges")
 on_spark = pytest.mark.usefixtures("spark", "kafka")
 
 
-# Steps against another writer, without Spark: the files are written here.
+# Other writers, without Spark.
 
 
 def batch_of(*ranges: OffsetRange, batch_id: int = 0) -> Batch:
@@ -54,11 +54,11 @@ def batch_of(*ranges: OffsetRange, batch_id: int = 0) -> Batch:
 
 @dataclass
 class Staging:
-    """Stages rows as tasks do, and does something else first.
+    """Stages rows as tasks do.
 
     Args:
-        writer: Whose table it is.
-        meanwhile: Called each time rows are to be staged.
+        writer: The writer of the table.
+        meanwhile: Called before rows are staged.
     """
 
     writer: Writer
@@ -74,7 +74,7 @@ class Staging:
 
 @dataclass
 class CutLogs:
-    """Logs that begin at an offset, and of which some were truncated."""
+    """Logs with deleted and truncated records: they begin at `start`, and ended at `ends`."""
 
     ends: dict[FenceKey, int] = field(default_factory=dict)
     start: int = 0
@@ -95,7 +95,7 @@ def pauses() -> tuple[list[float], Callable[[float], None]]:
     return taken, taken.append
 
 
-def test_commit_of_another_member_does_not_stage_the_batch_again(tmp_path: Path) -> None:
+def test_batch_is_staged_once_if_another_member_commits(tmp_path: Path) -> None:
     writer, other = Writer(tmp_path), Writer(tmp_path)
     writer.write(reads(0, 10))
     stage = Staging(writer, lambda: other.write(reads(0, 5, partition=1)))
@@ -107,7 +107,7 @@ def test_commit_of_another_member_does_not_stage_the_batch_again(tmp_path: Path)
     assert offsets(tmp_path, 1) == list(range(5))
 
 
-def test_zombie_writes_only_what_is_left_of_its_batch(tmp_path: Path) -> None:
+def test_zombie_writes_only_the_part_of_its_batch_that_the_table_lacks(tmp_path: Path) -> None:
     writer, owner = Writer(tmp_path), Writer(tmp_path)
     writer.write(reads(0, 10))
     stage = Staging(writer, lambda: owner.write(reads(10, 15)))
@@ -115,12 +115,12 @@ def test_zombie_writes_only_what_is_left_of_its_batch(tmp_path: Path) -> None:
     write_batch(writer.table, batch_of(reads(10, 20)), stage, Notices(), pause=pause)
     assert stage.staged == [(reads(10, 20),), (reads(15, 20),)]
     assert offsets(tmp_path) == list(range(20))
-    # The files that were staged first are left to `table vacuum`.
+    # The first staged file stays for `table vacuum`.
     assert len(list(tmp_path.glob("spark-groups-*.parquet"))) == 4
     assert len(deltalake.DeltaTable(tmp_path).file_uris()) == 3
 
 
-def test_batch_that_is_there_is_not_staged_and_reported_once(
+def test_batch_that_the_table_has_is_not_staged_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer, notices = Writer(tmp_path), Notices()
@@ -131,13 +131,13 @@ def test_batch_that_is_there_is_not_staged_and_reported_once(
         for start in (0, 10, 20):
             write_batch(writer.table, batch_of(reads(start, start + 10)), stage, notices)
     assert stage.staged == []
-    told = [record.getMessage() for record in caplog.records]
-    assert [each for each in told if "so 30 offsets from 0 on are skipped" in each] == told[:1]
-    assert "the group 'audit' has written the topic departures" in told[1]
-    assert len(told) == 2
+    logged = [record.getMessage() for record in caplog.records]
+    assert [each for each in logged if "so 30 offsets from 0 on are skipped" in each] == logged[:1]
+    assert "the group 'audit' has written the topic departures" in logged[1]
+    assert len(logged) == 2
 
 
-def test_commit_whose_answer_was_lost_is_not_made_again(
+def test_commit_whose_response_was_lost_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(tmp_path)
@@ -148,7 +148,7 @@ def test_commit_whose_answer_was_lost_is_not_made_again(
         attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
         real(attempt, pieces, decision, state)
-        raise TableChangedError("the store says that the file is there already")
+        raise TableChangedError("the store reports that the file exists")
 
     monkeypatch.setattr(writer.table, "commit", commit)
     _, pause = pauses()
@@ -175,11 +175,11 @@ def test_writer_that_is_always_refused_gives_up(
         write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
     assert len(taken) == COMMITS_MAX
     assert offsets(tmp_path) == list(range(10))
-    # Where many write at once, only those that stay away for long leave room for others.
+    # With many writers, only long pauses let others commit.
     assert max(taken[:3]) < 1 < max(taken) / 5 < max(taken) <= WAIT_MAX_S
 
 
-def test_truncated_logs_are_asked_for_only_if_something_is_skipped(tmp_path: Path) -> None:
+def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Path) -> None:
     writer, logs = Writer(tmp_path), CutLogs({KEY: 5})
     write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), logs)
     write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs)
@@ -191,14 +191,14 @@ def test_truncated_logs_are_asked_for_only_if_something_is_skipped(tmp_path: Pat
     assert offsets(tmp_path) == list(range(30))
 
 
-def test_log_that_is_cut_before_a_task_reads_it_leaves_a_gap(tmp_path: Path) -> None:
+def test_records_that_are_deleted_before_a_task_reads_them_are_a_gap(tmp_path: Path) -> None:
     writer, logs = Writer(tmp_path), CutLogs()
     write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), logs)
     cutting = Staging(writer, meanwhile=lambda: setattr(logs, "start", 15))
     with pytest.raises(TableGapError, match="5 offsets would be missing"):
         write_batch(writer.table, batch_of(reads(10, 20)), cutting, Notices(), logs)
     assert offsets(tmp_path) == list(range(10))
-    # Nothing is missing of what the table has already.
+    # Deleted records that the table has are no gap.
     logs.start = 5
     write_batch(writer.table, batch_of(reads(0, 20)), Staging(writer), Notices(), logs)
     assert offsets(tmp_path) == list(range(20))
@@ -206,13 +206,13 @@ def test_log_that_is_cut_before_a_task_reads_it_leaves_a_gap(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
-    """Members, and zombies of them, write the same partitions at once, each in threads of its own.
+    """Members and zombies write the same partitions at once, each in a thread of its own.
 
-    Each reads a partition in order, in batches of its own sizes, and some batches twice.
+    Each writes its partitions in order, in batches of random sizes, and some batches twice.
     """
     failures: list[Exception] = []
 
-    def read_on(chance: random.Random, partitions: Sequence[int]) -> None:
+    def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
         writer, position = Writer(tmp_path), 0
         try:
             while position < RACED:
@@ -225,7 +225,7 @@ def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> 
             failures.append(error)
 
     threads = [
-        threading.Thread(target=read_on, args=(random.Random(f"{seed}-{index}"), partitions))
+        threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
         for index, partitions in enumerate([(0, 1), (0,), (1, 2), (2,)])
     ]
     for thread in threads:
@@ -242,7 +242,7 @@ def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> 
 
 @dataclass
 class TableQuery(GroupQuery):
-    """A query on one group that writes into a Delta table."""
+    """A query on one group that writes to a Delta table."""
 
     transform: Any = None
     partition_by: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ class TableQuery(GroupQuery):
         checkpoint: str = "checkpoint",
         stream: DataFrame | None = None,
     ) -> str:
-        """Read what there is; return why it failed, or nothing."""
+        """Run the query until it has read all records; return its error, or an empty text."""
         query = (
             (self.source() if stream is None else stream)
             .writeStream.foreachBatch(take or self.writer())
@@ -347,7 +347,7 @@ def test_every_record_is_in_the_table_once(query: TableQuery) -> None:
     assert query.committed() == ends
     names = query.table().schema.names
     assert names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    # Spark reads the same rows that another library reads.
+    # Spark reads the same rows as the library.
     table = deltalake.DeltaTable(query.path)
     read = query.spark.read.parquet(*table.file_uris())
     assert read.count() == ROWS + 30
@@ -355,28 +355,28 @@ def test_every_record_is_in_the_table_once(query: TableQuery) -> None:
 
 
 @both_ways
-def test_crash_behind_the_tables_commit_doubles_nothing(
+def test_crash_after_the_tables_commit_writes_no_record_twice(
     query: TableQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = query.writer()
 
-    def die_behind(batch: DataFrame, batch_id: int) -> None:
+    def die_after(batch: DataFrame, batch_id: int) -> None:
         writer(batch, batch_id)
         if batch_id:
             raise RuntimeError("the driver dies here")
 
-    assert "the driver dies here" in query.run(die_behind)
+    assert "the driver dies here" in query.run(die_after)
     assert query.values() == expected(ROWS)
     with caplog.at_level(logging.WARNING):
         assert query.run() == ""
     assert query.values() == expected(ROWS)
     assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
-    told = [each for each in caplog.messages if "are skipped" in each]
-    assert len(told) == PARTITIONS
+    skipped = [each for each in caplog.messages if "are skipped" in each]
+    assert len(skipped) == PARTITIONS
 
 
 @both_ways
-def test_crash_before_the_tables_commit_loses_nothing(
+def test_crash_before_the_tables_commit_loses_no_record(
     query: TableQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -407,7 +407,7 @@ def test_offsets_that_are_set_back_write_only_what_the_table_lacks(
 ) -> None:
     assert query.run() == ""
     query.produce(ROWS, 60)
-    # Of batches of 20 offsets for each partition, the second begins in the table and ends behind.
+    # A batch has 20 offsets of each partition: the table has the first half of the second batch.
     set_offsets(query, 10)
     with caplog.at_level(logging.WARNING):
         assert query.run(checkpoint="another") == ""
@@ -496,10 +496,10 @@ def test_stream_whose_rows_were_changed_is_refused(query: TableQuery) -> None:
 
 
 @one_way("records")
-def test_transform_makes_any_rows_and_partitions_of_the_table(query: TableQuery) -> None:
+def test_transform_returns_other_columns_and_partition_columns(query: TableQuery) -> None:
     def transform(rows: DataFrame) -> DataFrame:
         text = col("value").cast("string")
-        # Some of what Spark writes into names of directories in another way, and null.
+        # The values have null, and characters that Spark escapes in directory names.
         kind = text.substr(1, 1)
         return rows.select(
             "value",
@@ -512,7 +512,7 @@ def test_transform_makes_any_rows_and_partitions_of_the_table(query: TableQuery)
     assert query.values() == expected(ROWS)
     kinds = Counter(query.table()["kind"].to_pylist())
     assert kinds == Counter(KINDS[i % 3] for i in range(ROWS))
-    # Files that are partitioned are found by their values.
+    # The library skips files by their partition values.
     dataset = deltalake.DeltaTable(query.path).to_pyarrow_dataset()
     assert dataset.to_table(filter=pc.field("kind") == KINDS[1]).num_rows == ROWS // 3
     query.options["emit"] = "ranges"
@@ -552,7 +552,7 @@ def test_transform_of_record_batches_runs_on_executors(query: TableQuery) -> Non
 
 
 @one_way("ranges")
-def test_topic_that_is_created_again_is_read_into_the_table_from_its_beginning(
+def test_topic_that_is_created_again_is_written_from_its_beginning(
     query: TableQuery,
 ) -> None:
     assert query.run() == ""

@@ -1,4 +1,4 @@
-"""Batches into tables of PostgreSQL and SQLite on a real Spark and a real Kafka, both ways."""
+"""Batches that are written to PostgreSQL and SQLite tables, on a real Spark and a real Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 @dataclass
 class DatabaseQuery(TableQuery):
-    """A query on one group that writes into a table of a database."""
+    """A query on one group that writes to a table of a database."""
 
     place: Place = field(default_factory=Place)
 
@@ -49,7 +49,7 @@ def query(  # noqa: PLR0917
     postgres: str,
     request: pytest.FixtureRequest,
 ) -> DatabaseQuery:
-    """A query on a topic with rows; which database, and which way, is the parameter."""
+    """A query on a topic with rows; the parameter is the database and `emit`."""
     kind, way = request.param.split("-")
     create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
     options = {"emit": way, "maxOffsetsPerTrigger": "60", "maxRecordsPerPartition": "7"}
@@ -64,7 +64,7 @@ def only(*parameters: str) -> Any:
 
 
 def test_every_record_is_in_the_table_once(query: DatabaseQuery) -> None:
-    """Partitions are split over tasks, of seven records at most."""
+    """Each partition is read by several tasks, with at most seven records each."""
     assert query.run() == ""
     query.produce(ROWS, 30)
     assert query.run() == ""
@@ -81,22 +81,22 @@ def test_every_record_is_in_the_table_once(query: DatabaseQuery) -> None:
     assert query.place.run(where + value) == [(query.topic, 1, 3, b"k", 0)]
 
 
-def test_crash_behind_the_tables_commit_doubles_nothing(query: DatabaseQuery) -> None:
+def test_crash_after_the_tables_commit_writes_no_record_twice(query: DatabaseQuery) -> None:
     writer = query.writer()
 
-    def die_behind(batch: DataFrame, batch_id: int) -> None:
+    def die_after(batch: DataFrame, batch_id: int) -> None:
         writer(batch, batch_id)
         if batch_id:
             raise RuntimeError("the driver dies here")
 
-    assert "the driver dies here" in query.run(die_behind)
+    assert "the driver dies here" in query.run(die_after)
     assert query.values() == expected(ROWS)
     assert query.run() == ""
     assert query.values() == expected(ROWS)
     assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
 
 
-def test_crash_before_the_tables_commit_loses_nothing(
+def test_crash_before_the_tables_commit_loses_no_record(
     query: DatabaseQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -130,7 +130,7 @@ def test_transform_of_record_batches_runs_on_executors(query: DatabaseQuery) -> 
 
 
 @only("postgres-records", "sqlite-records")
-def test_transform_makes_any_rows_and_names_a_column_that_does_not_fit(
+def test_transform_returns_other_columns_and_an_unknown_type_is_named(
     query: DatabaseQuery,
 ) -> None:
     query.transform = lambda rows: rows.select(
@@ -155,9 +155,7 @@ def test_transform_makes_any_rows_and_names_a_column_that_does_not_fit(
     assert "to_json" in failure
 
 
-def test_file_of_one_machine_is_refused_with_another_master(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sqlite_needs_a_local_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass
     class Context:
         master: str

@@ -1,4 +1,4 @@
-"""Batches into Iceberg tables on a real Spark and a real Kafka, and what crashes leave."""
+"""Batches that are written to Iceberg tables, with crashes, on a real Spark and a real Kafka."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timesta
 
 
 class LakeQuery(TableQuery):
-    """A query on one group that writes into an Iceberg table."""
+    """A query on one group that writes to an Iceberg table."""
 
     @property
     def lake(self) -> Lake:
@@ -75,7 +75,7 @@ def test_every_record_is_in_the_table_once(query: LakeQuery) -> None:
     }
     assert query.committed() == ends
     assert query.table().schema.names == COLUMNS
-    # Spark reads the same rows that another library reads, and statistics find some of them.
+    # Spark reads the same rows as the library, which skips files by their statistics.
     files = [each.file.file_path for each in query.lake.table().scan().plan_files()]
     assert query.spark.read.parquet(*files).count() == ROWS + 30
     found = query.lake.table().scan("offset >= 40")
@@ -83,22 +83,22 @@ def test_every_record_is_in_the_table_once(query: LakeQuery) -> None:
     assert found.to_arrow().num_rows == 30
 
 
-def test_crash_behind_the_tables_commit_doubles_nothing(query: LakeQuery) -> None:
+def test_crash_after_the_tables_commit_writes_no_record_twice(query: LakeQuery) -> None:
     writer = query.writer()
 
-    def die_behind(batch: DataFrame, batch_id: int) -> None:
+    def die_after(batch: DataFrame, batch_id: int) -> None:
         writer(batch, batch_id)
         if batch_id:
             raise RuntimeError("the driver dies here")
 
-    assert "the driver dies here" in query.run(die_behind)
+    assert "the driver dies here" in query.run(die_after)
     assert query.values() == expected(ROWS)
     assert query.run() == ""
     assert query.values() == expected(ROWS)
     assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
 
 
-def test_crash_before_the_tables_commit_loses_nothing(
+def test_crash_before_the_tables_commit_loses_no_record(
     query: LakeQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -118,7 +118,7 @@ def test_crash_before_the_tables_commit_loses_nothing(
 def test_offsets_that_are_set_back_write_only_what_the_table_lacks(query: LakeQuery) -> None:
     assert query.run() == ""
     query.produce(ROWS, 60)
-    # Of batches of 20 offsets for each partition, the second begins in the table and ends behind.
+    # A batch has 20 offsets of each partition: the table has the first half of the second batch.
     set_offsets(query, 10)
     assert query.run(checkpoint="another") == ""
     assert query.values() == expected(ROWS + 60)
@@ -134,7 +134,7 @@ def test_rollback_stops_the_query(query: LakeQuery) -> None:
 
 
 @pytest.mark.parametrize("query", ["ranges"], indirect=True)
-def test_transform_of_record_batches_makes_the_columns(query: LakeQuery) -> None:
+def test_transform_of_record_batches_returns_other_columns(query: LakeQuery) -> None:
     def transform(batch: pa.RecordBatch) -> pa.RecordBatch:
         number = pc.cast(pc.cast(batch["value"], pa.string()), pa.int32())
         columns = [batch["value"], number, batch["topic"].dictionary_encode()]
