@@ -9,7 +9,7 @@ query for each way writes the topic to a new table, in batches. The first batch,
 start, is not counted. A repeat before the first one warms up. After each query the benchmark counts
 the rows of the table, and fails unless it has each record once.
 CPU seconds are those of Spark's JVM, of the processes it started (Python workers), of the driver's
-Python, of PostgreSQL, and of the broker, which is not counted. A reading is repeated if other
+Python and of PostgreSQL; those of the broker are kept apart. A reading is repeated if other
 processes used more than --company-max processors meanwhile; the quietest of three is kept.
 """
 

@@ -71,7 +71,8 @@ ORPHAN_AGE_MIN_S: Final = 3_600
 """Younger files may belong to a batch in progress."""
 
 table_app = typer.Typer(
-    help="Tables of write_table: their offsets of each group.", no_args_is_help=True
+    help="Show and change the offsets that a table of write_table has of each group.",
+    no_args_is_help=True,
 )
 
 _TABLE_HELP: Final = f"The table: {FORMS}."
@@ -95,7 +96,8 @@ def offsets(
     Example: spark-groups table offsets delta:/data/flights --group flight-readers
 
     DIFFERENCE is the committed offset minus the table's. Below zero, the table is ahead: a query
-    skips these offsets. Above zero, offsets would be missing: a query is refused.
+    skips these offsets, and below TABLE-START it is refused. Above zero, offsets would be missing:
+    a query is refused.
 
     Exit code 1 if a group's next batch would be refused.
     """
@@ -210,7 +212,9 @@ def vacuum(
     older_than: Annotated[
         str,
         typer.Option(
-            metavar="AGE", help="At least 1h: 36h or 7d. Longer than any batch takes or pauses."
+            metavar="AGE",
+            help="The least age of an orphan, such as 36h or 7d; at least 1h. Choose more than any"
+            " batch takes, pauses of its driver included.",
         ),
     ] = "1d",
     execute: Annotated[bool, typer.Option("--execute", help="Delete the orphans.")] = False,

@@ -141,7 +141,8 @@ class SourceOptions:
     )
     emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = _option(
         "emit",
-        "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows`.",
+        "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows` and"
+        " `spark_groups.write_table`.",
         default=Emit.RECORDS,
     )
     reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(

@@ -160,10 +160,7 @@ def test_sqlite_needs_a_local_master(tmp_path: Path, monkeypatch: pytest.MonkeyP
     class Context:
         master: str
 
-    monkeypatch.setattr(
-        "spark_groups.spark.tables.sqlite.SparkContext._active_spark_context",
-        Context("spark://host:7077"),
-    )
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", Context("spark://host:7077"))
     table = spark_groups.sqlite_table(tmp_path / "rows.db", "rows")
     with pytest.raises(OptionsError, match=r"the master is spark://host:7077: use local\[\*\]"):
         table.task_writer(Attempt("flights", 0, "a"))
