@@ -516,9 +516,11 @@ class PostgresTable:
         table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)
         raise TableRestoredError(
             f"{self} was dropped, or created again, since the group {group_id!r} or another one"
-            f" wrote to it, so it may lack rows that its fence counts. To write all records again:"
-            f" DELETE FROM {fence} WHERE table_name = {name}; if the table has the rows, as after a"
-            f" restored dump: UPDATE {fence} SET table_oid = {table}::regclass"
+            f" wrote to it, so it may lack rows that its fence counts. To begin again: DELETE FROM"
+            f" {fence} WHERE table_name = {name}; to have all records written again, then also run"
+            " for each group: spark-groups reset-offsets GROUP --to-earliest --all-topics"
+            " --execute; if the table has the rows, as after a restored dump:"
+            f" UPDATE {fence} SET table_oid = {table}::regclass"
             f" WHERE table_name = {name}"
         )
 
