@@ -101,7 +101,7 @@ def offsets(
     """
     opened = _opened(table)
     view = view_offsets(brokers, opened, group)
-    is_success = not view.problems and not any("refused" in each.remark for each in view.rows)
+    is_success = not view.problems and not any(each.is_refused for each in view.rows)
     show(view, render_offsets, as_json=as_json, is_success=is_success)
 
 
