@@ -411,7 +411,7 @@ def repair_table(
     else:
         entries = _entries(state, group_id)
         with reached(str(table)), working("reading the table's history"):
-            _, held = table.held(group_id, restored_to)
+            held = table.held(group_id, restored_to)
         topics = _names(brokers, (key.topic_id for key in (*entries, *held)))
         names = {key: topics[key.topic_id] for key in (*entries, *held)}
         rows, changes = plan_repair(entries, held, names)

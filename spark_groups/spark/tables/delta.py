@@ -288,20 +288,20 @@ class DeltaTable:
             self._log.committed(version, transactions)
             self._write_checkpoint(version)
 
-    def held(
-        self, group_id: str, restored_to: int | None = None
-    ) -> tuple[int, dict[FenceKey, Entry]]:
-        """Return the version whose rows of a group the table has, and the group's entries in it.
+    def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
+        """Return the group's entries in the version whose rows the table has.
 
         This is the current version unless the table was restored after the group's last commit.
 
         Args:
             group_id: The group.
-            restored_to: The version that the last restore went back to, if the log only has a time.
+            restored_to: The version that a restore to a time went back to, which the log does not
+                name.
 
         Raises:
-            TableError: The log does not name the version that a restore went back to, or lacks
-                its commit.
+            TableError: The log does not name the version that a restore went back to and
+                `restored_to` is None, or it names all and `restored_to` is given, or it lacks the
+                commit.
         """
         with self._lock:
             self.read(group_id)
@@ -311,7 +311,8 @@ class DeltaTable:
                 if restore is None:
                     break
                 at, to = restore
-                to, restored_to = restored_to if to is None else to, None
+                if to is None:
+                    to, restored_to = restored_to, None
                 if to is None or not 0 <= to < at:
                     raise TableError(
                         f"{self} was restored in version {at}, and its log names no version before"
@@ -324,8 +325,9 @@ class DeltaTable:
                     raise TableError(
                         f"{self} was restored to version {to}, which its log no longer has: {error}"
                     ) from error
-            entries = {key: each for key, each in log.entries.items() if key.group_id == group_id}
-            return log.version, entries
+            if restored_to is not None:
+                raise TableError(f"omit --restored-to: the log of {self} names the version")
+            return {key: each for key, each in log.entries.items() if key.group_id == group_id}
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return files of crashed or refused attempts, which are in no version of the table.

@@ -134,16 +134,16 @@ class GroupFence:
     entries: Mapping[FenceKey, Entry] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, group_id: str, text: str | None) -> GroupFence:
-        """Parse a result of `text`.
+    def of(cls, group_id: str, written: str | None) -> GroupFence:
+        """Parse what the method `text` returned.
 
         Args:
             group_id: The group.
-            text: The value in a property or a summary; None: there is none.
+            written: The value in a property or a summary; None: there is none.
         """
-        if text is None:
+        if written is None:
             return cls()
-        found = json.loads(text)
+        found = json.loads(written)
         entries = {
             FenceKey(group_id, parse_topic_id(topic_id), int(partition)): Entry(*offsets)
             for topic_id, partitions in found["entries"].items()
@@ -364,10 +364,8 @@ class IcebergTable:
                     f"the catalog does not know whether it has committed to {self}: {error}"
                 ) from error
 
-    def held(
-        self, group_id: str, restored_to: int | None = None
-    ) -> tuple[int, dict[FenceKey, Entry]]:
-        """Return the version whose rows of a group the table has, and the group's entries in it.
+    def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
+        """Return the group's entries in the version whose rows the table has.
 
         Args:
             group_id: The group.
@@ -388,8 +386,7 @@ class IcebergTable:
                 " set all entries with spark-groups table set-offsets --topic"
                 " TOPIC:PARTITION=OFFSET --backwards"
             )
-        fence = GroupFence.of(group_id, written.get(group_id))
-        return fence.version, dict(fence.entries)
+        return dict(GroupFence.of(group_id, written.get(group_id)).entries)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return files of crashed or refused attempts, which are in no snapshot.
