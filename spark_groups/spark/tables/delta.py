@@ -29,14 +29,14 @@ from spark_groups.spark.tables.delta_log import (
     transactions_of,
 )
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
-from spark_groups.spark.tables.orphans import PREFIX, orphans_of, remove_files
+from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     FileDetails,
     ParquetTaskWriter,
     files_of,
     piece_of,
 )
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 try:

@@ -27,9 +27,9 @@ from pyarrow import fs, parquet
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
-from spark_groups.spark.tables.orphans import PREFIX, orphans_of, remove_files
+from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import FileDetails, LocatedTaskWriter, piece_of
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
 try:

@@ -24,7 +24,6 @@ from spark_groups.spark.tables.fence import (
     TableState,
     holds,
 )
-from spark_groups.spark.tables.orphans import PREFIX
 from spark_groups.spark.tables.postgres_rows import (
     ANSWER_MAX_S,
     LOCK_WAIT_MS,
@@ -34,7 +33,7 @@ from spark_groups.spark.tables.postgres_rows import (
     connect,
     message_of,
 )
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 try:

@@ -21,9 +21,8 @@ import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
-from spark_groups.spark.tables.orphans import PREFIX
 from spark_groups.spark.tables.parquet_files import as_plain
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:
