@@ -187,7 +187,7 @@ class DeltaTable:
         Raises:
             TableError: The table is partitioned.
         """
-        if columns := self._columns():
+        if columns := self._partition_columns():
             raise TableError(
                 f"{self} is partitioned by {', '.join(columns)}, but with emit=ranges tasks write"
                 ' files without partitions; load the stream with .option("emit", "records")'
@@ -207,7 +207,7 @@ class DeltaTable:
         rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         writer = rows.write.option("compression", self._compression)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        if columns := self._columns():
+        if columns := self._partition_columns():
             writer = writer.partitionBy(*columns)
         writer.parquet(f"{_hadoop_path(self._uri)}/{attempt.name}")
         schema = _schema_of(rows)
@@ -270,7 +270,7 @@ class DeltaTable:
                 deltalake.Transaction(name, number) for name, number in transactions.items()
             ],
         )
-        columns = self._columns()
+        columns = self._partition_columns()
         self._check_partitioning(written, columns)
         now_ms = int(time.time() * 1000)
         actions = [_add_action(each, columns, now_ms) for each in written]
@@ -420,7 +420,7 @@ class DeltaTable:
                     " an age that is longer than any batch takes; start the query again"
                 )
 
-    def _columns(self) -> tuple[str, ...]:
+    def _partition_columns(self) -> tuple[str, ...]:
         """Return the columns that the table is partitioned by."""
         if self._table is None:
             return self._partition_by
@@ -473,7 +473,7 @@ class DeltaTable:
         problems += [
             f"{name} is missing, and must not be null"
             for name, each in columns.items()
-            if name not in given and not each["nullable"] and name not in self._columns()
+            if name not in given and not each["nullable"] and name not in self._partition_columns()
         ]
         problems += [
             f"{name} is not null or computed ({mark}), which this writer does not check"
@@ -525,7 +525,7 @@ class DeltaTable:
                 [*actions],
                 "append",
                 self._table.schema() if schema is None else _delta_schema(schema),
-                list(self._columns()),
+                list(self._partition_columns()),
                 commit_properties=properties,
             )
         except deltalake.exceptions.CommitFailedError as error:
