@@ -31,6 +31,7 @@ from spark_groups.spark.tables.delta_log import (
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
 from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
+    TARGET_FILE_BYTES,
     FileDetails,
     ParquetTaskWriter,
     files_of,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 CHECKPOINT_INTERVAL: Final = 10
 _INTERVAL: Final = "delta.checkpointInterval"
 _RETENTION: Final = "delta.setTransactionRetentionDuration"

@@ -28,7 +28,12 @@ from pyarrow import fs, parquet
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
 from spark_groups.spark.tables.orphans import orphans_of, remove_files
-from spark_groups.spark.tables.parquet_files import FileDetails, LocatedTaskWriter, piece_of
+from spark_groups.spark.tables.parquet_files import (
+    TARGET_FILE_BYTES,
+    FileDetails,
+    LocatedTaskWriter,
+    piece_of,
+)
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
@@ -63,7 +68,6 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
     lambda record: "statistics missing" not in str(record.msg)
 )
 
-TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 REST_WAIT_S: Final = 60.0
 """How long a REST catalog may take to accept a connection, and to send anything of its answer."""
 FENCE: Final = "spark-groups.fence."
