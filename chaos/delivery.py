@@ -9,7 +9,8 @@ from chaos.plants import planted
 from chaos.schedule import Point
 from chaos.setting import Files, Setting
 from chaos.sinks import AppendSink, SinkBatch, TableSink
-from chaos.tables import TableKind, open_table, reach_in_commit
+from chaos.tables import open_table, reach_in_commit
+from spark_groups.commands.table_names import TableKind
 
 
 class Delivery:

@@ -43,7 +43,8 @@ from chaos.report import Circumstances, all_problems, as_plain, as_tables
 from chaos.schedule import Fault, FaultKind, draw_faults, draw_queries
 from chaos.setting import Files, Setting
 from chaos.sinks import APPENDED, appended_rows
-from chaos.tables import USE_POSTGRES, TableKind, open_table, table_rows
+from chaos.tables import USE_POSTGRES, open_table, table_rows
+from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare

@@ -84,10 +84,6 @@ class AppendSink:
         self._midway()
         self._append(batch.execution, batch.rows[half:])
 
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
-
     def _append(self, execution: str, rows: tuple[Row, ...]) -> None:
         places = [(*each[:3], is_right(each.value, *each[:3])) for each in rows]
         lines = [f"{execution} {topic} {at[0]} {at[1]} {at[2]:d} ." for topic, *at in places]

@@ -8,30 +8,19 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from chaos.account import SinkRow
 from chaos.record import is_right
 from chaos.sinks import SCHEMA
+from spark_groups.commands.table_names import TableKind
 from spark_groups.spark.tables.table import FencedTable
 
 SINKS: Final = "SPARK_GROUPS_CHAOS_SINKS"
 """The environment variable with the kinds of a run's tables, separated by commas."""
-NAME: Final = "lake.rows"
+ICEBERG_NAME: Final = "lake.rows"
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in SCHEMA.names)
-
-
-class TableKind(str, Enum):
-    """A kind of table of the package."""
-
-    SQLITE = "sqlite"
-    DELTA = "delta"
-    POSTGRES = "postgres"
-    ICEBERG = "iceberg"
-
-
 USE_POSTGRES: Final = (TableKind.POSTGRES, TableKind.ICEBERG)
 """The kinds that need PostgreSQL; Iceberg has its catalog there."""
 IN_COMMIT: Final[Mapping[TableKind, str]] = {
@@ -96,7 +85,7 @@ def open_table(kind: TableKind, places: Places) -> FencedTable:
         case TableKind.POSTGRES:
             return spark_groups.postgres_table(str(places.postgres), "rows")
         case TableKind.ICEBERG:
-            return spark_groups.iceberg_table(NAME, "chaos", places.catalog)
+            return spark_groups.iceberg_table(ICEBERG_NAME, "chaos", places.catalog)
 
 
 def reach_in_commit(table: Any, kind: TableKind, reached: Callable[[], None]) -> None:
@@ -151,7 +140,7 @@ def _postgres_rows(places: Places) -> Iterator[tuple[Any, ...]]:
 def _iceberg_rows(places: Places) -> Iterator[tuple[Any, ...]]:
     from pyiceberg.catalog import load_catalog  # noqa: PLC0415
 
-    table = load_catalog("chaos", **places.catalog).load_table(NAME)
+    table = load_catalog("chaos", **places.catalog).load_table(ICEBERG_NAME)
     return _arrow_rows(table.scan().to_arrow_batch_reader())
 
 
@@ -173,5 +162,5 @@ def import_kinds() -> None:
     """Import the libraries of the run's tables before members are forked."""
     for name in filter(None, os.environ.get(SINKS, "").split(",")):
         importlib.import_module(f"spark_groups.spark.tables.{TableKind(name).value}")
-        if name == TableKind.ICEBERG:
+        if TableKind(name) is TableKind.ICEBERG:
             importlib.import_module("pyiceberg.catalog.sql")

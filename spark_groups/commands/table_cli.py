@@ -103,7 +103,7 @@ def offsets(
     """
     opened = _opened(table)
     view = view_offsets(brokers, opened, group)
-    is_success = not view.problems and not any("refused" in each.remark for each in view.rows)
+    is_success = not view.problems and not any(each.is_refused for each in view.rows)
     show(view, render_offsets, as_json=as_json, is_success=is_success)
 
 
@@ -415,7 +415,7 @@ def repair_table(
     else:
         entries = _entries(state, group_id)
         with reached(str(table)), working("reading the table's history"):
-            _, held = table.held(group_id, restored_to)
+            held = table.held(group_id, restored_to)
         topics = _names(brokers, (key.topic_id for key in (*entries, *held)))
         names = {key: topics[key.topic_id] for key in (*entries, *held)}
         rows, changes = plan_repair(entries, held, names)

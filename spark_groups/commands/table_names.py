@@ -66,14 +66,13 @@ class MaintainedTable(FencedTable, Protocol):
 class RestorableTable(Protocol):
     """A table that keeps its entries while a RESTORE or a rollback removes rows."""
 
-    def held(
-        self, group_id: str, restored_to: int | None = None
-    ) -> tuple[int, dict[FenceKey, Entry]]:
-        """Return the version whose rows of a group the table has, and the group's entries in it.
+    def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
+        """Return the group's entries in the version whose rows the table has.
 
         Args:
             group_id: The group.
-            restored_to: The version that the last restore went back to, if the log has only a time.
+            restored_to: The version that a restore to a time went back to, if the log has only the
+                time.
         """
 
 

@@ -28,6 +28,7 @@ class OffsetRow:
         committed_offset: None: there is none.
         difference: `committed_offset` minus `next_offset`; positive: a gap.
         remark: What the next batch does.
+        is_refused: Whether the next batch is refused.
     """
 
     group_id: str
@@ -38,6 +39,7 @@ class OffsetRow:
     committed_offset: int | None = None
     difference: int | None = None
     remark: str = ""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +123,15 @@ class VacuumView(View):
 def offset_row(key: FenceKey, entry: Entry, topic: str, committed_offset: int | None) -> OffsetRow:
     """Return an entry beside the committed offset, with a remark about the next batch."""
     difference = None if committed_offset is None else committed_offset - entry.next_offset
-    remark = ""
+    remark, is_refused = "", False
     if difference is None:
         remark = "the group has no committed offset"
     elif difference > 0:
         remark = f"gap: {difference} offsets would be missing, the next batch is refused"
+        is_refused = True
     elif committed_offset is not None and committed_offset < entry.start_offset:
         remark = "before the table's start: the next batch is refused"
+        is_refused = True
     elif difference < 0:
         remark = f"the table is ahead: {-difference} offsets will be skipped"
     return OffsetRow(
@@ -139,6 +143,7 @@ def offset_row(key: FenceKey, entry: Entry, topic: str, committed_offset: int | 
         committed_offset=committed_offset,
         difference=difference,
         remark=remark,
+        is_refused=is_refused,
     )
 
 
@@ -170,8 +175,8 @@ def plan_change(
     else:
         is_refused = True
         remark = (
-            f"the table has {entry.next_offset - next_offset} offsets more: delete their rows and"
-            " add --backwards, or the table has them twice"
+            f"the table has {entry.next_offset - next_offset} offsets more, and skips them: to"
+            " have them written again, delete their rows and add --backwards"
         )
     row = _row(key, topic, entry, changed, remark, is_refused=is_refused)
     return row, None if changed is None else EntryChange(key, entry, changed)

@@ -12,7 +12,8 @@ from chaos.account import SinkRow
 from chaos.plants import Plant, planted
 from chaos.record import record_value
 from chaos.sinks import AppendSink, Row, SinkBatch, TableSink, appended_rows
-from chaos.tables import USE_POSTGRES, Places, TableKind, open_table, reach_in_commit, table_rows
+from chaos.tables import USE_POSTGRES, Places, open_table, reach_in_commit, table_rows
+from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import TableGapError
 from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.types import OffsetRange
@@ -44,7 +45,6 @@ def test_append_sink_has_what_is_written_as_often_as_it_is(tmp_path: Path) -> No
     sink = AppendSink(path, lambda: midway.append(len(list(appended_rows(path)))))
     sink.write(batch(0, 3))
     sink.write(batch(0, 3, execution="q1.2.0"))
-    sink.close()
     rows = list(appended_rows(path))
     assert [row.offset for row in rows] == [0, 1, 2, 0, 1, 2]
     assert rows[0] == SinkRow("q1.1.0", "ants", 0, 0, True)

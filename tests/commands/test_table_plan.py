@@ -24,20 +24,20 @@ SECOND = FenceKey("g", uuid.UUID(int=7), 1)
 
 
 @pytest.mark.parametrize(
-    ("committed_offset", "difference", "remark"),
+    ("committed_offset", "difference", "remark", "is_refused"),
     [
-        (20, 0, ""),
-        (18, -2, "the table is ahead: 2 offsets will be skipped"),
-        (23, 3, "gap: 3 offsets would be missing, the next batch is refused"),
-        (4, -16, "before the table's start: the next batch is refused"),
-        (None, None, "the group has no committed offset"),
+        (20, 0, "", False),
+        (18, -2, "the table is ahead: 2 offsets will be skipped", False),
+        (23, 3, "gap: 3 offsets would be missing, the next batch is refused", True),
+        (4, -16, "before the table's start: the next batch is refused", True),
+        (None, None, "the group has no committed offset", False),
     ],
 )
 def test_remark_is_about_the_next_batch(
-    committed_offset: int | None, difference: int | None, remark: str
+    committed_offset: int | None, difference: int | None, remark: str, is_refused: bool
 ) -> None:
     row = offset_row(KEY, Entry(5, 20), "flights", committed_offset)
-    assert (row.difference, row.remark) == (difference, remark)
+    assert (row.difference, row.remark, row.is_refused) == (difference, remark, is_refused)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,10 @@ def test_entry_is_set(
 def test_entry_is_set_back_only_with_backwards() -> None:
     row, change = plan_change(KEY, "flights", Entry(5, 20), 10, is_backwards=False)
     assert (change, row.is_refused) == (None, True)
-    assert "10 offsets more: delete their rows and add --backwards" in row.remark
+    assert row.remark == (
+        "the table has 10 offsets more, and skips them: to have them written again, delete their"
+        " rows and add --backwards"
+    )
 
 
 def test_repair_sets_the_entries_of_the_restored_version() -> None:

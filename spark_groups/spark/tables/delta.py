@@ -29,14 +29,15 @@ from spark_groups.spark.tables.delta_log import (
     transactions_of,
 )
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
-from spark_groups.spark.tables.orphans import PREFIX, orphans_of, remove_files
+from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
+    TARGET_FILE_BYTES,
     FileDetails,
     ParquetTaskWriter,
     files_of,
     piece_of,
 )
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 try:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 CHECKPOINT_INTERVAL: Final = 10
 _INTERVAL: Final = "delta.checkpointInterval"
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
@@ -187,7 +187,7 @@ class DeltaTable:
         Raises:
             TableError: The table is partitioned.
         """
-        if columns := self._columns():
+        if columns := self._partition_columns():
             raise TableError(
                 f"{self} is partitioned by {', '.join(columns)}, but with emit=ranges tasks write"
                 ' files without partitions; load the stream with .option("emit", "records")'
@@ -207,7 +207,7 @@ class DeltaTable:
         rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
         writer = rows.write.option("compression", self._compression)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        if columns := self._columns():
+        if columns := self._partition_columns():
             writer = writer.partitionBy(*columns)
         writer.parquet(f"{_hadoop_path(self._uri)}/{attempt.name}")
         schema = _schema_of(rows)
@@ -270,7 +270,7 @@ class DeltaTable:
                 deltalake.Transaction(name, number) for name, number in transactions.items()
             ],
         )
-        columns = self._columns()
+        columns = self._partition_columns()
         self._check_partitioning(written, columns)
         now_ms = int(time.time() * 1000)
         actions = [_add_action(each, columns, now_ms) for each in written]
@@ -288,20 +288,20 @@ class DeltaTable:
             self._log.committed(version, transactions)
             self._write_checkpoint(version)
 
-    def held(
-        self, group_id: str, restored_to: int | None = None
-    ) -> tuple[int, dict[FenceKey, Entry]]:
-        """Return the version whose rows of a group the table has, and the group's entries in it.
+    def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
+        """Return the group's entries in the version whose rows the table has.
 
         This is the current version unless the table was restored after the group's last commit.
 
         Args:
             group_id: The group.
-            restored_to: The version that the last restore went back to, if the log only has a time.
+            restored_to: The version that a restore to a time went back to, which the log does not
+                name.
 
         Raises:
-            TableError: The log does not name the version that a restore went back to, or lacks
-                its commit.
+            TableError: The log does not name the version that a restore went back to and
+                `restored_to` is None, or it names all and `restored_to` is given, or it lacks the
+                commit.
         """
         with self._lock:
             self.read(group_id)
@@ -311,7 +311,8 @@ class DeltaTable:
                 if restore is None:
                     break
                 at, to = restore
-                to, restored_to = restored_to if to is None else to, None
+                if to is None:
+                    to, restored_to = restored_to, None
                 if to is None or not 0 <= to < at:
                     raise TableError(
                         f"{self} was restored in version {at}, and its log names no version before"
@@ -324,8 +325,9 @@ class DeltaTable:
                     raise TableError(
                         f"{self} was restored to version {to}, which its log no longer has: {error}"
                     ) from error
-            entries = {key: each for key, each in log.entries.items() if key.group_id == group_id}
-            return log.version, entries
+            if restored_to is not None:
+                raise TableError(f"omit --restored-to: the log of {self} names the version")
+            return {key: each for key, each in log.entries.items() if key.group_id == group_id}
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return files of crashed or refused attempts, which are in no version of the table.
@@ -418,7 +420,7 @@ class DeltaTable:
                     " an age that is longer than any batch takes; start the query again"
                 )
 
-    def _columns(self) -> tuple[str, ...]:
+    def _partition_columns(self) -> tuple[str, ...]:
         """Return the columns that the table is partitioned by."""
         if self._table is None:
             return self._partition_by
@@ -471,7 +473,7 @@ class DeltaTable:
         problems += [
             f"{name} is missing, and must not be null"
             for name, each in columns.items()
-            if name not in given and not each["nullable"] and name not in self._columns()
+            if name not in given and not each["nullable"] and name not in self._partition_columns()
         ]
         problems += [
             f"{name} is not null or computed ({mark}), which this writer does not check"
@@ -523,7 +525,7 @@ class DeltaTable:
                 [*actions],
                 "append",
                 self._table.schema() if schema is None else _delta_schema(schema),
-                list(self._columns()),
+                list(self._partition_columns()),
                 commit_properties=properties,
             )
         except deltalake.exceptions.CommitFailedError as error:

@@ -76,8 +76,8 @@ class DeltaLog:
         self.entries: dict[FenceKey, Entry] = {}
         self._starts: dict[FenceKey, int] = {}
         self._group_versions: dict[str, int] = {}
-        self._restores: dict[int, int] = {}
-        self._restored_to_time: set[int] = set()
+        self._restores: dict[int, int | None] = {}
+        """The version that each restore went back to, by its own; None: to a time."""
         self._seen_from = 0
         """The first version whose commit was searched for a restore."""
         self._last_file: tuple[Any, ...] = ()
@@ -134,9 +134,9 @@ class DeltaLog:
         Args:
             after: The version after which restores count.
         """
-        if after + 1 < self._seen_from:
-            self._look_back(after + 1)
-        return min((to for at, to in self._restores.items() if at > after), default=None)
+        self._look_back(after + 1)
+        # A restore to a time may have gone back to any version.
+        return min((to or 0 for at, to in self._restores.items() if at > after), default=None)
 
     def last_restore(self, after: int) -> tuple[int, int | None] | None:
         """Return the version of the last restore, and the version that it went back to.
@@ -146,11 +146,9 @@ class DeltaLog:
         Args:
             after: The version after which restores count.
         """
-        self.restored_to(after)
+        self._look_back(after + 1)
         at = max((each for each in self._restores if each > after), default=None)
-        if at is None:
-            return None
-        return at, None if at in self._restored_to_time else self._restores[at]
+        return None if at is None else (at, self._restores[at])
 
     def _load(self, version: int) -> None:
         """Read the last checkpoint that is not newer than a version."""
@@ -162,6 +160,8 @@ class DeltaLog:
 
     def _look_back(self, first: int) -> None:
         """Search for restores in commits before the checkpoint, which does not record them."""
+        if first >= self._seen_from:
+            return
         wanted = range(first, self._seen_from)
         there = sorted({each for each in _commits(self._names()) if each in wanted})
         if len(there) < len(wanted):
@@ -211,10 +211,7 @@ class DeltaLog:
             information = each.get("commitInfo") or {}
             if information.get("operation") == "RESTORE":
                 to = str((information.get("operationParameters") or {}).get("version"))
-                # A restore to a time may have gone back to any version.
-                self._restores[version] = int(to) if to.isdigit() else 0
-                if not to.isdigit():
-                    self._restored_to_time.add(version)
+                self._restores[version] = int(to) if to.isdigit() else None
 
     def _file_of(self, version: int) -> tuple[Any, ...]:
         found = self._files.get_file_info(f"{_LOG}/{_commit_name(version)}")

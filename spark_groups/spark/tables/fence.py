@@ -152,7 +152,7 @@ def compare(
     write: list[OffsetRange] = []
     changes: list[EntryChange] = []
     skips: list[Skip] = []
-    gaps: list[tuple[OffsetRange, str]] = []
+    gaps: list[tuple[OffsetRange, Entry, str]] = []
     seen: set[FenceKey] = set()
     for each in sorted(ranges):
         key = FenceKey(group_id, each.topic_id, each.partition)
@@ -162,9 +162,9 @@ def compare(
         if not len(each):
             continue
         entry = state.entries.get(key)
-        gap = _gap(each, entry)
-        if gap is not None:
-            gaps.append((each, gap))
+        gap = None if entry is None else _gap(each, entry)
+        if entry is not None and gap is not None:
+            gaps.append((each, entry, gap))
             continue
         from_offset = each.from_offset if entry is None else entry.next_offset
         if from_offset > each.from_offset:
@@ -209,10 +209,8 @@ def check_not_truncated(
         )
 
 
-def _gap(each: OffsetRange, entry: Entry | None) -> str | None:
+def _gap(each: OffsetRange, entry: Entry) -> str | None:
     """Return which offsets the table would lack if a range were written; None: it would not."""
-    if entry is None:
-        return None
     if entry.next_offset < each.from_offset:
         return (
             f"{each.topic_partition}: the table has it up to offset {entry.next_offset}"
@@ -241,15 +239,23 @@ def _shown(partitions: Sequence[str]) -> str:
     return "; ".join(shown)
 
 
-def _gap_text(group_id: str, gaps: Sequence[tuple[OffsetRange, str]], table: str) -> str:
+def _gap_text(group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], table: str) -> str:
     # Not the group's committed offset: the log may begin after it, where records were deleted.
-    places = [(each.topic, each.partition, each.from_offset) for each, _ in gaps]
+    ahead = [
+        (each.topic, each.partition, each.from_offset)
+        for each, entry, _ in gaps
+        if entry.next_offset < each.from_offset
+    ]
+    accept = (
+        " If the table may lack them (offsets were reset forward, or retention deleted records),"
+        f" accept the gap with: {_set_offsets_command(group_id, ahead)}. Otherwise continue"
+        if ahead
+        else " Continue"
+    )
     return (
         f"the batch is not written to {table}, because records would be missing there:"
-        f" {_shown([text for _, text in gaps])}. If the table may lack them (offsets were reset"
-        " forward, or retention deleted records), accept the gap with:"
-        f" {_set_offsets_command(group_id, places)}; otherwise reset the group's offsets to the"
-        " table's next offsets"
+        f" {_shown([text for *_, text in gaps])}.{accept} where the table ends: spark-groups"
+        f" reset-offsets {shlex.quote(group_id)} --from-table TABLE --all-topics --execute"
     )
 
 

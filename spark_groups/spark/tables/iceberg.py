@@ -27,9 +27,14 @@ from pyarrow import fs, parquet
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
-from spark_groups.spark.tables.orphans import PREFIX, orphans_of, remove_files
-from spark_groups.spark.tables.parquet_files import FileDetails, LocatedTaskWriter, piece_of
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.orphans import orphans_of, remove_files
+from spark_groups.spark.tables.parquet_files import (
+    TARGET_FILE_BYTES,
+    FileDetails,
+    LocatedTaskWriter,
+    piece_of,
+)
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
 try:
@@ -63,7 +68,6 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
     lambda record: "statistics missing" not in str(record.msg)
 )
 
-TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 REST_WAIT_S: Final = 60.0
 """How long a REST catalog may take to accept a connection, and to send anything of its answer."""
 FENCE: Final = "spark-groups.fence."
@@ -134,16 +138,16 @@ class GroupFence:
     entries: Mapping[FenceKey, Entry] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, group_id: str, text: str | None) -> GroupFence:
-        """Parse a result of `text`.
+    def of(cls, group_id: str, written: str | None) -> GroupFence:
+        """Parse what the method `text` returned.
 
         Args:
             group_id: The group.
-            text: The value in a property or a summary; None: there is none.
+            written: The value in a property or a summary; None: there is none.
         """
-        if text is None:
+        if written is None:
             return cls()
-        found = json.loads(text)
+        found = json.loads(written)
         entries = {
             FenceKey(group_id, parse_topic_id(topic_id), int(partition)): Entry(*offsets)
             for topic_id, partitions in found["entries"].items()
@@ -364,10 +368,8 @@ class IcebergTable:
                     f"the catalog does not know whether it has committed to {self}: {error}"
                 ) from error
 
-    def held(
-        self, group_id: str, restored_to: int | None = None
-    ) -> tuple[int, dict[FenceKey, Entry]]:
-        """Return the version whose rows of a group the table has, and the group's entries in it.
+    def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
+        """Return the group's entries in the version whose rows the table has.
 
         Args:
             group_id: The group.
@@ -388,8 +390,7 @@ class IcebergTable:
                 " set all entries with spark-groups table set-offsets --topic"
                 " TOPIC:PARTITION=OFFSET --backwards"
             )
-        fence = GroupFence.of(group_id, written.get(group_id))
-        return fence.version, dict(fence.entries)
+        return dict(GroupFence.of(group_id, written.get(group_id)).entries)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return files of crashed or refused attempts, which are in no snapshot.

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
 
 from pyarrow import fs
 
-from spark_groups.spark.tables.table import Orphan
-
-PREFIX: Final = "spark-groups-"
-"""The beginning of all names of attempts."""
+from spark_groups.spark.tables.table import PREFIX, Orphan
 
 
 def orphans_of(

@@ -14,6 +14,7 @@ from pyarrow import fs, parquet
 
 from spark_groups.spark.tables.table import Piece
 
+TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 FEW_VALUES: Final = ("topic", "partition", "timestampType")
 """Columns with few different values: only these are worth a dictionary (measured)."""

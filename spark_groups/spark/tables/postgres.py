@@ -24,7 +24,6 @@ from spark_groups.spark.tables.fence import (
     TableState,
     holds,
 )
-from spark_groups.spark.tables.orphans import PREFIX
 from spark_groups.spark.tables.postgres_rows import (
     ANSWER_MAX_S,
     LOCK_WAIT_MS,
@@ -34,7 +33,7 @@ from spark_groups.spark.tables.postgres_rows import (
     connect,
     message_of,
 )
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 try:
@@ -516,9 +515,11 @@ class PostgresTable:
         table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)
         raise TableRestoredError(
             f"{self} was dropped, or created again, since the group {group_id!r} or another one"
-            f" wrote to it, so it may lack rows that its fence counts. To write all records again:"
-            f" DELETE FROM {fence} WHERE table_name = {name}; if the table has the rows, as after a"
-            f" restored dump: UPDATE {fence} SET table_oid = {table}::regclass"
+            f" wrote to it, so it may lack rows that its fence counts. To begin again: DELETE FROM"
+            f" {fence} WHERE table_name = {name}; to have all records written again, then also run"
+            " for each group: spark-groups reset-offsets GROUP --to-earliest --all-topics"
+            " --execute; if the table has the rows, as after a restored dump:"
+            f" UPDATE {fence} SET table_oid = {table}::regclass"
             f" WHERE table_name = {name}"
         )
 

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
-from spark_groups.spark.tables.orphans import PREFIX
 from spark_groups.spark.tables.parquet_files import as_plain
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:
@@ -147,7 +146,8 @@ class SqliteTable:
             topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
-            TableError: The table was dropped and its fence was not, or the database is locked.
+            TableChangedError: The database is locked.
+            TableRestoredError: The table was dropped, and its fence was not.
         """
         del group_id
         if not self._path.exists():
@@ -156,9 +156,11 @@ class SqliteTable:
             entries = self._entries(connection)
             columns = self._columns(connection)
         if entries and not columns:
-            raise TableError(
-                f"{self} was dropped, so it lacks rows that its fence counts; to write all records"
-                f" again: DELETE FROM {FENCE} WHERE table_name = '{self._table}'"
+            raise TableRestoredError(
+                f"{self} was dropped, so it lacks rows that its fence counts; to begin again:"
+                f" DELETE FROM {FENCE} WHERE table_name = '{self._table}'; to have all records"
+                " written again, then also run for each group: spark-groups reset-offsets GROUP"
+                " --to-earliest --all-topics --execute"
             )
         wanted = {
             key: entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from spark_groups.types import TopicId
 if TYPE_CHECKING:
     # Tasks import this module, and need no DataFrame.
     from pyspark.sql import DataFrame
+
+PREFIX: Final = "spark-groups-"
+"""The beginning of all names of attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Attempt:
     @property
     def name(self) -> str:
         """The beginning of the names of the attempt's staged files and staging tables."""
-        return f"spark-groups-{self.batch_id}-{self.attempt_id}"
+        return f"{PREFIX}{self.batch_id}-{self.attempt_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -407,6 +407,29 @@ def test_restore_by_spark_is_detected(tmp_path: Path, parameters: dict[str, obje
             each.look(reads(20, 30))
 
 
+def test_version_of_a_restore_is_given_only_if_the_log_does_not_name_it(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for start in (0, 10, 20):
+        writer.write(reads(start, start + 10))
+    to_time = {"operation": "RESTORE", "operationParameters": {"timestamp": "2026-11-22 10:00:00"}}
+    commit = tmp_path / "_delta_log" / f"{3:020d}.json"
+    commit.write_text(json.dumps({"commitInfo": to_time}) + "\n")
+    table = delta_table(tmp_path)
+    with pytest.raises(TableError, match=r"restored in version 3.*pass it as --restored-to"):
+        table.held(GROUP)
+    assert table.held(GROUP, 1) == {KEY: Entry(0, 20)}
+    # The log names the last restore, which went back to a restore to a time.
+    deltalake.DeltaTable(tmp_path).restore(0)
+    deltalake.DeltaTable(tmp_path).restore(3)
+    with pytest.raises(TableError, match=r"restored in version 3.*pass it as --restored-to"):
+        table.held(GROUP)
+    assert table.held(GROUP, 1) == {KEY: Entry(0, 20)}
+    deltalake.DeltaTable(tmp_path).restore(0)
+    assert table.held(GROUP) == {KEY: Entry(0, 10)}
+    with pytest.raises(TableError, match=r"omit --restored-to: the log of .* names the version"):
+        table.held(GROUP, 1)
+
+
 def test_query_continues_after_a_restore_to_its_last_commit(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.write(reads(0, 10))

@@ -80,11 +80,20 @@ def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
     assert TABLE in str(raised.value)
     command = "spark-groups table set-offsets flights --table TABLE --topic departures:0=10 "
     assert command in str(raised.value)
+    assert "Otherwise continue where the table ends: spark-groups reset-offsets flights" in str(
+        raised.value
+    )
 
 
 def test_range_before_the_first_offset_is_refused_and_not_skipped() -> None:
-    with pytest.raises(TableGapError, match="has the partition from 100 on: 90 offsets"):
+    with pytest.raises(TableGapError, match="has the partition from 100 on: 90 offsets") as raised:
         decide(state_of(100, 200), reads(10, 20))
+    # The command would refuse to set the entry back.
+    assert "table set-offsets" not in str(raised.value)
+    assert str(raised.value).endswith(
+        " Continue where the table ends: spark-groups reset-offsets flights --from-table TABLE"
+        " --all-topics --execute"
+    )
     with pytest.raises(TableGapError, match="has the partition from 100 on"):
         decide(state_of(100, 200), reads(99, 300))
 
