@@ -7,6 +7,7 @@ it the table has already.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import time
@@ -27,7 +28,7 @@ from spark_groups.errors import (
     rule_for,
 )
 from spark_groups.offsets.starting import is_truncated
-from spark_groups.protocol.backoff import FIRST_BACKOFF_S
+from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
@@ -48,11 +49,10 @@ from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
 
-COMMITS_MAX: Final = 50
-"""How often a writer compares a batch and commits it, while other writers commit to the table."""
-WAIT_MAX_S: Final = 15.0
-"""The longest pause of a refused writer, in seconds. In a model of 20 writers whose commits take
-0.6 s each, a batch is refused 4 times on average; with 1 s it is 8 times, and 50 for some."""
+COMMIT_WAIT_S: Final = 300.0
+"""For how long a batch is compared again because other writers commit to the same table, in
+seconds: as long as the default of `kafka.max.poll.interval.ms`, after which other members own its
+partitions."""
 _FROM: Final = "__spark_groups_from"
 
 RowsTransform = Callable[[DataFrame], DataFrame]
@@ -198,6 +198,7 @@ def write_batch(
     logs: Logs | None = None,
     *,
     pause: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
 ) -> None:
     """Write the part of a batch that the table lacks.
 
@@ -208,18 +209,19 @@ def write_batch(
         notices: Remembers which WARNs were logged.
         logs: Reports truncated and deleted records of the partitions; None: there are none.
         pause: Waits before a refused writer compares again.
+        now: The clock, in seconds.
 
     Raises:
         TableError: The batch cannot be written.
     """
     topics = {each.topic_id: each.topic for each in batch.ranges}
     staged: tuple[tuple[OffsetRange, ...], Attempt, Sequence[Piece]] | None = None
-    refused: TableChangedError | None = None
-    for tries in range(COMMITS_MAX):
+    deadline_s = now() + COMMIT_WAIT_S
+    for tries in itertools.count():
         try:
             state = table.read(batch.group_id, frozenset(topics))
         except TableChangedError as error:
-            refused = error
+            _check_in_time(now(), deadline_s, batch, error)
             pause(random.uniform(0, FIRST_BACKOFF_S))
             continue
         ranges = logs.kept(batch.ranges) if logs else batch.ranges
@@ -238,16 +240,21 @@ def write_batch(
         try:
             table.commit(staged[1], staged[2], decision, state)
         except TableChangedError as error:
-            refused = error
+            _check_in_time(now(), deadline_s, batch, error)
             logger.info("batch %d is compared again: %s", batch.batch_id, error)
-            # Writers that were refused at the same time must not try again at the same time.
-            longest_s = min(WAIT_MAX_S, FIRST_BACKOFF_S * 2**tries)
-            pause(random.uniform(0, longest_s))
+            # Writers that were refused at the same time must not try again at the same time. A
+            # longer pause would make a batch later than the refusals that it avoids.
+            pause(random.uniform(0, min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(tries, 10))))
         else:
             return
-    raise TableChangedError(
-        f"batch {batch.batch_id} was refused {COMMITS_MAX} times by {table}: {refused}"
-    ) from refused
+
+
+def _check_in_time(now_s: float, deadline_s: float, batch: Batch, error: TableChangedError) -> None:
+    if now_s >= deadline_s:
+        raise TableChangedError(
+            f"batch {batch.batch_id} was refused for {COMMIT_WAIT_S:g} s, because other writers"
+            f" committed first: {error}"
+        ) from error
 
 
 class Logs(Protocol):

@@ -23,6 +23,7 @@ from pyspark.sql.functions import col, length
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.protocol.backoff import MAX_BACKOFF_S
 from spark_groups.spark.tables.fence import (
     Decision,
     Entry,
@@ -31,7 +32,7 @@ from spark_groups.spark.tables.fence import (
     TableState,
 )
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import COMMITS_MAX, WAIT_MAX_S, Batch, Notices, write_batch
+from spark_groups.spark.tables.write import COMMIT_WAIT_S, Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
@@ -171,12 +172,15 @@ def test_writer_that_is_always_refused_gives_up(
 
     monkeypatch.setattr(writer.table, "read", read)
     taken, pause = pauses()
-    with pytest.raises(TableChangedError, match=f"refused {COMMITS_MAX} times"):
-        write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
-    assert len(taken) == COMMITS_MAX
+    batch, stage = batch_of(reads(10, 20)), Staging(writer)
+    with pytest.raises(TableChangedError, match="refused for 300 s, because other writers"):
+        # Each attempt takes 20 s.
+        write_batch(
+            writer.table, batch, stage, Notices(), pause=pause, now=lambda: 20.0 * len(taken)
+        )
+    assert len(taken) == COMMIT_WAIT_S / 20
     assert offsets(tmp_path) == list(range(10))
-    # With many writers, only long pauses let others commit.
-    assert max(taken[:3]) < 1 < max(taken) / 5 < max(taken) <= WAIT_MAX_S
+    assert max(taken) <= MAX_BACKOFF_S
 
 
 def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Path) -> None:
