@@ -98,7 +98,7 @@ conformance-hunt: prerequisites env ## Compare the model with Kafka on random re
 bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 10 minutes
 	$(PY) -m benchmarks.handover
 
-bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY; about 35 minutes
+bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY; about 30 minutes
 	$(PY) -m benchmarks.tables $(BENCH_FLAGS)
 
 bench: prerequisites env ## Compare with Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
