@@ -31,7 +31,9 @@ from spark_groups.spark.tables.delta_log import (
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
 from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
+    STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
+    TIMESTAMPS,
     FileDetails,
     ParquetTaskWriter,
     files_of,
@@ -60,9 +62,7 @@ _MAPPING: Final = "delta.columnMapping.mode"
 _CONSTRAINT: Final = "delta.constraints."
 _UNSAFE: Final = "allow_unsafe_rename"
 _UNCHECKED: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
-_READERS: Final = 16
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
-_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
 
 def delta_table(
@@ -204,7 +204,7 @@ class DeltaTable:
             attempt: The attempt.
         """
         # Spark's default type for timestamps has no statistics; each query has its own session.
-        rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+        rows.sparkSession.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
         writer = rows.write.option("compression", self._compression)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         if columns := self._partition_columns():
@@ -410,7 +410,7 @@ class DeltaTable:
         Raises:
             TableError: The driver does not see a file.
         """
-        with ThreadPoolExecutor(_READERS) as pool:
+        with ThreadPoolExecutor(STORE_REQUESTS_MAX) as pool:
             found = [*pool.map(self._files.get_file_info, (each.name for each in pieces))]
         for each in found:
             if each.type is fs.FileType.NotFound:

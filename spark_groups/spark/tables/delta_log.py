@@ -23,6 +23,7 @@ from pyarrow import fs, parquet
 
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
+from spark_groups.spark.tables.parquet_files import STORE_REQUESTS_MAX
 from spark_groups.types import parse_topic_id, topic_id_text
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,6 @@ _CHECKPOINT: Final = re.compile(
     r"(\d{20})\.checkpoint\.(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
     r"|parquet|[0-9a-f-]+\.(?:parquet|json))"
 )
-_READERS: Final = 16
 
 
 def app_id(kind: str, key: FenceKey) -> str:
@@ -171,7 +171,7 @@ class DeltaLog:
                 first,
                 (there[0] if there else self._seen_from) - 1,
             )
-        with ThreadPoolExecutor(_READERS) as pool:
+        with ThreadPoolExecutor(STORE_REQUESTS_MAX) as pool:
             texts = pool.map(self._read, map(_commit_name, there))
         for each, text in zip(there, texts, strict=True):
             self._note_restore(each, _actions(text))

@@ -29,7 +29,9 @@ from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
 from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
+    STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
+    TIMESTAMPS,
     FileDetails,
     LocatedTaskWriter,
     piece_of,
@@ -73,8 +75,6 @@ REST_WAIT_S: Final = 60.0
 FENCE: Final = "spark-groups.fence."
 _BATCH: Final = "spark-groups.batch"
 _OURS: Final = f"/{PREFIX}"
-_READERS: Final = 16
-_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _NEW_TABLE: Final = {
     # Each commit writes a new metadata file: without these, a stream leaves one for each trigger.
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
@@ -311,7 +311,7 @@ class IcebergTable:
         """
         location, files = self._data()
         # Iceberg lacks Spark's default type for timestamps; each query has its own session.
-        rows.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+        rows.sparkSession.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
         writer = rows.write.option("compression", self._compression)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         is_local = isinstance(files.base_fs, fs.LocalFileSystem)
@@ -426,7 +426,7 @@ class IcebergTable:
             for snapshot in table.metadata.snapshots
             for each in snapshot.manifests(table.io)
         }
-        with ThreadPoolExecutor(_READERS) as pool:
+        with ThreadPoolExecutor(STORE_REQUESTS_MAX) as pool:
             read = pool.map(lambda each: each.fetch_manifest_entry(table.io), manifests.values())
             paths = [entry.data_file.file_path for entries in read for entry in entries]
         # Names of attempts are unique; paths of one directory may begin in several ways.

@@ -14,6 +14,10 @@ from pyarrow import fs, parquet
 
 from spark_groups.spark.tables.table import Piece
 
+STORE_REQUESTS_MAX: Final = 16
+"""How many requests to a store run at once."""
+TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
+"""Spark's setting for the type of timestamps in Parquet files."""
 TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 FEW_VALUES: Final = ("topic", "partition", "timestampType")

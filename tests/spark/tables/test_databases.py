@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, SCHEMA, TOPIC, reads, rows
+from tests.spark.tables.test_write import race
 from tests.waiting import wait_until
 
 RACED = 60
@@ -391,33 +391,11 @@ def test_table_that_cannot_be_read_for_a_while_is_read_again(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> None:
-    """Members and zombies write the same partitions at once, each in a thread of its own.
+    def writer() -> Callable[[Batch], object]:
+        made = Writer(place)
+        return lambda batch: write_batch(made.table, batch, stage(made, int), Notices())
 
-    Each writes its partitions in order, in batches of random sizes, and some batches twice.
-    """
-    failures: list[Exception] = []
-
-    def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
-        writer, position = Writer(place), 0
-        try:
-            while position < RACED:
-                end = min(RACED, position + chance.randint(1, 9))
-                batch = Batch(GROUP, 0, tuple(reads(position, end, each) for each in partitions))
-                for _ in range(chance.choice([1, 1, 2])):
-                    write_batch(writer.table, batch, stage(writer, int), Notices())
-                position = end
-        except Exception as error:
-            failures.append(error)
-
-    threads = [
-        threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
-        for index, partitions in enumerate([(0, 1), (1, 0), (0,), (1, 2), (2,)])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    race(seed, RACED, [(0, 1), (1, 0), (0,), (1, 2), (2,)], writer)
     for partition in range(3):
         assert place.offsets(partition) == list(range(RACED))
 

@@ -208,35 +208,54 @@ def test_records_that_are_deleted_before_a_task_reads_them_are_a_gap(tmp_path: P
     assert offsets(tmp_path) == list(range(20))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
-    """Members and zombies write the same partitions at once, each in a thread of its own.
+def race(
+    seed: int,
+    count: int,
+    crews: Sequence[Sequence[int]],
+    writer_of: Callable[[], Callable[[Batch], object]],
+) -> None:
+    """Have members and zombies write the same partitions at once, each in a thread of its own.
 
     Each writes its partitions in order, in batches of random sizes, and some batches twice.
+
+    Args:
+        seed: Decides the batches.
+        count: Records of each partition.
+        crews: The partitions of each writer.
+        writer_of: Returns a function that writes a batch; called once for each writer.
     """
     failures: list[Exception] = []
 
     def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
-        writer, position = Writer(tmp_path), 0
         try:
-            while position < RACED:
-                end = min(RACED, position + chance.randint(1, 9))
+            write, position = writer_of(), 0
+            while position < count:
+                end = min(count, position + chance.randint(1, 9))
                 batch = batch_of(*(reads(position, end, each) for each in partitions))
                 for _ in range(chance.choice([1, 1, 2])):
-                    write_batch(writer.table, batch, Staging(writer), Notices())
+                    write(batch)
                 position = end
         except Exception as error:
             failures.append(error)
 
     threads = [
         threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
-        for index, partitions in enumerate([(0, 1), (0,), (1, 2), (2,)])
+        for index, partitions in enumerate(crews)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
+    def writer() -> Callable[[Batch], object]:
+        made = Writer(tmp_path)
+        return lambda batch: write_batch(made.table, batch, Staging(made), Notices())
+
+    race(seed, RACED, [(0, 1), (0,), (1, 2), (2,)], writer)
     for partition in range(3):
         assert offsets(tmp_path, partition) == list(range(RACED))
 
