@@ -377,10 +377,8 @@ def test_every_record_is_in_the_table_once(query: TableQuery) -> None:
     assert table.to_pyarrow_dataset().to_table(filter=pc.field("offset") >= 40).num_rows == 30
 
 
-@both_ways
-def test_crash_after_the_tables_commit_writes_no_record_twice(
-    query: TableQuery, caplog: pytest.LogCaptureFixture
-) -> None:
+def crash_after_the_tables_commit(query: TableQuery) -> None:
+    """Run a query whose driver dies after the table's second commit."""
     writer = query.writer()
 
     def die_after(batch: DataFrame, batch_id: int) -> None:
@@ -390,6 +388,13 @@ def test_crash_after_the_tables_commit_writes_no_record_twice(
 
     assert "the driver dies here" in query.run(die_after)
     assert query.values() == expected(ROWS)
+
+
+@both_ways
+def test_crash_after_the_tables_commit_writes_no_record_twice(
+    query: TableQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    crash_after_the_tables_commit(query)
     with caplog.at_level(logging.WARNING):
         assert query.run() == ""
     assert query.values() == expected(ROWS)

@@ -21,7 +21,14 @@ from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.table import Attempt
 from tests.brokers import create_topic
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
-from tests.spark.tables.test_write import PARTITIONS, ROWS, WAYS, TableQuery, expected
+from tests.spark.tables.test_write import (
+    PARTITIONS,
+    ROWS,
+    WAYS,
+    TableQuery,
+    crash_after_the_tables_commit,
+    expected,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -82,15 +89,7 @@ def test_every_record_is_in_the_table_once(query: DatabaseQuery) -> None:
 
 
 def test_crash_after_the_tables_commit_writes_no_record_twice(query: DatabaseQuery) -> None:
-    writer = query.writer()
-
-    def die_after(batch: DataFrame, batch_id: int) -> None:
-        writer(batch, batch_id)
-        if batch_id:
-            raise RuntimeError("the driver dies here")
-
-    assert "the driver dies here" in query.run(die_after)
-    assert query.values() == expected(ROWS)
+    crash_after_the_tables_commit(query)
     assert query.run() == ""
     assert query.values() == expected(ROWS)
     assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)

@@ -20,6 +20,7 @@ from tests.spark.tables.test_write import (
     ROWS,
     WAYS,
     TableQuery,
+    crash_after_the_tables_commit,
     expected,
     set_offsets,
 )
@@ -84,15 +85,7 @@ def test_every_record_is_in_the_table_once(query: LakeQuery) -> None:
 
 
 def test_crash_after_the_tables_commit_writes_no_record_twice(query: LakeQuery) -> None:
-    writer = query.writer()
-
-    def die_after(batch: DataFrame, batch_id: int) -> None:
-        writer(batch, batch_id)
-        if batch_id:
-            raise RuntimeError("the driver dies here")
-
-    assert "the driver dies here" in query.run(die_after)
-    assert query.values() == expected(ROWS)
+    crash_after_the_tables_commit(query)
     assert query.run() == ""
     assert query.values() == expected(ROWS)
     assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
