@@ -342,7 +342,9 @@ def _plan_corpus() -> list[bytes]:
         topics=topics,
     )
     old = plan_text(plan).replace('"version": 2', '"version": 1')
-    return [plan_text(plan).encode(), plan_text(None).encode(), old.encode(), *_JSON]
+    warm_up = plan_text(BatchPlan("flights", "m1", 0, (), topics, warm_up_tasks=2))
+    texts = (plan_text(plan), plan_text(None), old, warm_up)
+    return [*(each.encode() for each in texts), *_JSON]
 
 
 def _feed_plan(octets: bytes) -> None:

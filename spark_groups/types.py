@@ -173,6 +173,11 @@ class BatchPlan:
         member_epoch: The member epoch that fences the offset commit of this batch.
         ranges: Offset ranges, sorted, at most one for each partition.
         topics: All topics the query is known to have read, sorted, including those of `ranges`.
+        warm_up_tasks: Number of tasks of a warm-up plan: its batch starts Python workers and reads
+            nothing, and its member has not joined yet. 0: any other plan.
+
+    Raises:
+        ValueError: A warm-up plan has ranges, or the number of its tasks is negative.
     """
 
     group_id: str
@@ -180,8 +185,14 @@ class BatchPlan:
     member_epoch: int
     ranges: tuple[OffsetRange, ...] = field(default=())
     topics: tuple[ReadTopic, ...] = field(default=())
+    warm_up_tasks: int = 0
 
     def __post_init__(self) -> None:
+        if self.warm_up_tasks < 0 or (self.warm_up_tasks and self.ranges):
+            raise ValueError(
+                f"a plan of {self.warm_up_tasks} warm-up tasks and {len(self.ranges)} ranges is"
+                " neither a warm-up plan nor one that reads"
+            )
         read = {each.topic_id: ReadTopic(each.topic_id, each.topic) for each in self.ranges}
         read |= {each.topic_id: each for each in self.topics}
         object.__setattr__(self, "topics", tuple(read[topic_id] for topic_id in sorted(read)))

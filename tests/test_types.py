@@ -81,6 +81,13 @@ def test_plan_knows_its_partitions() -> None:
     assert BatchPlan("readers", "m-1", 4).partitions() == frozenset()
 
 
+@pytest.mark.parametrize(("tasks", "ranges"), [(-1, 0), (2, 1)])
+def test_a_warm_up_plan_reads_nothing(tasks: int, ranges: int) -> None:
+    read = (OffsetRange(FLIGHTS, "flights", 0, 0, 5),) * ranges
+    with pytest.raises(ValueError, match="neither a warm-up plan nor one that reads"):
+        BatchPlan("readers", "m-1", 0, read, warm_up_tasks=tasks)
+
+
 def test_plan_names_each_topic_once() -> None:
     other = uuid.UUID(int=99)
     ranges = (OffsetRange(FLIGHTS, "flights", 0, 0, 5), OffsetRange(other, "orders", 0, 0, 5))

@@ -87,6 +87,8 @@ class GroupClient:
         new_member_id: Returns a new member id (a UUID) with each call.
         checkpointed: The last plan in Spark's checkpoint; if it is of this group, the member that
             it names is released first.
+        warm_up_tasks: How many tasks warm this run up before it joins, if other members read
+            meanwhile; 0: it joins at once.
     """
 
     def __init__(
@@ -95,8 +97,10 @@ class GroupClient:
         *,
         new_member_id: Callable[[], str],
         checkpointed: BatchPlan | None = None,
+        warm_up_tasks: int = 0,
     ) -> None:
         self.config = config
+        self.warm_up_tasks = warm_up_tasks
         self.member = Member(config.member, new_member_id)
         self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
         self.target, self.pending_offsets = TargetAssignment(), PendingOffsets()

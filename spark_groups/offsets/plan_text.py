@@ -13,7 +13,12 @@ without ranges was read earlier. `partitions` is the topic's partition count whe
 read it, null if unknown.
 
 Version 1 has no `partitions`. A plan without known counts is still written in version 1: a plan
-that Spark runs again must have the text in the checkpoint.
+that Spark runs again must have the text in the checkpoint. Version 3 is a warm-up plan: it has no
+ranges, but the number of its tasks.
+
+    {"version": 3, "group": "flights", "member": "2f6b...", "member_epoch": 0,
+     "warm_up_tasks": 4, "topics": {"AbCd...": {"name": "departures", "partitions": 4,
+                                                "ranges": ""}}}
 """
 
 from __future__ import annotations
@@ -35,14 +40,17 @@ from spark_groups.types import (
 
 PLAN_VERSION: Final = 2
 VERSION_WITHOUT_COUNTS: Final = 1
+WARM_UP_VERSION: Final = 3
 NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": VERSION_WITHOUT_COUNTS}
 """The offset before the first plan, the same for every query and version of this package: Spark
 compares it with the checkpoint's."""
 
 _PLAN_KEYS: Final = ("version", "group", "member", "member_epoch", "topics")
+_WARM_UP_KEYS: Final = (*_PLAN_KEYS, "warm_up_tasks")
 _TOPIC_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
     VERSION_WITHOUT_COUNTS: ("name", "ranges"),
     PLAN_VERSION: ("name", "partitions", "ranges"),
+    WARM_UP_VERSION: ("name", "partitions", "ranges"),
 }
 _RANGE: Final = re.compile(r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})", re.ASCII)
 
@@ -52,13 +60,14 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
     ranges: dict[TopicId, list[str]] = {each.topic_id: [] for each in plan.topics}
     for each in sorted(plan.ranges):
         ranges[each.topic_id].append(f"{each.partition}:{each.from_offset}+{len(each)}")
-    has_counts = any(each.known_count is not None for each in plan.topics)
-    version = PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
+    version = _version(plan)
+    has_counts = version != VERSION_WITHOUT_COUNTS
     return {
         "version": version,
         "group": plan.group_id,
         "member": plan.member_id,
         "member_epoch": plan.member_epoch,
+        **({"warm_up_tasks": plan.warm_up_tasks} if version == WARM_UP_VERSION else {}),
         "topics": {
             topic_id_text(each.topic_id): {
                 "name": each.name,
@@ -87,26 +96,28 @@ def plan_from_json(value: object) -> BatchPlan | None:
     version = value.get("version")
     if type(version) is not int or version < 1:
         raise _wrong(f"version is {version!r}, not a number from 1")
-    if version > PLAN_VERSION:
+    if version > WARM_UP_VERSION:
         raise CheckpointError(
             f"the checkpoint holds an offset of version {version}, written by a newer version of"
-            f" spark-groups; this one reads versions up to {PLAN_VERSION}: upgrade spark-groups"
+            f" spark-groups; this one reads versions up to {WARM_UP_VERSION}: upgrade spark-groups"
         )
     if value == NOTHING_PLANNED:
         return None
-    _check_keys(value, _PLAN_KEYS, "it")
+    _check_keys(value, _WARM_UP_KEYS if version == WARM_UP_VERSION else _PLAN_KEYS, "it")
     member_epoch = value["member_epoch"]
     if type(member_epoch) is not int or member_epoch < 0:
         raise _wrong(f"member_epoch is {member_epoch!r}, not a number from 0")
     if not isinstance(value["topics"], dict):
         raise _wrong("topics is not a JSON object")
     topics = tuple(_topics(value["topics"], _TOPIC_KEYS[version]))
+    ranges = tuple(sorted(_ranges(value["topics"], topics)))
     return BatchPlan(
         group_id=_text(value, "group"),
         member_id=_text(value, "member"),
         member_epoch=member_epoch,
-        ranges=tuple(sorted(_ranges(value["topics"], topics))),
+        ranges=ranges,
         topics=topics,
+        warm_up_tasks=_warm_up_tasks(value, ranges) if version == WARM_UP_VERSION else 0,
     )
 
 
@@ -134,6 +145,22 @@ def planner_of(text: str) -> str | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return member_id if isinstance(member_id, str) else None
+
+
+def _version(plan: BatchPlan) -> int:
+    if plan.warm_up_tasks:
+        return WARM_UP_VERSION
+    has_counts = any(each.known_count is not None for each in plan.topics)
+    return PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
+
+
+def _warm_up_tasks(value: Mapping[str, object], ranges: tuple[OffsetRange, ...]) -> int:
+    tasks = value["warm_up_tasks"]
+    if type(tasks) is not int or tasks < 1:
+        raise _wrong(f"warm_up_tasks is {tasks!r}, not a number from 1")
+    if ranges:
+        raise _wrong("it is a warm-up plan with ranges")
+    return tasks
 
 
 def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTopic]:

@@ -86,11 +86,13 @@ class GroupDriver:
         self._instance_lock: InstanceLock | None = None
         self._holds_revocations = False
 
-    def start(self, checkpointed: BatchPlan | None) -> None:
+    def start(self, checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
         """Join in the background; only the first call does anything.
 
         Args:
             checkpointed: The last plan of Spark's checkpoint; its member leaves the group first.
+            warm_up_tasks: How many tasks warm this run up before it joins, if other members read
+                meanwhile; 0: join at once.
 
         Raises:
             GroupError: Another query of this host runs with the same instance id.
@@ -103,6 +105,7 @@ class GroupDriver:
                 self._config,
                 new_member_id=lambda: str(uuid.uuid4()),
                 checkpointed=checkpointed,
+                warm_up_tasks=warm_up_tasks,
             )
             if self._available_now:
                 client.prepare_available_now()

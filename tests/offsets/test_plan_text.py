@@ -35,7 +35,8 @@ def plans(draw: st.DrawFn) -> BatchPlan:
             first, until = sorted((draw(OFFSETS), draw(OFFSETS)))
             ranges.append(OffsetRange(topic_id, name, partition, first, until))
     epoch = draw(st.integers(0, 2**31 - 1))
-    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, tuple(sorted(ranges)), tuple(topics))
+    tasks = 0 if ranges else draw(st.integers(0, 64))
+    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, tuple(sorted(ranges)), tuple(topics), tasks)
 
 
 @given(plans())
@@ -53,7 +54,7 @@ def test_text_survives_the_way_through_spark(plan: BatchPlan) -> None:
 @given(plans())
 def test_order_of_the_ranges_does_not_change_the_text(plan: BatchPlan) -> None:
     who = (plan.group_id, plan.member_id, plan.member_epoch)
-    shuffled = BatchPlan(*who, plan.ranges[::-1], plan.topics[::-1])
+    shuffled = BatchPlan(*who, plan.ranges[::-1], plan.topics[::-1], plan.warm_up_tasks)
     assert plan_text(shuffled) == plan_text(plan)
 
 
@@ -101,6 +102,14 @@ def test_counts_make_a_plan_one_of_version_2() -> None:
     )
 
 
+def test_warm_up_tasks_make_a_plan_one_of_version_3() -> None:
+    topics = (ReadTopic(uuid.UUID(int=7), "t"),)
+    assert plan_text(BatchPlan("g", "m", 0, (), topics, warm_up_tasks=2)) == (
+        '{"version": 3, "group": "g", "member": "m", "member_epoch": 0, "warm_up_tasks": 2,'
+        ' "topics": {"AAAAAAAAAAAAAAAAAAAABw": {"name": "t", "partitions": null, "ranges": ""}}}'
+    )
+
+
 def test_ten_thousand_partitions_stay_below_300_kb() -> None:
     topic_id = uuid.UUID(int=7)
     first = 123_456_789_012
@@ -122,7 +131,15 @@ def topic(**fields: object) -> dict[str, Any]:
 
 TOPIC = next(iter(example()["topics"]))
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a newer version": ({"version": 3}, "newer version of spark-groups"),
+    "a newer version": ({"version": 4}, "newer version of spark-groups"),
+    "tasks in version 2": ({"warm_up_tasks": 2}, "unknown warm_up_tasks"),
+    "a warm-up plan without tasks": ({"version": 3}, "lacks warm_up_tasks"),
+    "no task": ({"version": 3, "warm_up_tasks": 0}, "warm_up_tasks is 0"),
+    "tasks that are a truth value": (
+        {"version": 3, "warm_up_tasks": True},
+        "warm_up_tasks is True",
+    ),
+    "a warm-up plan with ranges": ({"version": 3, "warm_up_tasks": 2}, "warm-up plan with ranges"),
     "a count in version 1": ({"version": 1}, "unknown partitions"),
     "no version": ({"version": None}, "version is None"),
     "a version that is a truth value": ({"version": True}, "version is True"),
