@@ -14,6 +14,7 @@ import pytest
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.planner import BatchPlanner
+from spark_groups.client.warm_up import WarmUp
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
@@ -95,6 +96,10 @@ def waits_for_nothing(patch: Patch) -> None:
     patch.setattr(PlanLimit, "holds_back", lambda *_: False)
 
 
+def warms_up_with_an_uncommitted_batch(patch: Patch) -> None:
+    patch.setattr(WarmUp, "_is_all_committed", lambda *_: True)
+
+
 @dataclass(frozen=True)
 class Planted:
     """A bug, the promise it breaks, and a drawn schedule that detects it.
@@ -118,7 +123,7 @@ DRAWN = (
     Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_050, "kip-848"),
     Planted("only assigned", plans_what_is_being_revoked, 400_002, "kafka-4.0"),
     Planted("clean hand over", looks_up_no_uncertain_commit, 400_027, "kafka-4.0"),
-    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_004, "kafka-4.0"),
+    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
     Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kip-848"),
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
     Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kip-848"),
