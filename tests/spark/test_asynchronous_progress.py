@@ -39,7 +39,8 @@ EACH = 40
 LIMIT = 10
 """`maxOffsetsPerTrigger`: the rows of a batch."""
 RUN_S = 240
-RARELY_MS = 3_000
+RARELY_MS = 60_000
+"""So that hardly more than the first batch of each run has an entry."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,18 @@ def read_all(copy: Copy, offset: int) -> None:
     wait_until(is_over, RUN_S, "all rows")
 
 
-def await_committed(copy: Copy, rows: int) -> None:
-    wait_until(lambda: sum(copy.committed()) >= rows, RUN_S, f"{rows} committed rows")
+def await_lead(copy: Copy, rows: int) -> None:
+    """Wait until so many rows are committed, and Kafka is ahead of Spark's log."""
+
+    def is_ahead() -> bool:
+        offsets = copy.committed()
+        if sum(offsets) < rows:
+            return False
+        last = copy.plan(copy.logged()[-1])
+        ends = {each.partition: each.until_offset for each in last.ranges}
+        return sum(offsets) - sum(ends.get(each, 0) for each in range(PARTITIONS)) > 2 * LIMIT
+
+    wait_until(is_ahead, RUN_S, f"{rows} committed rows")
 
 
 @pytest.mark.parametrize(
@@ -217,14 +228,8 @@ def test_crashes_between_two_entries_of_the_logs_skip_no_row(copy: Copy) -> None
     total = 10 * EACH
     for crash in range(1, 4):
         with copy.running(RARELY_MS):
-            await_committed(copy, crash * 16 * LIMIT)
-        last = copy.plan(copy.logged()[-1])
-        # Kafka is ahead of Spark's log.
-        ends = {each.partition: each.until_offset for each in last.ranges}
-        assert sum(ends.values()) < sum(copy.committed())
+            await_lead(copy, crash * 16 * LIMIT)
     with copy.running(RARELY_MS):
         read_all(copy, total)
-    ids = copy.logged()
-    assert ids != list(range(len(ids))), "the log has no holes"
-    copied = copy.copied()
-    assert set(copied) == places(*((each, 0, total) for each in range(PARTITIONS)))
+    assert len(copy.logged()) < total * PARTITIONS / LIMIT / 2
+    assert set(copy.copied()) == places(*((each, 0, total) for each in range(PARTITIONS)))
