@@ -189,7 +189,6 @@ class Query:
                     plan=json.dumps(end),
                     query_id=self._key.member,
                     is_stateful=False,
-                    is_asynchronous=False,
                     trigger_interval_s=0.0,
                 )
             )

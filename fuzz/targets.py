@@ -385,7 +385,6 @@ def _control_corpus() -> list[bytes]:
             plan="{}",
             query_id="q",
             is_stateful=False,
-            is_asynchronous=True,
             trigger_interval_s=0.5,
         ),
         PartitionsChanged(

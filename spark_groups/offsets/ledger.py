@@ -67,7 +67,8 @@ class OwnedPartition:
         phase: The current step.
         position: Next offset to plan.
         committed_offset: The last known one.
-        is_query_commit: Whether a query committed it, not an operator or another consumer.
+        is_query_commit: Whether a query committed it, not an operator or another consumer, and not
+            because the log was truncated to it.
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: the timestamp in ListOffsets.
         wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.

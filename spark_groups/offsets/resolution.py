@@ -29,6 +29,7 @@ from spark_groups.offsets.starting import (
     StartingPoint,
     committed_topics,
     is_query_commit,
+    is_truncated,
     known_counts,
     reset_command,
 )
@@ -185,7 +186,9 @@ class PositionResolver:
             if committed.committed_offset != NO_OFFSET:
                 owned.stand_at(committed.committed_offset, committed.leader_epoch)
                 owned.committed_offset = committed.committed_offset
-                owned.is_query_commit = is_query_commit(committed.metadata)
+                # Beyond a truncation the log has other records than a finished run has read.
+                is_cut = is_truncated(committed.metadata)
+                owned.is_query_commit = is_query_commit(committed.metadata) and not is_cut
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
             elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:

@@ -543,11 +543,12 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
     [
         (commit_metadata(4), True),
         (commit_metadata(4, is_reset=True), False),
+        (commit_metadata(4, is_truncated=True), False),
         ("", False),
         ('{"reset":true}', False),
     ],
 )
-def test_commits_of_queries_are_recognized(metadata: str, is_one: bool) -> None:
+def test_commits_that_finished_runs_may_follow_are_recognized(metadata: str, is_one: bool) -> None:
     scene = Scene()
     scene.fetched({0: OffsetAndMetadata(17, metadata)})
     assert scene.of(0).is_query_commit is is_one

@@ -67,7 +67,7 @@ class Read(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Fact):
-    """A batch is in Spark's commit log."""
+    """A batch is finished: its rows are in the sink."""
 
     who: str
     plan: BatchPlan
@@ -77,6 +77,16 @@ class Finished(Fact):
 @dataclass(frozen=True, slots=True)
 class Forgotten(Fact):
     """A query starts with a new checkpoint."""
+
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotReplayed(Fact):
+    """A query starts, and its last plan, which was not finished, does not run again.
+
+    Asynchronous progress tracking loses entries of Spark's logs in a crash.
+    """
 
     who: str
 

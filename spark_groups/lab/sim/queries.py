@@ -19,6 +19,7 @@ from spark_groups.lab.sim.facts import (
     Forgotten,
     Happened,
     Incident,
+    NotReplayed,
     Read,
     Records,
     Sent,
@@ -28,6 +29,7 @@ from spark_groups.lab.sim.facts import (
 )
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.lab.sim.schedule import EXACT, Clock
+from spark_groups.lab.sim.spark_logs import SparkLogs
 from spark_groups.lab.sim.swarm import Assignor
 from spark_groups.offsets.events import RevocationHeld
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
@@ -219,11 +221,10 @@ class Query:
         """Whether this run fails on data loss."""
         self._incarnations = 0
         self.plan: BatchPlan | None = None
-        """The plan that the checkpoint ends at."""
-        self._offsets_log: str | None = None
-        """That plan as Spark wrote it before the batch ran."""
+        """The plan of the last batch."""
+        self._logs = SparkLogs(scene, 0.0 if is_job else scene.swarm.log_every_s)
         self._is_finished = True
-        """Whether that batch is in Spark's commit log."""
+        """Whether that batch is finished."""
         self._running: BatchPlan | None = None
         """The batch that Spark runs, unless it fails."""
         self._stop_for_s: float | None = None
@@ -246,9 +247,13 @@ class Query:
         if scene.now < self._down_until:
             scene.schedule.at(self._down_until, self.start)
             return
-        if self._offsets_log is not None:
-            self.plan = parse_plan_text(self._offsets_log)
-        plan = self.plan
+        logs = self._logs
+        logs.begin()
+        logged = logs.last_plan
+        plan = parse_plan_text(logged) if logged is not None else None
+        if plan != self.plan or (logs.is_finished and not self._is_finished):
+            scene.publish(NotReplayed(self.name))
+        self.plan, self._is_finished = plan, logs.is_finished
         self._incarnations += 1
         self._stop_for_s = None
         self._drains = self._is_job and scene.is_faulty
@@ -266,7 +271,7 @@ class Query:
             warm_up_tasks=WARM_UP_TASKS if swarm.warm else 0,
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
-        self._say(current, "starts", "from", self._offsets_log)
+        self._say(current, "starts", "from", logged)
         scene.publish(Began(self.name, name, client, self._drains))
         if self._drains:
             client.prepare_available_now()
@@ -292,7 +297,8 @@ class Query:
             self.current.die()
             self.current = None
         if forget:
-            self.plan, self._offsets_log, self._is_finished = None, None, True
+            self.plan, self._is_finished = None, True
+            self._logs.forget()
             self._scene.publish(Forgotten(self.name))
         self._scene.schedule.after(for_s, self.start)
 
@@ -474,7 +480,8 @@ class Query:
                 wait_s = self._until_trigger_s()
             current.after(wait_s, lambda: self._trigger(current))
             return
-        self.plan, self._offsets_log, self._is_finished = plan, plan_text(plan), False
+        self.plan, self._is_finished = plan, False
+        self._logs.began(plan_text(plan), current.after)
         self._run_batch(current, plan)
 
     def _drain(self, current: Incarnation, *, knows_ends: bool) -> None:
@@ -528,6 +535,7 @@ class Query:
             if self.current is not current or self._running is not plan:
                 return
             self._running, self._is_finished = None, True
+            self._logs.finished(current.after)
             scene.publish(Finished(self.name, plan, records))
             if self._stop_for_s is not None:
                 self._leave(current)
@@ -563,6 +571,7 @@ class Query:
 
     def _leave(self, current: Incarnation) -> None:
         self._suffer(current, "leaves")
+        self._logs.flush()
         plan, client = self.plan, current.client
         if plan is not None and self._is_finished:
             client.finish(plan, current.now)

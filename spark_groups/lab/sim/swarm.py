@@ -55,6 +55,8 @@ class Swarm:
         trigger_s: The longest wait between two triggers.
         rate: Records written to each partition in a second, about.
         listener: 1 if a listener reports the end of a batch at once.
+        log_every_s: With asynchronous progress tracking: seconds between two entries in Spark's
+            offset log; 0 without it.
         max_offsets: `maxOffsetsPerTrigger` of some triggers; 0 for no limit.
         min_offsets: `minOffsetsPerTrigger`; 0 for none.
         max_delay_s: `maxTriggerDelay`.
@@ -116,6 +118,7 @@ class Swarm:
     trigger_s: float = 0.5
     rate: float = 6.0
     listener: int = 0
+    log_every_s: float = 0.0
     max_offsets: int = 0
     min_offsets: int = 0
     max_delay_s: float = 5.0
@@ -254,7 +257,8 @@ def drawn(chance: Chance) -> Swarm:
         moves=pick((0, 0, 1)),
     )
     swarm = calm if chance.random() < 0.25 else _with_faults(calm, chance)
-    return replace(swarm, warm=pick((0, 1)))
+    log_every_s = pick((0.0, 0.0, 0.001, 1.0, 5.0))
+    return replace(swarm, warm=pick((0, 1)), log_every_s=log_every_s)
 
 
 def _with_faults(calm: Swarm, chance: Chance) -> Swarm:

@@ -1,9 +1,9 @@
 """`spark_groups.listen(spark)`: connects the driver to the runners of its queries.
 
-Spark reports a batch after it has written its commit log; the listener passes the report to the
-runner, which commits the batch's offsets at once instead of at the next trigger. In return, the
-runner reports changes of partitions, which the listener passes to the user's callbacks. Listening
-is optional.
+Spark reports a batch when it is in the sink and, unless progress is tracked asynchronously, in its
+commit log; the listener passes the report to the runner, which commits the batch's offsets at once
+instead of at the next trigger. In return, the runner reports changes of partitions, which the
+listener passes to the user's callbacks. Listening is optional.
 
 `spark.sql.streaming.streamingQueryListeners` cannot name this listener, because it accepts only
 classes of the JVM.
@@ -51,7 +51,6 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING_CHANGES: Final = 1_000
 MAX_QUERIES: Final = 1_000
-ASYNCHRONOUS: Final = "AsyncProgressTrackingMicroBatchExecution"
 TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 EVENTS_TIMEOUT_S: Final = 5.0
 """How long close() waits for events that Spark has posted."""
@@ -140,10 +139,9 @@ class GroupListener:
         ends: Iterable[str],
         *,
         is_stateful: bool,
-        is_asynchronous: bool,
         trigger_interval_s: float = 0.0,
     ) -> None:
-        """Report a batch in Spark's commit log to the runners.
+        """Report a finished batch to the runners.
 
         Args:
             ends: End offsets of the batch, one per source, as in the checkpoint.
@@ -161,7 +159,6 @@ class GroupListener:
                     plan=end,
                     query_id=query_id,
                     is_stateful=is_stateful,
-                    is_asynchronous=is_asynchronous,
                     trigger_interval_s=trigger_interval_s,
                 )
             )
@@ -248,7 +245,6 @@ class GroupListener:
 class _Run:
     """Properties of a query that no event contains."""
 
-    is_asynchronous: bool = False
     trigger_interval_s: float = 0.0
 
 
@@ -274,7 +270,6 @@ class _QueryEvents(StreamingQueryListener):
                 str(progress.id),
                 [str(source.endOffset) for source in progress.sources],
                 is_stateful=bool(progress.stateOperators),
-                is_asynchronous=run.is_asynchronous,
                 trigger_interval_s=run.trigger_interval_s,
             )
 
@@ -308,7 +303,6 @@ class _QueryEvents(StreamingQueryListener):
         trigger = execution.trigger()
         is_timed = trigger.getClass().getSimpleName() == TIMED_TRIGGER
         return _Run(
-            is_asynchronous=execution.getClass().getSimpleName() == ASYNCHRONOUS,
             trigger_interval_s=trigger.intervalMs() / 1000 if is_timed else 0.0,
         )
 

@@ -60,19 +60,17 @@ class QueryRefused(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReported(Message):
-    """Spark has a batch in its commit log.
+    """Spark has finished a batch: its rows are in the sink.
 
     Args:
         plan: The batch's end offset, exactly as in Spark's checkpoint.
         is_stateful: Whether the query keeps state in Spark.
-        is_asynchronous: Whether the query tracks progress asynchronously, which proves nothing.
         trigger_interval_s: Seconds between batch starts; 0 if not fixed.
     """
 
     plan: str
     query_id: str
     is_stateful: bool
-    is_asynchronous: bool
     trigger_interval_s: float
 
 

@@ -1,9 +1,9 @@
-"""The runner's end of the control channel: committed batches in, changes of partitions out.
+"""The runner's end of the control channel: finished batches in, changes of partitions out.
 
-A listener in the driver process reports each batch as soon as it is in Spark's commit log. If the
-batch is the last plan, the run finishes it without waiting for the next trigger. The run reports
-assigned, revoked and lost partitions to the callbacks in the driver process; a revocation waits
-until the callbacks return.
+A listener in the driver process reports each batch when Spark reports its end. If the batch is the
+last plan, the run finishes it without waiting for the next trigger. The run reports assigned,
+revoked and lost partitions to the callbacks in the driver process; a revocation waits until the
+callbacks return.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class RunnerControl:
         """Raise the error that a driver's message caused.
 
         Raises:
-            OptionsError: The driver refuses the query, or it tracks progress asynchronously.
+            OptionsError: The driver refuses the query.
             GroupError: Partitions moved away from state, and `partitionMoveWithState` is `fail`.
         """
         if self._failure is not None:
@@ -254,13 +254,6 @@ class RunnerControl:
             self._is_stateful = report.is_stateful
             self._judge(unjudged)
             self._query_id = report.query_id
-            if report.is_asynchronous:
-                self._failure = OptionsError(
-                    "asyncProgressTrackingEnabled is refused: Spark would report batches before"
-                    " they are in its commit log, so rows could be lost; remove the option from"
-                    " writeStream"
-                )
-                return
             plan = self._expected if report.plan == self._expected_text else None
         if report.trigger_interval_s:
             # Before finish(), because the pause until the next trigger starts there.

@@ -206,7 +206,6 @@ class _Drain:
                     plan=plan,
                     query_id=str(query.id),
                     is_stateful=False,
-                    is_asynchronous=False,
                     trigger_interval_s=0.0,
                 )
                 self._server.broadcast(report)
@@ -241,7 +240,7 @@ def _finished_plans(query: StreamingQuery) -> list[str]:
     progress: Any = query._jsq.lastProgress()
     if progress is None:
         return []
-    # Spark reports a batch after it has written its commit log.
+    # Spark reports a batch when it is in the sink.
     return [str(source.endOffset()) for source in progress.sources()]
 
 

@@ -1,8 +1,8 @@
 """One run of a query, in its runner: passes what Spark's calls prove to the group member.
 
-`latestOffset(start)` proves that the batch that ended at `start` is in Spark's commit log, one
-trigger before Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the
-last plan. With `spark_groups.listen`, the driver reports a batch as soon as it is in the log.
+`latestOffset(start)` proves that the batch that ended at `start` is in the sink, one trigger before
+Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the last plan.
+With `spark_groups.listen`, the driver reports a batch as soon as it has ended.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class QueryRun:
         self.driver.prepare_available_now()
 
     def latest_offset(self, start: Offset | None, *, everything: bool = False) -> Offset:
-        """Finish the batch that Spark has committed, and plan the next.
+        """Finish the batch that Spark has run, and plan the next.
 
         Args:
             start: The end of the last batch; None on Spark 4.0 and 4.1.

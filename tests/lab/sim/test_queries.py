@@ -225,3 +225,45 @@ def test_the_dead_do_nothing() -> None:
     found.take(lambda *_: seen.seen.append("alive"))
     found._scene.schedule.run_until(20.0)
     assert len(seen.seen) == before
+
+
+SPARSE = Swarm(queries=1, from_latest=0, batch_s=0.5, trigger_s=0.05, log_every_s=5.0, starts_s=0.0)
+"""With asynchronous progress tracking: most batches have no entry in Spark's logs."""
+
+
+def wait_and_write(found: World, seconds: int) -> None:
+    """Let time pass in which records are written."""
+    for _ in range(seconds * 2):
+        for log in found.scene.storage.logs.values():
+            log.append(2, found.scene.now)
+        wait(found, 0.5)
+
+
+def test_a_batch_without_an_entry_in_the_log_never_runs_again() -> None:
+    found, seen = started(SPARSE, facts.Finished)
+    wait_and_write(found, 4)
+    finished = [fact.plan for fact in seen.seen if isinstance(fact, facts.Finished)]
+    query, coordination = found.queries[0], found.scene.coordination
+    committed = {key: coordination.committed(key) or 0 for key in found.scene.storage.logs}
+    query.kill(1.0, forget=False)
+    wait(found, 1.05)
+    # The first batch of a run always has an entry; later ones have none for five seconds.
+    assert len(finished) > 2
+    assert query.plan == finished[0]
+    wait_and_write(found, 4)
+    again = [fact.plan for fact in seen.seen if isinstance(fact, facts.Finished)][len(finished) :]
+    assert again
+    assert all(each.member_id == "q1.2.1" for each in again)
+    assert all((coordination.committed(key) or 0) >= each for key, each in committed.items())
+
+
+def test_the_last_entry_of_the_log_runs_again_if_the_commit_log_lacks_it() -> None:
+    found, seen = started(SPARSE, facts.Read)
+    wait_and_write(found, 4)
+    query = found.queries[0]
+    query.kill(1.0, forget=False)
+    query._logs._commits.clear()
+    first, *_ = reads = [fact.plan for fact in seen.seen if isinstance(fact, facts.Read)]
+    wait(found, 1.05)
+    again = [fact.plan for fact in seen.seen if isinstance(fact, facts.Read)][len(reads) :]
+    assert again == [first]

@@ -88,16 +88,14 @@ class Driver:
         end: Offset,
         *,
         is_stateful: bool = False,
-        is_asynchronous: bool = False,
         trigger_interval_s: float = 0.0,
     ) -> None:
-        """Say that a batch is in the commit log."""
+        """Say that a batch is finished."""
         self.server.broadcast(
             BatchReported(
                 plan=json.dumps(dict(end)),
                 query_id=QUERY_ID,
                 is_stateful=is_stateful,
-                is_asynchronous=is_asynchronous,
                 trigger_interval_s=trigger_interval_s,
             )
         )

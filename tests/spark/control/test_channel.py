@@ -245,7 +245,6 @@ def test_a_side_that_reads_nothing_is_cut_off_and_does_not_block_others(
         plan="x" * 100_000,
         query_id="q",
         is_stateful=False,
-        is_asynchronous=False,
         trigger_interval_s=0.0,
     )
     with (

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 import spark_groups
@@ -104,14 +104,12 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
         "q1",
         [PLAN, "7", "null"],
         is_stateful=True,
-        is_asynchronous=False,
         trigger_interval_s=2.5,
     )
     assert runner.next() == BatchReported(
         plan=PLAN,
         query_id="q1",
         is_stateful=True,
-        is_asynchronous=False,
         trigger_interval_s=2.5,
     )
     runner.change("revoked", number=5, deadline_s=100.0)
@@ -288,7 +286,7 @@ def test_a_listener_that_cannot_be_found_says_what_is_missing(
     listener = GroupListener(JVM, on_assigned=moves.put, directories=[tmp_path / "taken"])
     for text in ("committed at the next trigger", "Trigger.Once is refused", "XDG_RUNTIME_DIR"):
         assert text in caplog.text
-    listener.report("q1", [PLAN], is_stateful=False, is_asynchronous=False)
+    listener.report("q1", [PLAN], is_stateful=False)
     listener.ended("q1")
     listener.close()
 
@@ -344,7 +342,7 @@ class TestOnSpark:
             assert latency_s < 5.0
             # What no event says is asked of the query itself.
             run = listener_module._QueryEvents(listening, query.spark)._ask(str(running.id))
-            assert (run.is_asynchronous, run.trigger_interval_s) == (False, 3600.0)
+            assert run.trigger_interval_s == 3600.0
             came = moves.get(timeout=20)
             assert len(came.partitions) == PARTITIONS
             with queries(servers, query.group_id, query.topic) as start:
@@ -411,15 +409,24 @@ class TestOnSpark:
         assert "its state does not move" in str(caught.value)
         assert query.topic in str(caught.value)
 
-    def test_asynchronous_progress_tracking_is_refused(
+    def test_asynchronous_progress_tracking_commits_what_is_in_the_sink(
         self, query: GroupQuery, listening: GroupListener
     ) -> None:
-        writer = query.source().writeStream.format("noop")
+        writer = query.source().writeStream.format("noop").trigger(processingTime="1 hour")
         writer = writer.option("asyncProgressTrackingEnabled", "true")
         running = writer.option("checkpointLocation", str(query.checkpoint)).start()
-        with pytest.raises(StreamingQueryException) as caught:
-            running.awaitTermination(READ_S)
-        assert "asyncProgressTrackingEnabled is refused" in str(caught.value)
+        try:
+            wait_until(lambda: sum(query.committed().values()) == 30, READ_S, "the commit")
+        finally:
+            running.stop()
+
+    def test_asynchronous_progress_tracking_is_refused_by_spark_before_a_fenced_table(
+        self, query: GroupQuery
+    ) -> None:
+        writer = query.source().writeStream.foreachBatch(lambda *_: None)
+        writer = writer.option("asyncProgressTrackingEnabled", "true")
+        with pytest.raises(IllegalArgumentException, match="does not support async progress"):
+            writer.option("checkpointLocation", str(query.checkpoint)).start()
 
     def test_who_listens_no_more_hears_nothing(
         self, query: GroupQuery, listening: GroupListener, caplog: pytest.LogCaptureFixture

@@ -29,7 +29,6 @@ MESSAGES = (
         plan='{"é": "\\n"}',
         query_id="q",
         is_stateful=True,
-        is_asynchronous=False,
         trigger_interval_s=0.5,
     ),
     NothingMoreReported(query_id="q", had_reports=True),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.errors import CheckpointError, OptionsError
+from spark_groups.errors import CheckpointError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
 from spark_groups.spark.options.source_options import SourceOptions
@@ -240,14 +240,17 @@ def test_the_only_batch_has_no_limit_and_its_report_commits_it(
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 10
 
 
-def test_a_query_with_asynchronous_progress_is_refused_and_commits_nothing(
-    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+def test_holes_in_the_log_replay_the_last_entry_and_take_no_offset_back(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    run = start()
-    with listening(run, tmp_path) as driver:
-        planned = until_rows(run, NOTHING_PLANNED)
-        driver.report(planned, is_asynchronous=True)
-        wait_until(lambda: run.control._failure, what="the report")
-        with pytest.raises(OptionsError, match="asyncProgressTrackingEnabled is refused"):
-            run.latest_offset(planned)
-    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
+    killed = start(maxoffsetspertrigger="2")
+    end: Offset = NOTHING_PLANNED
+    plans = [end := until_rows(killed, end) for _ in range(5)]
+    assert killed.driver.await_commits(5)
+    killed.driver.close()
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8
+    # Spark's log has the first and the third batch: the third runs again, after the first.
+    again = start(maxoffsetspertrigger="2")
+    assert [each.from_offset for each in again.ranges(plans[0], plans[2])] == [4]
+    assert spans(until_rows(again, plans[2])) == [(8, 10)]
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8

@@ -128,8 +128,8 @@ class CleanHandOver(Checker):
         for name, key in [each for each in self._replayed if each[0] == who]:
             del self._replayed[name, key]
 
-    @on(facts.Forgotten)
-    def _forgotten(self, fact: facts.Forgotten) -> None:
+    @on(facts.Forgotten, facts.NotReplayed)
+    def _forgotten(self, fact: facts.Forgotten | facts.NotReplayed) -> None:
         self._running.pop(fact.who, None)
         self._forget_replayed(fact.who)
 

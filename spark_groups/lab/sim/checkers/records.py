@@ -130,7 +130,10 @@ class ReadOnce(Checker):
 
 
 class SameRows(Checker):
-    """A replayed plan has the same rows until it is finished, except for retention."""
+    """A replayed plan has the same rows until it is finished, except for retention.
+
+    Asynchronous progress tracking may lose the plan in a crash: then another one is made.
+    """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
@@ -147,8 +150,8 @@ class SameRows(Checker):
             if is_whole and fact.records.get(key) != before.records[key]:
                 self.fail(f"{fact.who} replays a plan with other rows of {key}")
 
-    @on(facts.Finished, facts.Forgotten)
-    def _over(self, fact: facts.Finished | facts.Forgotten) -> None:
+    @on(facts.Finished, facts.Forgotten, facts.NotReplayed)
+    def _over(self, fact: facts.Finished | facts.Forgotten | facts.NotReplayed) -> None:
         self._unfinished.pop(fact.who, None)
 
 
