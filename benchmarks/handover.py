@@ -393,10 +393,11 @@ def measure(kind: str, row: str, servers: str) -> Figures:
         with group.running():
             found = ROWS[row](group)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
-        console.print(f"  {kind}, {row}: failed: {error}", markup=False)
+        console.print(f"  {kind}, {row}: failed: {error}", markup=False, soft_wrap=True)
         return {}
     for figure, by_partition in found.items():
-        console.print(f"  {kind}: {figure}: {max(by_partition.values()):.2f} s", markup=False)
+        shown = f"  {kind}: {figure}: {max(by_partition.values()):.2f} s"
+        console.print(shown, markup=False, soft_wrap=True)
     return found
 
 
