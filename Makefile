@@ -95,8 +95,8 @@ conformance-hunt: prerequisites env ## Compare the model with Kafka on random re
 	CONFORMANCE_REQUESTS=$(REQUESTS) CONFORMANCE_SEED=$(or $(SEED),$(shell date +%s)) \
 	  $(PYTEST) -v -v tests/conformance/test_conformance.py $(PYTEST_FLAGS)
 
-bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 10 minutes
-	$(PY) -m benchmarks.handover
+bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 20 minutes, HANDOVER_FLAGS="--rounds 1" a third
+	$(PY) -m benchmarks.handover $(HANDOVER_FLAGS)
 
 bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY; about 30 minutes
 	$(PY) -m benchmarks.tables $(BENCH_FLAGS)

@@ -1,10 +1,12 @@
-"""How long partitions stand still when a member joins, leaves or dies, beside confluent-kafka.
+"""How long no member reads a partition when members join, stop, restart or die.
 
-    python -m benchmarks.handover [--rounds 3] [--kinds spark,consumer,classic] [--json]
+    python -m benchmarks.handover [--rounds 3] [--rows join,rolling,static,restart]
+                                  [--kinds spark,consumer,classic]
 
-Each round has a topic of 6 partitions, one record for each of them every 50 ms, a group with one
-member, then: a second member joins; it is ended by SIGTERM; another one joins and is killed
-(SIGKILL). The broker's settings are Kafka's defaults. All members are processes of their own.
+Each row has a topic of 6 partitions, one record for each of them every 50 ms, and a group of its
+own. The broker's settings are Kafka's defaults. All members are processes of their own. Members of
+confluent-kafka hardly use the processors: in each round, their rows run at the same time. A run
+writes its readings as JSON, and the page.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -20,190 +23,335 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
+import confluent_kafka
+import pyspark
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.connector import fetch_connector
+from benchmarks.cpu import CpuAccount, CpuAccountError, MachineTime
+from benchmarks.handover_diary import Event, pauses, read_diary
+from benchmarks.handover_report import PAGE, Figure, write_page
+from benchmarks.results import write_results
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 
+SPARK, OWN_SOURCE = "spark", "own source"
 COMMANDS = {
-    "spark": ("benchmarks.handover_spark",),
+    SPARK: ("benchmarks.handover_spark", "kafka-group"),
+    OWN_SOURCE: ("benchmarks.handover_spark", "kafka"),
     "consumer": ("benchmarks.handover_consumer", "consumer"),
     "classic": ("benchmarks.handover_consumer", "classic"),
 }
+KINDS = (SPARK, "consumer", "classic")
 PARTITIONS = frozenset(range(6))
 PRODUCE_EVERY_S = 0.05
-STEADY_S = 4.0
+STEADY_S = 5.0
 RECENT_S = 2.0
-WAIT_S = 120.0
+AFTER_S = 1.0
+"""How long after the last hand-over pauses are still looked for."""
+WAIT_S = 150.0
 POLL_S = 0.03
+
+Result = TypeVar("Result")
 
 console = Console(stderr=True)
 
 
 @dataclass(frozen=True)
-class Event:
-    """A line of a member's diary."""
+class Reading:
+    """One figure of one round.
 
-    what: str
-    at_s: float
-    partitions: tuple[int, ...]
+    Args:
+        round: The round, from 1.
+        kind: Which members.
+        figure: The name of the figure.
+        worst_s: Of the worst partition, in seconds.
+        median_s: Of the median partition, in seconds.
+    """
+
+    round: int
+    kind: str
+    figure: str
+    worst_s: float
+    median_s: float
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one round measured, in seconds; None where a kind has no such thing.
+class Round:
+    """How busy the machine was.
 
     Args:
-        kind: Which members.
-        join_to_plan_s: From the join to the first planned range of the joiner.
-        join_to_rows_s: From the join to its first records.
-        pause_s: Longest pause of the partitions whose owner did not change, during the join.
-        cadence_s: Longest pause of the same partitions while nothing happened.
-        stop_to_plan_s: From SIGTERM to the survivor's first plan of the released partitions.
-        stop_to_rows_s: From SIGTERM to its first records of it.
-        leave_to_plan_s: From the moment the group no longer had the member to the survivor's plan.
-        leave_to_rows_s: From the moment the group no longer had the member to them.
-        kill_to_rows_s: From SIGKILL to the survivor's first records.
+        number: The round, from 1.
+        took_s: How long it took.
+        load_average: Of one minute, before the round.
+        company_cores: How many processors other processes used on average; None if that cannot be
+            counted here.
+        failed: The rows that were not measured.
     """
 
-    kind: str
-    join_to_plan_s: float | None
-    join_to_rows_s: float
-    pause_s: float
-    cadence_s: float
-    stop_to_plan_s: float | None
-    stop_to_rows_s: float
-    leave_to_plan_s: float | None
-    leave_to_rows_s: float | None
-    kill_to_rows_s: float
+    number: int
+    took_s: float
+    load_average: float
+    company_cores: float | None
+    failed: tuple[str, ...]
 
 
 class Member:
-    """A member's process and its diary."""
+    """A member's process and its diary.
 
-    def __init__(self, kind: str, servers: str, group_id: str, topic: str) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="handover-")
-        place = Path(self._directory.name)
-        self._diary = place / "events.jsonl"
-        self._log = place / "log"
-        module, *protocol = COMMANDS[kind]
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", module, str(place), servers, group_id, topic, *protocol],
+    Args:
+        kind: Which member.
+        arguments: Brokers, group and topic.
+        instance_id: Its instance id, or "".
+    """
+
+    def __init__(self, kind: str, arguments: tuple[str, ...], instance_id: str = "") -> None:
+        self.place = Path(tempfile.mkdtemp(prefix="handover-"))
+        module, further = COMMANDS[kind]
+        command = [sys.executable, "-m", module, str(self.place), *arguments]
+        self._command = [*command, instance_id, further]
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with (self.place / "log").open("ab") as log:
+            return subprocess.Popen(
+                self._command,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             )
 
-    def events(self, what: str, since_s: float = 0.0) -> list[Event]:
+    def events(self, what: str = "rows", since_s: float = 0.0) -> list[Event]:
         """Return the events of one name, from a moment on."""
         if self.process.poll() not in (None, 0, -signal.SIGKILL, -signal.SIGTERM):
-            raise SystemExit(f"a member ended by itself:\n{self._log.read_text()[-3000:]}")
-        if not self._diary.exists():
-            return []
-        # The last line may be half written.
-        lines = self._diary.read_text().split("\n")[:-1]
-        found = [Event(**json.loads(line)) for line in lines]
+            log = (self.place / "log").read_text(errors="replace")
+            raise RuntimeError(f"a member ended by itself:\n{log[-3000:]}")
+        found = read_diary(self.place)
         return [each for each in found if each.what == what and each.at_s >= since_s]
 
     def recent(self) -> frozenset[int]:
         """Return the partitions that it has read in the last two seconds."""
-        rows = self.events("rows", time.time() - RECENT_S)
+        rows = self.events(since_s=time.time() - RECENT_S)
         return frozenset(partition for each in rows for partition in each.partitions)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal: SIGKILL to all its processes, any other to the first."""
+    def signal(self, number: signal.Signals) -> float:
+        """Send a signal: SIGKILL to all its processes, any other to the first; return when."""
+        at_s = time.time()
         if number is signal.SIGKILL:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
+        return at_s
+
+    def restart(self) -> None:
+        """Start it again in the same place, once it has ended."""
+        self.process.wait(WAIT_S)
+        self.process = self._start()
 
     def close(self) -> None:
         """End its remaining processes."""
         if self.process.poll() is None:
             self.signal(signal.SIGKILL)
             self.process.wait(30)
-        self._directory.cleanup()
+        shutil.rmtree(self.place, ignore_errors=True)
 
 
-def main() -> None:
-    """Run the rounds and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kinds", default=",".join(COMMANDS))
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    kinds = arguments.kinds.split(",")
-    outcomes = []
-    with EmbeddedKafka() as kafka:
-        for number in range(arguments.rounds):
-            for kind in kinds:
-                console.print(f"round {number + 1} of {arguments.rounds}: {kind}")
-                outcomes.append(measure(kind, kafka.bootstrap_servers))
-                console.print(f"  {outcomes[-1]}")
-    if arguments.json:
-        Console().print_json(json.dumps([asdict(each) for each in outcomes]))
-    else:
-        Console(width=140).print(summary(kinds, outcomes))
+class Group:
+    """Members of one kind in a group of their own, and a topic with steady records.
+
+    Args:
+        kind: Which members.
+        servers: The brokers.
+    """
+
+    def __init__(self, kind: str, servers: str) -> None:
+        self.kind = kind
+        self.group_id = f"group-{uuid.uuid4().hex[:8]}"
+        self._servers = servers
+        self._topic = f"topic-{uuid.uuid4().hex[:8]}"
+        self.members: list[Member] = []
+        self._cluster = Cluster(servers)
+        admin = AdminClient({"bootstrap.servers": servers})
+        new = NewTopic(self._topic, num_partitions=len(PARTITIONS), replication_factor=1)
+        admin.create_topics([new])[self._topic].result(30)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Produce records; at the end, end all members."""
+        try:
+            with producing(self._servers, self._topic):
+                yield
+        finally:
+            for member in self.members:
+                member.close()
+            self._cluster.close()
+
+    def start(self, instance_id: str = "", kind: str = "") -> Member:
+        """Start a member."""
+        arguments = (self._servers, self.group_id, self._topic)
+        self.members.append(Member(kind or self.kind, arguments, instance_id))
+        return self.members[-1]
+
+    def size(self) -> int:
+        """Return how many members a group of the consumer protocol has."""
+        described = self._cluster.describe_group(DescribeGroupRequest(group_id=self.group_id))
+        return len(described.members)
+
+    def await_size(self, wanted: int, member: Member, what: str) -> float:
+        """Return when the group had so many members; a classic member says it itself."""
+        if self.kind == "classic":
+            return wait(lambda: member.events(what), what)[0].at_s
+        wait(lambda: self.size() == wanted, f"a group of {wanted}")
+        return time.time()
+
+    def shares(self, members: Collection[Member]) -> list[frozenset[int]]:
+        """Wait until each partition is read by one of the members, and return their shares."""
+
+        def divided() -> list[frozenset[int]] | None:
+            found = [each.recent() for each in members]
+            is_disjoint = sum(map(len, found)) == len(PARTITIONS)
+            return found if is_disjoint and all(found) and union(found) == PARTITIONS else None
+
+        return wait(divided, f"{len(members)} shares of {self.kind}")
+
+    def pauses(self, partitions: Iterable[int], from_s: float, until_s: float) -> dict[int, float]:
+        """Return how long no member read each partition at most."""
+        wait(lambda: time.time() > until_s, "the end of the time looked at")
+        events = [event for each in self.members for event in read_diary(each.place)]
+        return pauses(events, partitions, from_s, until_s)
+
+    def steady(self) -> dict[int, float]:
+        """Let members run for a while; return the longest pause of each partition meanwhile."""
+        began_s = time.time()
+        return self.pauses(PARTITIONS, began_s, began_s + STEADY_S)
 
 
-def measure(kind: str, servers: str) -> Outcome:
-    """Let members of one kind join, leave and die in a group of their own."""
-    group_id, topic = f"group-{uuid.uuid4().hex[:8]}", f"topic-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": servers})
-    new = NewTopic(topic, num_partitions=len(PARTITIONS), replication_factor=1)
-    admin.create_topics([new])[topic].result(30)
-    members: list[Member] = []
+Figures = dict[Figure, Mapping[int, float]]
+"""Seconds by partition."""
 
-    def start() -> Member:
-        members.append(Member(kind, servers, group_id, topic))
-        return members[-1]
 
-    try:
-        with producing(servers, topic), Cluster(servers) as cluster:
-            owner = start()
-            wait(lambda: owner.recent() == PARTITIONS, "all partitions at the first member")
-            began_s = let_run()
-            joiner = start()
-            joined_s = await_join(kind, cluster, group_id, joiner)
-            kept, taken = await_shares(owner, joiner)
-            let_run()
-            stop_s, left_s = end(kind, cluster, group_id, joiner)
-            stop_rows_s = first(owner, "rows", stop_s, taken) - stop_s
-            victim = start()
-            _, orphaned = await_shares(owner, victim)
-            killed_s = time.time()
-            victim.signal(signal.SIGKILL)
-            kill_rows_s = first(owner, "rows", killed_s, orphaned) - killed_s
-            is_spark = kind == "spark"
-            stop_plan_s = first(owner, "planned", stop_s, taken) - stop_s if is_spark else None
-            join_rows_s = first(joiner, "rows", 0.0, PARTITIONS) - joined_s
-            return Outcome(
-                kind,
-                first(joiner, "planned", 0.0, PARTITIONS) - joined_s if is_spark else None,
-                join_rows_s,
-                longest_pause(owner, kept, joined_s - 0.5, joined_s + join_rows_s + 1),
-                longest_pause(owner, kept, began_s, began_s + STEADY_S),
-                stop_plan_s,
-                stop_rows_s,
-                since_leave(stop_plan_s, stop_s, left_s),
-                since_leave(stop_rows_s, stop_s, left_s),
-                kill_rows_s,
-            )
-    finally:
-        for member in members:
-            member.close()
+def join_and_stop(group: Group) -> Figures:
+    """Let a cold application join another one, and stop it by SIGTERM."""
+    owner = group.start()
+    group.shares([owner])
+    group.steady()
+    cadence = group.steady()
+    began_s = time.time()
+    joiner = group.start()
+    joined_s = group.await_size(2, joiner, "joining")
+    kept, taken = group.shares([owner, joiner])
+    during = group.pauses(PARTITIONS, began_s, time.time() + AFTER_S)
+    first_rows = {each: first(joiner, began_s, {each}) - joined_s for each in taken}
+    group.steady()
+    shared = group.steady()
+    signal_s = joiner.signal(signal.SIGTERM)
+    left_s = group.await_size(1, joiner, "left")
+    taken_back = {each: first(owner, signal_s, {each}) for each in taken}
+    stopping = group.pauses(PARTITIONS, signal_s, max(taken_back.values()) + AFTER_S)
+    batch_s = max((each.at_s - signal_s for each in joiner.events(since_s=signal_s)), default=0.0)
+    return {
+        Figure.JOIN: above(during, cadence, taken),
+        Figure.JOIN_ROWS: first_rows,
+        Figure.STAY_CADENCE: {each: cadence[each] for each in kept},
+        Figure.STAY_PAUSE: {each: during[each] for each in kept},
+        Figure.STAY: above(during, cadence, kept),
+        Figure.STOP: above(stopping, shared, taken),
+        Figure.STOP_LEFT: {each: at_s - left_s for each, at_s in taken_back.items()},
+        Figure.STOP_SIGNAL: {each: at_s - signal_s for each, at_s in taken_back.items()},
+        Figure.STOP_BATCH: dict.fromkeys(taken, batch_s),
+        Figure.STOP_ABOVE: {each: at_s - signal_s - batch_s for each, at_s in taken_back.items()},
+    }
+
+
+def rolling(group: Group, *, is_static: bool) -> Figures:
+    """Restart three members, one after the other."""
+    members = [group.start(f"instance-{each}" if is_static else "") for each in range(3)]
+    group.shares(members)
+    group.steady()
+    cadence = group.steady()
+    unread: dict[int, float] = {}
+    own: dict[int, float] = {}
+    others: dict[int, float] = {}
+    for number, member in enumerate(members):
+        mine = group.shares(members)[number]
+        signal_s = member.signal(signal.SIGTERM)
+        member.restart()
+        restarted_s = time.time()
+        own_s = first(member, restarted_s, PARTITIONS) - signal_s
+        group.shares(members)
+        found = group.pauses(PARTITIONS, signal_s, time.time() + AFTER_S)
+        worst(unread, above(found, cadence, PARTITIONS))
+        worst(own, above(found, {each: cadence[each] + own_s for each in mine}, mine))
+        worst(others, above(found, cadence, PARTITIONS - mine))
+        group.steady()
+    if is_static:
+        return {Figure.STATIC: unread, Figure.STATIC_OWN: own, Figure.STATIC_OTHERS: others}
+    return {Figure.ROLLING: unread}
+
+
+def restart(group: Group) -> Figures:
+    """Kill the only member by SIGKILL and start it again, beside Spark's own source."""
+    found: Figures = {}
+    for kind in (group.kind, OWN_SOURCE) if group.kind == SPARK else (group.kind,):
+        member = group.start(kind=kind)
+        group.shares([member])
+        group.steady()
+        killed_s = member.signal(signal.SIGKILL)
+        member.restart()
+        back = {each: first(member, killed_s, {each}) - killed_s for each in PARTITIONS}
+        found[Figure.OWN_START if kind == OWN_SOURCE else Figure.RESTART] = back
+        member.signal(signal.SIGTERM)
+        member.process.wait(WAIT_S)
+    if Figure.OWN_START in found:
+        base = dict.fromkeys(PARTITIONS, max(found[Figure.OWN_START].values()))
+        found[Figure.RESTART_ABOVE] = above(found[Figure.RESTART], base, PARTITIONS)
+    return found
+
+
+ROWS: Mapping[str, Callable[[Group], Figures]] = {
+    "join": join_and_stop,
+    "rolling": lambda group: rolling(group, is_static=False),
+    "static": lambda group: rolling(group, is_static=True),
+    "restart": restart,
+}
+
+
+def above(
+    found: Mapping[int, float], base: Mapping[int, float], partitions: Iterable[int]
+) -> dict[int, float]:
+    """Return how far some partitions are above a base, 0 where they are below."""
+    return {each: max(0.0, found[each] - base[each]) for each in partitions}
+
+
+def union(shares: Iterable[frozenset[int]]) -> frozenset[int]:
+    """Return the partitions of all shares."""
+    return frozenset().union(*shares)
+
+
+def worst(so_far: dict[int, float], found: Mapping[int, float]) -> None:
+    """Keep the largest number of each partition."""
+    so_far.update({each: max(so_far.get(each, 0.0), at) for each, at in found.items()})
+
+
+def first(member: Member, since_s: float, partitions: Collection[int]) -> float:
+    """Return when a member first read one of some partitions."""
+
+    def found() -> list[float]:
+        rows = member.events(since_s=since_s)
+        return [each.at_s for each in rows if not set(partitions).isdisjoint(each.partitions)]
+
+    return wait(found, f"rows of partitions {sorted(partitions)}")[0]
 
 
 @contextmanager
@@ -228,106 +376,107 @@ def producing(servers: str, topic: str) -> Iterator[None]:
         producer.flush(10)
 
 
-def await_join(kind: str, cluster: Cluster, group_id: str, joiner: Member) -> float:
-    """Return when a member joined: seen in the group, or, if it cannot be, by its own word."""
-    if kind != "spark":
-        wait(lambda: bool(joiner.events("joining")), "the join")
-        return joiner.events("joining")[0].at_s
-    wait(lambda: size(cluster, group_id) == 2, "the second member")
-    return time.time()
-
-
-def end(kind: str, cluster: Cluster, group_id: str, member: Member) -> tuple[float, float | None]:
-    """End a member by SIGTERM; return when that was, and when the group was without it."""
-    stop_s = time.time()
-    member.signal(signal.SIGTERM)
-    if kind == "classic":
-        return stop_s, None
-    wait(lambda: size(cluster, group_id) == 1, "the leave")
-    return stop_s, time.time()
-
-
-def let_run() -> float:
-    """Let members run for a while, so that their batches are short; return when that began."""
-    began_s = time.time()
-    wait(lambda: time.time() - began_s > STEADY_S, "a steady state")
-    return began_s
-
-
-def since_leave(after_stop_s: float | None, stop_s: float, left_s: float | None) -> float | None:
-    """Return the times since the member left the group, instead of since SIGTERM."""
-    if after_stop_s is None or left_s is None:
-        return None
-    return stop_s + after_stop_s - left_s
-
-
-def size(cluster: Cluster, group_id: str) -> int:
-    """Return how many members a group of the consumer protocol has."""
-    return len(cluster.describe_group(DescribeGroupRequest(group_id=group_id)).members)
-
-
-def await_shares(owner: Member, other: Member) -> tuple[frozenset[int], frozenset[int]]:
-    """Wait until two members read different partitions, together all; return both shares."""
-
-    def divided() -> bool:
-        mine, theirs = owner.recent(), other.recent()
-        return bool(mine and theirs) and not mine & theirs and mine | theirs == PARTITIONS
-
-    wait(divided, "a share for each member")
-    return owner.recent(), other.recent()
-
-
-def first(member: Member, what: str, since_s: float, partitions: frozenset[int]) -> float:
-    """Return when an event first concerned one of some partitions."""
-
-    def found() -> list[float]:
-        events = member.events(what, since_s)
-        return [each.at_s for each in events if partitions & set(each.partitions)]
-
-    wait(lambda: bool(found()), f"{what} of {sorted(partitions)}")
-    return found()[0]
-
-
-def longest_pause(
-    member: Member, partitions: frozenset[int], from_s: float, until_s: float
-) -> float:
-    """Return the longest time without records of one of some partitions."""
-    wait(lambda: time.time() > until_s, "the end of the time looked at")
-    events = [each for each in member.events("rows", from_s) if each.at_s <= until_s]
-    pauses = [0.0]
-    for partition in partitions:
-        times = [each.at_s for each in events if partition in each.partitions]
-        pauses += [later - earlier for earlier, later in pairwise(times)]
-    return max(pauses)
-
-
-def wait(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, at most two minutes."""
+def wait(look: Callable[[], Result | None], what: str) -> Result:
+    """Wait until something is true, with a deadline; return it."""
     deadline_s = time.monotonic() + WAIT_S
-    while not condition():
+    while not (found := look()):
         if time.monotonic() > deadline_s:
-            raise SystemExit(f"no {what} within {WAIT_S:g} s")
+            raise RuntimeError(f"no {what} within {WAIT_S:g} s")
         time.sleep(POLL_S)
+    return found
 
 
-def summary(kinds: list[str], outcomes: list[Outcome]) -> Table:
-    """Return medians, with the smallest and the largest beside them."""
-    table = Table(title="seconds: median (smallest-largest)")
-    table.add_column("")
-    for kind in kinds:
-        table.add_column(kind, justify="right")
-    for field in list(asdict(outcomes[0]))[1:]:
-        cells = [field]
-        for kind in kinds:
-            values = [getattr(each, field) for each in outcomes if each.kind == kind]
-            known = [each for each in values if each is not None]
-            cells.append(
-                f"{statistics.median(known):.2f} ({min(known):.2f}-{max(known):.2f})"
-                if known
-                else "-"
-            )
-        table.add_row(*cells)
-    return table
+def measure(kind: str, row: str, servers: str) -> Figures:
+    """Measure one row for one kind of members; without figures, it failed."""
+    group = Group(kind, servers)
+    try:
+        with group.running():
+            found = ROWS[row](group)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        console.print(f"  {kind}, {row}: failed: {error}", markup=False, soft_wrap=True)
+        return {}
+    for figure, by_partition in found.items():
+        shown = f"  {kind}: {figure}: {max(by_partition.values()):.2f} s"
+        console.print(shown, markup=False, soft_wrap=True)
+    return found
+
+
+def play(
+    kinds: Collection[str], rows: Iterable[str], servers: str
+) -> Iterator[tuple[str, str, Figures]]:
+    """Measure all rows of a round: Spark's one after the other, then the others together."""
+    wanted = [(kind, row) for row in rows for kind in kinds]
+    for kind, row in wanted:
+        if kind == SPARK:
+            yield kind, row, measure(kind, row, servers)
+    others = [(kind, row) for kind, row in wanted if kind != SPARK]
+    if others:
+        with ThreadPoolExecutor(len(others)) as pool:
+            found = pool.map(lambda each: measure(*each, servers), others)
+            for (kind, row), figures in zip(others, found, strict=True):
+                yield kind, row, figures
+
+
+def run(
+    rounds: int, kinds: Collection[str], rows: Collection[str]
+) -> Iterator[Reading | Round | str]:
+    """Yield the version of Kafka, the readings of each round, and how busy the machine was."""
+    account = cpu_account()
+    with EmbeddedKafka() as kafka:
+        yield kafka.version
+        for number in range(1, rounds + 1):
+            console.print(f"round {number} of {rounds}")
+            load_average, before = os.getloadavg()[0], MachineTime.now()
+            used_s = account.used().total if account else 0.0
+            failed = []
+            for kind, row, figures in play(kinds, rows, kafka.bootstrap_servers):
+                if not figures:
+                    failed.append(f"{kind}: {row}")
+                for figure, by_partition in figures.items():
+                    seconds = list(by_partition.values())
+                    median_s = statistics.median(seconds)
+                    yield Reading(number, kind, figure.name, max(seconds), median_s)
+            now, company = MachineTime.now(), None
+            if account is not None:
+                company = now.company_cores(before, account.used().total - used_s)
+            yield Round(number, now.at_s - before.at_s, load_average, company, tuple(failed))
+    if account is not None:
+        account.close()
+
+
+def cpu_account() -> CpuAccount | None:
+    """Return the CPU account of this process, None if CPU seconds cannot be counted here."""
+    try:
+        return CpuAccount(os.getpid())
+    except CpuAccountError as error:
+        console.print(f"other processes are not counted: {error}")
+        return None
+
+
+def main() -> None:
+    """Run the rounds; write the readings as JSON, and the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--json", type=Path, default=Path("build/handover.json"))
+    parser.add_argument("--page", type=Path, default=PAGE)
+    given = parser.parse_args()
+    kinds, rows = given.kinds.split(","), given.rows.split(",")
+    if not set(kinds) <= set(KINDS) or not set(rows) <= ROWS.keys():
+        parser.error(f"kinds are {', '.join(KINDS)}; rows are {', '.join(ROWS)}")
+    if "restart" in rows and SPARK in kinds:
+        fetch_connector(pyspark.__version__)
+    taken = list(run(given.rounds, kinds, rows))
+    settings = {
+        "kafka": taken[0],
+        "confluent_kafka": confluent_kafka.__version__,
+        "partitions": len(PARTITIONS),
+        "rounds": [asdict(each) for each in taken if isinstance(each, Round)],
+    }
+    write_results(given.json, settings, (each for each in taken if isinstance(each, Reading)))
+    write_page(given.page, json.loads(given.json.read_text(encoding="utf-8")))
+    console.print(f"wrote {given.json} and {given.page}")
 
 
 if __name__ == "__main__":

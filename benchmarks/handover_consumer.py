@@ -1,8 +1,9 @@
 """A member by confluent-kafka for benchmarks/handover.py; runs as a process of its own.
 
-    python -m benchmarks.handover_consumer DIRECTORY BOOTSTRAP GROUP TOPIC PROTOCOL
+    python -m benchmarks.handover_consumer DIRECTORY BOOTSTRAP GROUP TOPIC INSTANCE PROTOCOL
 
-PROTOCOL is `consumer` (KIP-848) or `classic` (cooperative-sticky). SIGTERM ends it in good order.
+INSTANCE is an instance id, or empty. PROTOCOL is `consumer` (KIP-848) or `classic`
+(cooperative-sticky). SIGTERM ends it in good order.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from confluent_kafka import Consumer
 from benchmarks.handover_diary import Diary
 
 
-def main(directory: str, servers: str, group_id: str, topic: str, protocol: str) -> None:
+def main(directory: str, servers: str, group_id: str, topic: str, *further: str) -> None:
     """Read with confluent-kafka until SIGTERM; only the protocol differs from its defaults."""
+    instance_id, protocol = further
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
     settings: dict[str, Any] = {
@@ -29,6 +31,8 @@ def main(directory: str, servers: str, group_id: str, topic: str, protocol: str)
     }
     if protocol == "classic":
         settings["partition.assignment.strategy"] = "cooperative-sticky"
+    if instance_id:
+        settings["group.instance.id"] = instance_id
     diary = Diary(Path(directory))
     consumer = Consumer(settings)
     consumer.subscribe([topic])
@@ -38,6 +42,7 @@ def main(directory: str, servers: str, group_id: str, topic: str, protocol: str)
         if messages:
             diary.note("rows", {each.partition() for each in messages})
     consumer.close()
+    diary.note("left")
 
 
 if __name__ == "__main__":

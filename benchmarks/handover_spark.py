@@ -1,8 +1,10 @@
-"""A member by this project's source for benchmarks/handover.py; runs as a process of its own.
+"""A member by Spark for benchmarks/handover.py; runs as a process of its own.
 
-    python -m benchmarks.handover_spark DIRECTORY BOOTSTRAP GROUP TOPIC
+    python -m benchmarks.handover_spark DIRECTORY BOOTSTRAP GROUP TOPIC INSTANCE SOURCE
 
-The query has the default trigger and a listener. SIGTERM ends it in good order.
+INSTANCE is an instance id, or empty. SOURCE is `kafka-group` or Spark's own `kafka`, which is in no
+group. The query runs as the jobs run theirs: with a listener, the default trigger, and a
+clean end by SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,48 +12,55 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.connector import fetch_connector
 from benchmarks.handover_diary import Diary
 from spark_groups import listen
-from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.control.shutdown import stop_on_sigterm
+from spark_groups.spark.source.registration import register
+
+OWN_SOURCE = "kafka"
 
 
-def main(place: str, servers: str, group_id: str, topic: str) -> None:
+def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> None:
     """Read with a Structured Streaming query until SIGTERM."""
+    instance_id, source = further
     directory = Path(place)
     diary = Diary(directory)
+    jars = fetch_connector(pyspark.__version__) if source == OWN_SOURCE else []
     spark = (
         SparkSession.builder.master("local[1]")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
+    end = stop_on_sigterm(spark)
     listen(spark)
-    checkpoint = directory / "checkpoint"
+    register(spark)
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        planned = checkpoint / "offsets" / str(batch_id)
-        plan = parse_plan_text(planned.read_text().splitlines()[-1])
-        partitions = {each.partition for each in plan.ranges} if plan is not None else set()
-        diary.note("planned", partitions, planned.stat().st_mtime)
+    def write(batch: DataFrame, _: int) -> None:
         rows = batch.select("partition").collect()
         diary.note("rows", {row["partition"] for row in rows})
 
-    end = stop_on_sigterm(spark)
     stream = (
-        spark.readStream.format("kafka-group")
+        spark.readStream.format(source)
         .option("kafka.bootstrap.servers", servers)
-        .option("kafka.group.id", group_id)
         .option("subscribe", topic)
     )
+    if source != OWN_SOURCE:
+        stream = stream.option("kafka.group.id", group_id)
+    if instance_id:
+        stream = stream.option("kafka.group.instance.id", instance_id)
     query = (
         stream.load()
         .writeStream.foreachBatch(write)
-        .option("checkpointLocation", str(checkpoint))
+        .option("checkpointLocation", str(directory / "checkpoint"))
         .start()
     )
     diary.note("joining")

@@ -27,7 +27,6 @@ from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.positions import Positions
 from spark_groups.client.requests.describe import (
     Descriptions,
-    PendingEnds,
     PendingFetch,
     PendingOffsets,
     TargetAssignment,
@@ -35,7 +34,7 @@ from spark_groups.client.requests.describe import (
 from spark_groups.client.requests.find_coordinator import Coordinator
 from spark_groups.client.requests.heartbeat import Heartbeats, Releases
 from spark_groups.client.requests.leader_epochs import LeaderEpochs
-from spark_groups.client.requests.list_offsets import DoubtedEnds, StartOffsets
+from spark_groups.client.requests.list_offsets import DoubtedEnds, PlanEnds, StartOffsets
 from spark_groups.client.requests.metadata import AbsentTopics, DeletedTopics, TopicNames
 from spark_groups.client.requests.offset_commit import OffsetCommits
 from spark_groups.client.requests.offset_fetch import OffsetFetches
@@ -148,6 +147,7 @@ class GroupClient:
             }
         )
         self.planner = BatchPlanner(self.positions, self.warm_up)
+        self.plan_ends = PlanEnds(self.positions, self.pending_offsets)
         self.revocation = Revocation(self.positions)
         self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
@@ -196,10 +196,7 @@ class GroupClient:
             (doubted, doubted.next_request),
             (names, self.deleted.next_request),
         )
-        last = in_order(
-            GroupSettings(member, self.session, search, self._emit),
-            PendingEnds(positions, self.pending_offsets),
-        )
+        last = in_order(GroupSettings(member, self.session, search, self._emit))
 
         def next_request(now: float) -> Asked | None:
             if member.state not in _LOOKING_UP or now < pause.not_before:
@@ -345,10 +342,20 @@ class GroupClient:
         self._advance(now)
 
     def readable(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose log ends the next plan needs."""
+        """Return the partitions that the next plan may read."""
         if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
             return frozenset()
         return frozenset(self.ledger.positions(self.member.assigned))
+
+    def ends_to_list(self, now: float) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose log ends to list for the next plan.
+
+        Beside the `readable` ones these are the partitions whose positions are not known yet, and
+        pending ones, whose ends are only displayed.
+        """
+        if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
+            return frozenset()
+        return self.plan_ends.to_list(self.pending)
 
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
@@ -356,7 +363,7 @@ class GroupClient:
         """Note the log ends for the next plan.
 
         Args:
-            ends: Log ends of `readable` partitions.
+            ends: Log ends of the partitions of `ends_to_list`.
             leader_epochs: The leader epoch under which each end was listed.
 
         Returns:
@@ -395,9 +402,12 @@ class GroupClient:
         self._advance(now)
         if not (self.is_warming_up or self._ownership_is_proven(now)):
             return None
+        ends = self.plan_ends.take(ends, now)
         plan = self.planner.plan(limit, ends, now, leader_epochs)
         if plan is None:
             return None
+        if plan.ranges:
+            self.pending_offsets.batch_planned()
         self.revocation.budget.batch_began(plan, now)
         self._emit(BatchPlanned(now, plan))
         return plan
@@ -549,16 +559,14 @@ class GroupClient:
         """Return the name of a topic id, None if it is unknown."""
         return self.topics.name(topic_id)
 
-    def is_assignment_under_way(self, since: float) -> bool:
-        """Return whether a plan made now would miss partitions that are about to be ready.
-
-        True if a heartbeat sent since `since` is unanswered, or a partition assigned since then is
-        not ready.
-        """
+    def is_heartbeat_under_way(self, since: float) -> bool:
+        """Return whether a heartbeat sent since `since` is unanswered: it may assign partitions."""
         sent_at = self.member.pace.last_sent_at
         is_asking = self._channels.is_under_way(Channel.HEARTBEAT)
-        if is_asking and sent_at is not None and sent_at >= since:
-            return True
+        return is_asking and sent_at is not None and sent_at >= since
+
+    def is_resolving(self, since: float) -> bool:
+        """Return whether a partition assigned since `since` is not ready."""
         return self._assigned_at >= since and bool(self.ledger.unready())
 
     def check(self) -> None:
@@ -601,7 +609,7 @@ class GroupClient:
 
         While an end is doubted or a finished run is unsettled, there may be more to read.
         """
-        wanted = self.ledger.positions(self.member.assigned)
+        wanted, ends = self.ledger.positions(self.member.assigned), self.plan_ends.usable(ends)
         uncertain = self.validator.doubted() | self.ledger.undecided()
         are_known = all(key in ends and key not in uncertain for key in wanted)
         return self._ownership_is_proven(now) and are_known

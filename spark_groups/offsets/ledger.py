@@ -234,6 +234,11 @@ class Ledger:
             self._topic_ids = frozenset(key.topic_id for key in self.owned)
         return self._topic_ids
 
+    @property
+    def last_tenure(self) -> int:
+        """The number of the latest tenure: later ones have larger numbers."""
+        return self._tenures
+
     def tenure(self, key: TopicIdPartition) -> int | None:
         """Return the tenure of a partition, None while it is not owned."""
         owned = self.owned.get(key)

@@ -295,8 +295,10 @@ class GroupDriver:
     def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
         with self._engine.changed:
             self._check(client)
-            keys = client.readable(suspension_clock())
-        ends = self._ends.list(keys) if self._ends is not None else ListOffsetsResponse()
+            keys = client.ends_to_list(suspension_clock())
+            shown = keys - client.assigned.partitions
+        ends = self._ends.list(keys, shown) if self._ends is not None else ListOffsetsResponse()
+        self._await_positions(client)
         with self._engine.changed:
             if client.listed(ends.offsets, ends.leader_epochs):
                 self._engine.pump()
@@ -315,7 +317,18 @@ class GroupDriver:
     def _await_assignment(self, client: GroupClient) -> None:
         """Wait for a heartbeat under way, so that this plan includes the partitions it brings."""
         since = suspension_clock() - UNDER_WAY_S
-        self._await(lambda: not client.is_assignment_under_way(since), UNDER_WAY_S)
+        self._await(lambda: not client.is_heartbeat_under_way(since), UNDER_WAY_S)
+
+    def _await_positions(self, client: GroupClient) -> None:
+        """Wait for the positions of partitions assigned recently; longer while none is known."""
+        now = suspension_clock()
+
+        def may_plan() -> bool:
+            may_read = client.readable(suspension_clock())
+            return bool(may_read) or not client.is_resolving(now - FIRST_ASSIGNMENT_S)
+
+        self._await(may_plan, FIRST_ASSIGNMENT_S)
+        self._await(lambda: not client.is_resolving(now - UNDER_WAY_S), UNDER_WAY_S)
 
     def _missing_answer(self) -> str:
         return (self._ends.problem if self._ends is not None else "") or "membership not confirmed"
@@ -326,8 +339,7 @@ class GroupDriver:
         if client.is_settled:
             return True
         # Without DESCRIBE permission the member never learns that its assignment is complete.
-        may_read = not client.may_describe or client.readable(suspension_clock())
-        return bool(may_read)
+        return not client.may_describe or bool(client.assigned)
 
     def _await_first_answer(self, client: GroupClient) -> None:
         """Wait for the first answer to a join or before it, and for the instance id's release."""
@@ -460,8 +472,16 @@ class LogEnds:
         self._cluster = cluster
         self._read_committed = read_committed
 
-    def list(self, keys: frozenset[TopicIdPartition]) -> ListOffsetsResponse:
+    def list(
+        self,
+        keys: frozenset[TopicIdPartition],
+        shown: frozenset[TopicIdPartition] = frozenset(),
+    ) -> ListOffsetsResponse:
         """Return the ends of partitions with their leader epochs.
+
+        Args:
+            keys: The partitions.
+            shown: Those that are only displayed: their errors are ignored.
 
         Raises:
             GroupError: A broker refuses to list them; not retried.
@@ -478,9 +498,10 @@ class LogEnds:
         except (RequestError, ProtocolError) as error:
             self._note(str(error))
             return ListOffsetsResponse()
-        codes = sorted(set(response.errors.values()))
+        errors = {key: code for key, code in response.errors.items() if key not in shown}
+        codes = sorted(set(errors.values()))
         problem = ", ".join(ErrorCode.name_of(code) for code in codes)
-        self._note(f"{len(response.errors)} partitions: {problem}" if codes else "")
+        self._note(f"{len(errors)} partitions: {problem}" if codes else "")
         for code in codes:
             if rule_for(code).lookup is Reaction.FAIL:
                 raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")

@@ -12,6 +12,7 @@ from spark_groups.client.available_now import AvailableNowEnd
 from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import AvailableNowError
 from spark_groups.offsets.events import AvailableNowUnsettled
+from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.settling import Settling, WhenUnsettled
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import Severity
@@ -39,8 +40,9 @@ def waiting(settling: Settling, committed_offset: int = 0) -> tuple[ClientHarnes
     harness.answer(Channel.OFFSETS, response)
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({1: committed_offset}))
-    harness.until(m.ListOffsetsRequest)
-    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({1: 200})))
+    assert key(1) in harness.client.ends_to_list(harness.now)
+    harness.client.plan(PlanLimit(), ends({1: 200}), harness.now)
+    harness.client.poll_events()
     return harness, end_of(harness, settling)
 
 

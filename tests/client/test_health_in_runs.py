@@ -90,7 +90,7 @@ def test_member_is_stuck_for_long_before_it_gives_partitions_up() -> None:
 
 def test_member_is_not_ready_for_long_before_it_is_removed_for_its_silence() -> None:
     removed = 0
-    for seed in range(4):
+    for seed in range(12):
         probes, happened = probed(Swarm(queries=2, partitionings=4), seed)
         for who, event in happened:
             if not isinstance(event, PartitionsLost):

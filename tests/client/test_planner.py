@@ -215,22 +215,20 @@ def test_a_plan_waits_for_the_heartbeat_of_its_boundary_and_for_what_it_brings()
     harness.wait(1)
     plan = harness.client.plan(ALL, ends({0: 5}), harness.now)
     assert plan is not None
-    assert not client.is_assignment_under_way(since=0.0)
+    assert not client.is_heartbeat_under_way(since=0.0)
     harness.client.finish(plan, harness.now)
     harness.pump()
     asked_at = harness.now
     assert isinstance(harness.request(Channel.HEARTBEAT), m.HeartbeatRequest)
-    assert client.is_assignment_under_way(since=asked_at)
-    assert not client.is_assignment_under_way(since=asked_at + 0.1), "it began before"
+    assert client.is_heartbeat_under_way(since=asked_at)
+    assert not client.is_heartbeat_under_way(since=asked_at + 0.1), "it began before"
     harness.answer(Channel.HEARTBEAT, accepted(3, parts(0, 1)))
     harness.beat(accepted(3))
-    assert client.is_assignment_under_way(since=asked_at), (
-        "where the new partition stands is not known"
-    )
+    assert client.is_resolving(since=asked_at), "where the new partition stands is not known"
     harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS)))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5, 1: 0}))
-    assert not client.is_assignment_under_way(since=asked_at)
+    assert not client.is_resolving(since=asked_at)
 
 
 def test_position_that_moved_back_is_committed_at_once() -> None:

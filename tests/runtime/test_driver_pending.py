@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from spark_groups.client import Outgoing
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.messages import (
+    ListOffsetsResponse,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+)
+from spark_groups.runtime.channel_threads import ChannelThreads
+from spark_groups.runtime.driver import LogEnds
+from spark_groups.types import TopicIdPartition
 from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, evict, fill, queries
 from tests.waiting import wait_until
@@ -80,3 +90,50 @@ def test_released_partition_goes_on_exactly_where_it_was_withheld(
         starts = {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
         offsets = (withheld["committed_offset"], withheld["log_end_offset"])
         assert starts[withheld["partition"]] == offsets == (READ_EACH, ROWS)
+
+
+def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OffsetFetch is answered only once the log ends are asked for: both are under way together."""
+    # However busy this machine is.
+    monkeypatch.setattr("spark_groups.runtime.driver.UNDER_WAY_S", 10.0)
+    monkeypatch.setattr("spark_groups.runtime.driver.FIRST_ASSIGNMENT_S", 20.0)
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        first = start()
+        first.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
+        first.commit_all()
+        first.driver.leave(5.0)
+
+        asked: list[Outgoing] = []
+        listed: list[frozenset[TopicIdPartition]] = []
+        is_listing = threading.Event()
+        ask, list_ends = ChannelThreads._ask, LogEnds.list
+
+        def noted(self: ChannelThreads, outgoing: Outgoing) -> Any:
+            asked.append(outgoing)
+            if isinstance(outgoing.request, OffsetFetchRequest):
+                is_listing.wait(10.0)
+            return ask(self, outgoing)
+
+        def noted_ends(
+            self: LogEnds, keys: frozenset[TopicIdPartition], *shown: Any
+        ) -> ListOffsetsResponse:
+            listed.append(keys)
+            is_listing.set()
+            return list_ends(self, keys, *shown)
+
+        monkeypatch.setattr(ChannelThreads, "_ask", noted)
+        monkeypatch.setattr(LogEnds, "list", noted_ends)
+        plan = start().plan()
+        assert plan is not None
+        assert {(each.from_offset, each.until_offset) for each in plan.ranges} == {
+            (READ_EACH, ROWS)
+        }
+        assert len(plan.ranges) == 2
+        assert listed == [plan.partitions()], "the ends are listed once"
+        requests = [each.request for each in asked]
+        assert sum(isinstance(each, OffsetFetchRequest) for each in requests) == 1
+        assert not any(isinstance(each, OffsetForLeaderEpochRequest) for each in requests)

@@ -73,3 +73,12 @@ def test_what_is_refused_for_good_ends_the_query() -> None:
     refused = ListOffsetsResponse(errors={KEYS[0]: ErrorCode.TOPIC_AUTHORIZATION_FAILED.value})
     with pytest.raises(GroupError, match=r"TOPIC_AUTHORIZATION_FAILED.*DESCRIBE"):
         ends_of(Answers(refused)).list(frozenset(KEYS))
+
+
+def test_error_of_a_partition_that_is_only_shown_is_ignored() -> None:
+    refused = ListOffsetsResponse(
+        offsets={KEYS[0]: 5}, errors={KEYS[1]: ErrorCode.TOPIC_AUTHORIZATION_FAILED.value}
+    )
+    ends = ends_of(Answers(refused))
+    assert ends.list(frozenset(KEYS), frozenset(KEYS[1:])).offsets == {KEYS[0]: 5}
+    assert not ends.problem

@@ -190,9 +190,9 @@ class Clients:
     def _plan(self, name: str, command: Command) -> list[str]:
         query, limit = self.queries[name], command.take("limit")
         try:
-            readable = query.client.readable(self.now)
+            asked = query.client.ends_to_list(self.now)
             listed = self.scene.world.ask(
-                m.ListOffsetsRequest(partitions=readable, timestamp_ms=m.LATEST_TIMESTAMP)
+                m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.LATEST_TIMESTAMP)
             )
             assert isinstance(listed, m.ListOffsetsResponse)
             query.client.listed(listed.offsets, listed.leader_epochs)

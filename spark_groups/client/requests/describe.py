@@ -2,9 +2,9 @@
 
 Kafka's heartbeat names only the current assignment, so the client describes the group after each
 change; pending partitions are the target without the owned ones. Their committed offsets and log
-ends are fetched only for display: once a partition is assigned, both are fetched again. Requests
-for display come last on their channels, and a failed one is repeated only after the next
-description.
+ends are fetched only for display: once a partition is assigned, both are fetched again. The ends
+are listed together with those of each plan, the committed offsets after a change and with each
+batch, last on their channel.
 """
 
 from __future__ import annotations
@@ -20,15 +20,11 @@ from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import DescriptionRefused, RangesWithheld, WithheldRange
 from spark_groups.protocol.membership import ACTIVE, MemberState
 from spark_groups.protocol.messages import (
-    LATEST_TIMESTAMP,
     NO_OFFSET,
     DescribeGroupRequest,
     DescribeGroupResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    Request,
     RequestFailed,
 )
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
@@ -161,7 +157,11 @@ class TargetAssignment:
 
 
 class PendingOffsets:
-    """Committed offsets and log ends of pending partitions, as last received."""
+    """Committed offsets and log ends of pending partitions, as last received.
+
+    The ends are listed together with those of each plan, which also opens the connections to the
+    leaders. A request of its own is sent only after a change.
+    """
 
     def __init__(self) -> None:
         self._keys: tuple[TopicIdPartition, ...] = ()
@@ -169,9 +169,15 @@ class PendingOffsets:
         self._names: Mapping[TopicId, str] = {}
         self._committed: dict[TopicIdPartition, int] = {}
         self._ends: dict[TopicIdPartition, int] = {}
-        self._asked_at: float | None = None
-        self._due: set[type[Request]] = set()
-        self._under_way: set[type[Request]] = set()
+        self._unlisted: frozenset[TopicIdPartition] = frozenset()
+        """Partitions whose ends could not be listed: not tried again before the next
+        description."""
+        self._must_fetch = False
+        self._must_list = False
+        self._is_fetching = False
+        self._has_failed = False
+        """Whether a fetch failed since the last description."""
+        self._asked_at = float("-inf")
         self._reported: tuple[TopicIdPartition, ...] = ()
 
     def refresh(self, pending: Assignment, names: Mapping[TopicId, str], now: float) -> None:
@@ -185,19 +191,31 @@ class PendingOffsets:
         self._ends = {key: at for key, at in self._ends.items() if key in wanted}
         if not self._keys:
             self._reported = ()
-            self._due.clear()
-        elif changed or self._asked_at is None or now - self._asked_at >= RESOLVE_AGAIN_S:
+        self._must_fetch = bool(self._keys) and (self._must_fetch or changed or self._has_failed)
+        self._must_list = bool(self._keys) and (
+            self._must_list or changed or not wanted.isdisjoint(self._unlisted)
+        )
+        self._unlisted, self._has_failed = frozenset(), False
+        if changed:
             self._asked_at = now
-            self._due = {OffsetFetchRequest, ListOffsetsRequest}
+
+    def batch_planned(self) -> None:
+        """Note a batch: the offsets are looked up again with each."""
+        self._must_fetch = bool(self._keys)
+
+    def look_again(self, now: float) -> None:
+        """Look the offsets up although there is no batch, at most every few seconds."""
+        if self._keys and now - self._asked_at >= RESOLVE_AGAIN_S:
+            self._asked_at = now
+            self._must_fetch = self._must_list = True
 
     def to_fetch(
         self, *, group_id: str, member_id: str, member_epoch: int
     ) -> OffsetFetchRequest | None:
         """Return the request for their committed offsets, None if none is due."""
-        if OffsetFetchRequest not in self._due:
+        if not self._must_fetch:
             return None
-        self._due.discard(OffsetFetchRequest)
-        self._under_way.add(OffsetFetchRequest)
+        self._must_fetch, self._is_fetching = False, True
         return OffsetFetchRequest(
             group_id=group_id,
             member_id=member_id,
@@ -205,31 +223,44 @@ class PendingOffsets:
             partitions=frozenset(self._keys),
         )
 
-    def to_list(self) -> ListOffsetsRequest | None:
-        """Return the request for their log ends, None if none is due."""
-        if ListOffsetsRequest not in self._due:
-            return None
-        self._due.discard(ListOffsetsRequest)
-        self._under_way.add(ListOffsetsRequest)
-        return ListOffsetsRequest(partitions=frozenset(self._keys), timestamp_ms=LATEST_TIMESTAMP)
+    def to_list(self, pending: Assignment, *, is_alone: bool) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose log ends to list now.
+
+        Args:
+            pending: The partitions that are still pending.
+            is_alone: True if no other ends are listed: then only after a change.
+        """
+        if is_alone and not self._must_list:
+            return frozenset()
+        return frozenset(self._keys).intersection(pending.partitions) - self._unlisted
 
     def handle_fetch(self, response: OffsetFetchResponse, now: float) -> list[RangesWithheld]:
         """Process committed offsets; return the events to emit."""
-        self._under_way.discard(OffsetFetchRequest)
+        self._is_fetching = False
         for key in self._keys:
             if key in response.offsets:
                 self._committed[key] = response.offsets[key].committed_offset
+            else:
+                self._has_failed = True
         return self._changed_ranges(now)
 
-    def handle_list(self, response: ListOffsetsResponse, now: float) -> list[RangesWithheld]:
+    def handle_ends(
+        self,
+        asked: frozenset[TopicIdPartition],
+        ends: Mapping[TopicIdPartition, int],
+        now: float,
+    ) -> list[RangesWithheld]:
         """Process log ends; return the events to emit."""
-        self._under_way.discard(ListOffsetsRequest)
-        self._ends.update({key: at for key, at in response.offsets.items() if key in self._keys})
+        if not asked:
+            return []
+        self._must_list = self._must_list and not asked.issuperset(self._keys)
+        self._unlisted |= asked - ends.keys()
+        self._ends.update({key: ends[key] for key in self._keys if key in asked and key in ends})
         return self._changed_ranges(now)
 
-    def unanswered(self, request: Request) -> None:
-        """Note that a request failed: the next description repeats it."""
-        self._under_way.discard(type(request))
+    def unanswered(self) -> None:
+        """Note that a fetch failed: the next description or batch repeats it."""
+        self._is_fetching, self._has_failed = False, True
 
     def withheld(self, pending: Assignment) -> tuple[WithheldRange, ...]:
         """Return the unread offsets of the partitions that are still pending."""
@@ -245,8 +276,9 @@ class PendingOffsets:
         )
 
     def _changed_ranges(self, now: float) -> list[RangesWithheld]:
-        """Return the event for changed pending partitions, once both requests are answered."""
-        if self._due or self._under_way or self._reported == self._keys:
+        """Return the event for changed pending partitions, once all their offsets are known."""
+        is_waiting = self._must_fetch or self._is_fetching or self._must_list
+        if is_waiting or self._reported == self._keys:
             return []
         self._reported = self._keys
         withheld = self.withheld(Assignment(frozenset(self._keys)))
@@ -323,7 +355,7 @@ class PendingFetch:
     pending: PendingOffsets
 
     def next_request(self, _now: float) -> OffsetFetchRequest | None:
-        """Fetch once after each change."""
+        """Fetch after each change and with each batch."""
         member = self.positions.member
         if not member.may_commit:
             return None
@@ -340,33 +372,7 @@ class PendingFetch:
         for event in self.pending.handle_fetch(response, now):
             self.positions.emit(event)
 
-    def failed(self, request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
-        """Wait for the next description."""
+    def failed(self, _request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
+        """Wait for the next description or batch."""
         self.positions.member.pace.at_once(now)
-        self.pending.unanswered(request)
-
-
-@dataclass(slots=True)
-class PendingEnds:
-    """Lists the log ends of pending partitions."""
-
-    channel: ClassVar = Channel.CLUSTER
-    timeout_s: ClassVar = 10.0
-
-    positions: Positions
-    pending: PendingOffsets
-
-    def next_request(self, _now: float) -> ListOffsetsRequest | None:
-        """List once after each change."""
-        return self.pending.to_list()
-
-    def answered(
-        self, _request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
-    ) -> None:
-        """Report unread offsets once both requests are answered."""
-        for event in self.pending.handle_list(response, now):
-            self.positions.emit(event)
-
-    def failed(self, request: ListOffsetsRequest, _failure: RequestFailed, _now: float) -> None:
-        """Wait for the next description."""
-        self.pending.unanswered(request)
+        self.pending.unanswered()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar
 
 from spark_groups.client.channels import Channel
 from spark_groups.client.positions import Positions
+from spark_groups.client.requests.describe import PendingOffsets
 from spark_groups.client.requests.find_coordinator import Coordinator
 from spark_groups.errors import Reaction
 from spark_groups.offsets.resolution import Resolved
@@ -17,6 +20,7 @@ from spark_groups.protocol.messages import (
     Request,
     RequestFailed,
 )
+from spark_groups.types import Assignment, TopicIdPartition
 
 
 @dataclass(slots=True)
@@ -70,3 +74,47 @@ class DoubtedEnds(LeaderQueries):
     ) -> None:
         """Confirm positions that the logs have reached."""
         self.take(self.positions.validator.handle_list(response, now), "ListOffsets", now)
+
+
+@dataclass(slots=True)
+class PlanEnds:
+    """The log ends that are listed for each plan.
+
+    They include those of partitions whose committed offset is still being fetched, so that both
+    requests run at the same time, and those of pending partitions, which are only displayed.
+    """
+
+    positions: Positions
+    pending: PendingOffsets
+    _last_tenure: float = field(default=inf, init=False)
+    """The ledger's last tenure when the ends were asked for."""
+    _shown: frozenset[TopicIdPartition] = field(default=frozenset(), init=False)
+    """The pending partitions of that request."""
+
+    def to_list(self, pending: Assignment) -> frozenset[TopicIdPartition]:
+        """Return the partitions whose ends the next plan needs, or shows."""
+        assigned, ledger = self.positions.member.assigned, self.positions.ledger
+        unready = ledger.unready() & assigned.partitions
+        resolving = {key for key in unready if not ledger.owned[key].topic_gone}
+        own = resolving.union(ledger.positions(assigned))
+        self._last_tenure = ledger.last_tenure
+        self._shown = self.pending.to_list(pending, is_alone=not own)
+        return self._shown.union(own)
+
+    def take(self, ends: Mapping[TopicIdPartition, int], now: float) -> dict[TopicIdPartition, int]:
+        """Show the ends of pending partitions, and return those that a plan may use."""
+        for event in self.pending.handle_ends(self._shown, ends, now):
+            self.positions.emit(event)
+        return self.usable(ends)
+
+    def usable(self, ends: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
+        """Return the ends that were listed in the current tenure of their partition.
+
+        While a partition is pending its owner reads on, possibly beyond the end listed then.
+        """
+        owned = self.positions.ledger.owned
+        return {
+            key: end
+            for key, end in ends.items()
+            if key in owned and owned[key].tenure <= self._last_tenure
+        }

@@ -142,6 +142,8 @@ class TopicNames:
     pause: Backoff
     _baseline_wanted: bool = field(default=True, init=False)
     """True until subscribed topics were looked up at the beginning."""
+    _asked_ahead: frozenset[TopicId] = field(default=frozenset(), init=False)
+    """Topics of pending partitions whose names were asked for before the assignment."""
 
     @property
     def has_baseline(self) -> bool:
@@ -155,8 +157,13 @@ class TopicNames:
         return MetadataRequest(topic_names=self._subscribed())
 
     def next_request(self, _now: float) -> MetadataRequest | None:
-        """Look up the names of assigned topics."""
-        unknown = self.positions.topics.unknown(self.positions.ledger.topic_ids())
+        """Look up the names of assigned topics, and once those of pending partitions."""
+        topics = self.positions.topics
+        unknown = topics.unknown(self.positions.ledger.topic_ids())
+        if self.target.pending:
+            pending = frozenset(key.topic_id for key in self.target.pending)
+            unknown |= topics.unknown(pending - self._asked_ahead)
+            self._asked_ahead = pending
         return MetadataRequest(topic_ids=unknown) if unknown else None
 
     def answered(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:

@@ -407,7 +407,7 @@ class Query:
             return
         ends: Ends = {
             key: end
-            for key in sorted(client.readable(current.now))
+            for key in sorted(client.ends_to_list(current.now))
             if (scene.chance.random() > 0.02 or scene.swarm.planned)
             and (
                 end := scene.storage.list_end(

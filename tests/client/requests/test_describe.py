@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -186,10 +187,16 @@ def answered(
 ) -> list[RangesWithheld]:
     """Answer both requests; return the events."""
     assert watch.to_fetch(**MEMBER) is not None
-    assert watch.to_list() is not None
+    asked = watch.to_list(parts(*log_ends), is_alone=True)
+    assert asked == set(ends(log_ends))
     fetched = {key(at): m.OffsetAndMetadata(offset) for at, offset in offsets.items()}
     assert watch.handle_fetch(m.OffsetFetchResponse(offsets=fetched), now) == []
-    return watch.handle_list(m.ListOffsetsResponse(offsets=ends(log_ends)), now)
+    return watch.handle_ends(asked, ends(log_ends), now)
+
+
+def is_quiet(watch: PendingOffsets, pending: Assignment) -> bool:
+    """Whether nothing is asked, as long as no other ends are listed."""
+    return watch.to_fetch(**MEMBER) is None and not watch.to_list(pending, is_alone=True)
 
 
 def test_ranges_are_said_once_for_each_change() -> None:
@@ -202,33 +209,56 @@ def test_ranges_are_said_once_for_each_change() -> None:
     )
     text = event.text(lambda _: None)
     assert text.startswith("waiting for orders-2: [?, 7), orders-3: [120, 400), not released")
-    watch.refresh(parts(2, 3), NAMES, 1.0 + RESOLVE_AGAIN_S)
-    assert answered(watch, {2: -1, 3: 130}, {2: 7, 3: 500}) == [], "the offsets only advanced"
+    watch.batch_planned()
+    fetched = {key(2): m.OffsetAndMetadata(-1), key(3): m.OffsetAndMetadata(130)}
+    assert watch.to_fetch(**MEMBER) is not None
+    assert watch.handle_fetch(m.OffsetFetchResponse(offsets=fetched), 2.0) == []
+    asked = watch.to_list(parts(2, 3), is_alone=False)
+    assert watch.handle_ends(asked, ends({2: 7, 3: 500}), 2.0) == [], "the offsets only advanced"
     assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, 130, 500),)
     watch.refresh(parts(3), NAMES, 9.0)
     assert len(answered(watch, {3: 130}, {3: 500})) == 1
 
 
-def test_nothing_is_asked_more_often_than_it_changes() -> None:
+def test_nothing_is_asked_alone_where_nothing_changed() -> None:
     watch = PendingOffsets()
     watch.refresh(parts(3), NAMES, 1.0)
     answered(watch, {3: 1}, {3: 2})
-    watch.refresh(parts(3), NAMES, 0.9 + RESOLVE_AGAIN_S)
-    assert (watch.to_fetch(**MEMBER), watch.to_list()) == (None, None)
-    watch.refresh(parts(), NAMES, 20.0)
-    assert (watch.to_fetch(**MEMBER), watch.to_list()) == (None, None)
+    for described_at in (6.0, 11.0, 600.0):
+        watch.refresh(parts(3), NAMES, described_at)
+        assert is_quiet(watch, parts(3))
+    assert watch.to_list(parts(3), is_alone=False) == {key(3)}, "it rides on another request"
+    watch.batch_planned()
+    assert watch.to_fetch(**MEMBER) is not None
+    watch.refresh(parts(), NAMES, 700.0)
+    watch.batch_planned()
+    assert is_quiet(watch, parts(3))
     assert watch.withheld(parts(3)) == ()
+
+
+def test_available_now_looks_again_every_few_seconds() -> None:
+    watch = PendingOffsets()
+    watch.look_again(1.0)
+    watch.refresh(parts(3), NAMES, 1.0)
+    answered(watch, {3: 1}, {3: 2})
+    watch.look_again(0.9 + RESOLVE_AGAIN_S)
+    assert is_quiet(watch, parts(3))
+    watch.look_again(1.0 + RESOLVE_AGAIN_S)
+    assert answered(watch, {3: 2}, {3: 2}) == []
+    assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, 2, 2),)
 
 
 def test_so_many_are_resolved_and_the_rest_is_counted() -> None:
     watch = PendingOffsets()
-    watch.refresh(parts(*range(MAX_RESOLVED + 7)), NAMES, 1.0)
+    pending = parts(*range(MAX_RESOLVED + 7))
+    watch.refresh(pending, NAMES, 1.0)
     request = watch.to_fetch(**MEMBER)
     assert request is not None
     assert len(request.partitions) == MAX_RESOLVED
     assert watch.handle_fetch(m.OffsetFetchResponse(), 1.0) == []
-    assert watch.to_list() is not None
-    (event,) = watch.handle_list(m.ListOffsetsResponse(), 1.0)
+    asked = watch.to_list(pending, is_alone=True)
+    assert len(asked) == MAX_RESOLVED
+    (event,) = watch.handle_ends(asked, {}, 1.0)
     assert (len(event.withheld), event.unresolved) == (MAX_RESOLVED, 7)
     assert f"and {MAX_RESOLVED + 7 - 8} more" in event.text(lambda _: None)
 
@@ -236,13 +266,16 @@ def test_so_many_are_resolved_and_the_rest_is_counted() -> None:
 def test_question_that_failed_is_left_to_the_next_description() -> None:
     watch = PendingOffsets()
     watch.refresh(parts(3), NAMES, 1.0)
-    request = watch.to_fetch(**MEMBER)
-    assert request is not None
-    watch.unanswered(request)
-    assert watch.to_fetch(**MEMBER) is None
-    assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, None, None),)
-    watch.refresh(parts(3), NAMES, 1.0 + RESOLVE_AGAIN_S)
     assert watch.to_fetch(**MEMBER) is not None
+    watch.unanswered()
+    asked = watch.to_list(parts(3), is_alone=True)
+    watch.handle_ends(asked, {}, 1.1)
+    assert is_quiet(watch, parts(3))
+    assert not watch.to_list(parts(3), is_alone=False), "its leader may be down"
+    assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, None, None),)
+    watch.refresh(parts(3), NAMES, 6.0)
+    assert watch.to_fetch(**MEMBER) is not None
+    assert watch.to_list(parts(3), is_alone=True) == {key(3)}
 
 
 def waiting() -> ClientHarness:
@@ -254,35 +287,87 @@ def waiting() -> ClientHarness:
     return harness
 
 
-def answer_pending(harness: ClientHarness, offset: int, end: int) -> None:
-    """Answer the requests about partition 3."""
+def answer_pending(harness: ClientHarness, offset: int) -> None:
+    """Answer the request for the committed offset of partition 3."""
     request = harness.request(Channel.OFFSETS)
     assert isinstance(request, m.OffsetFetchRequest)
     assert (request.partitions, request.member_epoch) == ({key(3)}, 2)
     harness.answer(Channel.OFFSETS, committed({3: offset}))
-    while not isinstance(harness.request(Channel.CLUSTER), m.ListOffsetsRequest):
-        settings = m.GroupSettingsResponse(session_timeout_ms=45_000)
-        harness.answer(Channel.CLUSTER, settings)
-    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends({3: end})))
 
 
 def test_pending_partition_shows_what_waits_in_it_and_is_fetched_afresh_once_assigned() -> None:
     harness = waiting()
-    answer_pending(harness, 120, 400)
+    answer_pending(harness, 120)
+    assert key(3) not in harness.client.readable(harness.now)
+    assert harness.client.ends_to_list(harness.now) == {key(0), key(3)}, "one request for both"
+    plan = harness.client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
+    assert plan is not None
+    assert plan.partitions() == {key(0)}
+    harness.pump()
     (event,) = harness.find(RangesWithheld)
     assert isinstance(event, RangesWithheld)
     shown = {"topic": "orders", "partition": 3, "committed_offset": 120, "log_end_offset": 400}
     assert take_snapshot(harness.client, harness.now)["pending_ranges"] == [shown]
-    assert key(3) not in harness.client.readable(harness.now)
-    plan = harness.client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
-    assert plan is not None
-    assert plan.partitions() == {key(0)}
+    answer_pending(harness, 133)
+    shown["committed_offset"] = 133
+    assert take_snapshot(harness.client, harness.now)["pending_ranges"] == [shown], "with the batch"
     harness.beat(accepted(2, parts(0, 3)))
     assert take_snapshot(harness.client, harness.now)["pending_ranges"] == []
     request = harness.until(m.OffsetFetchRequest)
     assert isinstance(request, m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
     assert harness.client.ledger.owned[key(3)].position == 133
+
+
+def test_from_the_assignment_to_the_plan_it_takes_one_round_trip() -> None:
+    """The committed offset and the end are asked for at the same time; no leader is validated."""
+    harness = waiting()
+    answer_pending(harness, 120)
+    client = harness.client
+    harness.beat(accepted(2, parts(0, 3)))
+    assert isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
+    assert key(3) not in client.readable(harness.now)
+    assert client.ends_to_list(harness.now) == {key(0), key(3)}
+    fetched = committed({0: 5, 3: 133})
+    offsets = {each: replace(at, leader_epoch=4) for each, at in fetched.offsets.items()}
+    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets=offsets))
+    assert not client.is_resolving(since=0.0)
+    listed, leader_epochs = ends({0: 5, 3: 400}), {key(0): 4, key(3): 4}
+    assert not client.listed(listed, leader_epochs), "the leader's epoch is the committed one"
+    plan = client.plan(PlanLimit(), listed, harness.now, leader_epochs)
+    assert plan is not None
+    assert [(each.key, each.from_offset, each.until_offset) for each in plan.ranges] == [
+        (key(3), 133, 400)
+    ]
+    harness.pump()
+    assert not isinstance(harness.request(Channel.CLUSTER), m.OffsetForLeaderEpochRequest)
+
+
+def test_end_that_was_listed_before_the_assignment_is_not_planned() -> None:
+    harness = waiting()
+    answer_pending(harness, 120)
+    client = harness.client
+    assert client.ends_to_list(harness.now) == {key(0), key(3)}
+    harness.beat(accepted(2, parts(0, 3)))
+    harness.until(m.OffsetFetchRequest)
+    harness.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
+    assert client.readable(harness.now) == {key(0), key(3)}
+    plan = client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
+    assert plan is not None
+    assert plan.partitions() == {key(0)}
+
+
+def test_names_of_pending_topics_are_known_before_the_assignment() -> None:
+    harness = ClientHarness()
+    harness.describes = False
+    harness.own(0, offsets={0: 5})
+    other = TopicIdPartition(uuid.UUID(int=9), 0)
+    target = Assignment(frozenset({key(0), other}))
+    harness.answer(Channel.OFFSETS, described("m1", 2, target, current=parts(0)))
+    request = harness.request(Channel.CLUSTER)
+    assert request == m.MetadataRequest(topic_ids=frozenset({other.topic_id}))
+    harness.answer(Channel.CLUSTER, m.MetadataResponse())
+    assert harness.request(Channel.CLUSTER) != request, "it is asked for once"
 
 
 def test_commits_go_before_questions_about_pending_partitions() -> None:

@@ -166,12 +166,12 @@ def reads_to_the_end_of_the_log(patch: Patch) -> None:
 
 
 def reads_nothing_while_more_is_to_come(patch: Patch) -> None:
-    readable = GroupClient.readable
+    listed = GroupClient.ends_to_list
 
     def eager(self: GroupClient, now: float) -> frozenset[Any]:
-        return readable(self, now) if self.is_settled else frozenset()
+        return listed(self, now) if self.is_settled else frozenset()
 
-    patch.setattr(GroupClient, "readable", eager)
+    patch.setattr(GroupClient, "ends_to_list", eager)
 
 
 def plans_before_the_start_is_committed(patch: Patch) -> None:
@@ -239,7 +239,7 @@ PLANTED = (
         replace(CALM, pauses=8, listener=1, batch_s=6.0, session_s=5.0),
     ),
     Planted("commit epochs", commits_with_the_epoch_of_the_moment, CALM),
-    Planted("only assigned", plans_what_is_being_revoked, CALM),
+    Planted("only assigned", plans_what_is_being_revoked, replace(CALM, holds=1)),
     Planted("commits never go back", commits_arrive_again_later, replace(CALM, queries=1, stops=0)),
     Planted("no gap", commits_when_it_plans, CALM),
     Planted(

@@ -10,14 +10,14 @@ from spark_groups.lab.sim.timeline import Timeline, TimelineRecorder
 from tests.lab.sim.scenes import world
 
 
-def recorded(swarm: Swarm) -> Timeline:
+def recorded(swarm: Swarm, seed: int = 2) -> Timeline:
     recorders = []
 
     def listen(scene: Scene) -> Listeners:
         recorders.append(TimelineRecorder(scene))
         return recorders[0].listeners()
 
-    world(swarm, "kafka-4.3", 2, listen).run()
+    world(swarm, "kafka-4.3", seed, listen).run()
     return recorders[0].finish()
 
 
@@ -43,7 +43,7 @@ def test_a_static_member_that_is_away_has_its_partitions_and_counting_is_marked(
 
 
 def test_batches_and_incidents_are_drawn_where_they_were() -> None:
-    timeline = recorded(Swarm(queries=2, crashes=9, forgetting=1.0, batch_s=20.0, growth=1))
+    timeline = recorded(Swarm(queries=2, crashes=9, forgetting=1.0, batch_s=20.0, growth=1), 3)
     finished = [batch for batch in timeline.batches if batch.ends is not None]
     assert all(batch.begins < (batch.ends or 0) <= timeline.ends_at for batch in finished)
     assert len(finished) < len(timeline.batches), "a batch that was forgotten never finished"
