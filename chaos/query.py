@@ -152,7 +152,7 @@ class Query:
         if self._checkpoint.last_committed() == last:
             if not self._traits.spark_passes_start:
                 # Spark 4.0 and 4.1 pass the end of the last batch only in this call.
-                self._run.ranges(end, end)
+                self._run.batch(end, end)
             return last + 1, end
         start = (self._checkpoint.offset(last - 1) if last else None) or dict(NOTHING_PLANNED)
         self._run_batch(last, start, end, is_replay=True)
@@ -161,7 +161,8 @@ class Query:
     def _run_batch(
         self, number: int, start: dict[str, Any], end: dict[str, Any], *, is_replay: bool
     ) -> None:
-        ranges = self._run.ranges(start, end)
+        plan = self._run.batch(start, end)
+        ranges = plan.ranges if plan is not None else ()
         self._journal.note(Note.READS, batch=number, plan=_digest(end), replay=is_replay)
         execution = execution_name(self._key, number)
         values = list(self._read(ranges))

@@ -176,16 +176,16 @@ class RowBuffers:
         self, name: str, values: Sequence[Any], runs: Sequence[tuple[TopicPartition, int]]
     ) -> pa.Array:
         """Return a column with one value for all rows of a run."""
-        rows, kind = [count for _, count in runs], self._kinds[name]
+        # Not by pa.array() or pa.scalar(), which import pandas: most of a worker's first read.
+        counts, kind = [count for _, count in runs], self._kinds[name]
         if values.count(values[0]) < len(values):
-            indexes = np.repeat(np.arange(len(values)), rows)
-            return pa.array(values, kind).take(pa.array(indexes))
+            return _repeat(kind, values, counts)
         # Most record batches are of the same single partition as the last one.
         value, column = self._constants.get(name, (None, None))
         if value != values[0]:
-            value, column = values[0], pa.repeat(pa.scalar(values[0], kind), self._rows_max)
+            value, column = values[0], _repeat(kind, values[:1], [self._rows_max])
             self._constants[name] = (value, column)
-        return column[: sum(rows)]
+        return column[: sum(counts)]
 
     def _lend(self, lent: _Lent) -> None:
         """Continue with other buffers: returned ones, or new ones."""
@@ -199,6 +199,19 @@ class RowBuffers:
             # A caller that collects batches keeps their memory: stop waiting for it.
             del self._lent[0]
         self.columns = self._new() if back is None else back.columns
+
+
+def _repeat(kind: pa.DataType, values: Sequence[Any], counts: Sequence[int]) -> pa.Array:
+    """Return a column of numbers or texts, each repeated as often as its count."""
+    rows = sum(counts)
+    if kind != pa.string():
+        numbers = np.repeat(np.array(values, kind.to_pandas_dtype()), counts)
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)], 0)
+    texts = [str(each).encode("utf-8") for each in values]
+    ends = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.repeat([len(each) for each in texts], counts), out=ends[1:])
+    octets = b"".join(text * count for text, count in zip(texts, counts, strict=True))
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(ends), pa.py_buffer(octets)], 0)
 
 
 def _is_larger(columns: Columns, bytes_max: int) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -108,7 +111,26 @@ def test_rows_of_several_partitions_share_a_batch() -> None:
     assert batch.schema == ROW_SCHEMA_WITH_HEADERS
     assert batch["topic"].to_pylist() == ["flights", "flights", "planes", "flights"]
     assert batch["partition"].to_pylist() == [2, 2, 0, 2]
+    batch.validate(full=True)
     assert decoder.take() is None
+
+
+def test_rows_do_not_import_pandas() -> None:
+    """Arrow imports it where Python values become arrays: most of a worker's first read."""
+    program = """
+import sys
+from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import TopicPartition
+response, decoder = sys.stdin.buffer.read(), RecordDecoder(ROW_SCHEMA)
+for topics in (["flights"], ["flights", "planes"]):
+    for each in topics:
+        assert not list(decoder.decode(response, RangeCursor(TopicPartition(each, 0), 0, 1)))
+    assert decoder.take()["topic"].to_pylist() == topics
+assert "pandas" not in sys.modules
+"""
+    response = plain(0, [b"v"]).encode()
+    subprocess.run([sys.executable, "-c", program], input=response, check=True, timeout=300)
 
 
 def test_schema_is_that_of_the_other_reader() -> None:

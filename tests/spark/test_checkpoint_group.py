@@ -30,7 +30,7 @@ def run_of(*, spark_passes_start: bool, monkeypatch: pytest.MonkeyPatch) -> Quer
 def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) -> None:
     run = run_of(spark_passes_start=False, monkeypatch=monkeypatch)
     with pytest.raises(CheckpointError, match="belongs to the group 'other'") as raised:
-        run.ranges(plan_of("other", "orders"), plan_of("g", "orders"))
+        run.batch(plan_of("other", "orders"), plan_of("g", "orders"))
     command = "spark-groups reset-offsets g --from-group other --topic orders --execute"
     assert str(raised.value).endswith(f"{command} --bootstrap-server b:1")
 
@@ -46,4 +46,5 @@ def test_first_batch_on_the_checkpoint_of_another_group_is_refused(monkeypatch) 
 )
 def test_other_batches_are_not_refused(spark_passes_start, before, after, monkeypatch) -> None:
     run = run_of(spark_passes_start=spark_passes_start, monkeypatch=monkeypatch)
-    assert run.ranges(before, after) == ()
+    planned = run.batch(before, after)
+    assert planned is None or not planned.ranges

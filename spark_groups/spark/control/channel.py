@@ -164,7 +164,7 @@ class ControlServer:
         greetings: Callable[[], Iterable[Message]] = tuple,
     ) -> None:
         self._greetings = greetings
-        self._listening = listening
+        self.listening = listening
         self._received = received
         self._directories = directories
         self._name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
@@ -253,7 +253,7 @@ class ControlServer:
             if is_full or self._socket is None:
                 link.close()
                 continue
-            for message in (*self._greetings(), self._listening):
+            for message in (*self._greetings(), self.listening):
                 link.send(message)
             link.start()
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,6 +132,11 @@ class GroupListener:
             " callbacks are never called"
         )
         threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
+
+    def note_parallelism(self, default_parallelism: int) -> None:
+        """Tell runners that connect from now on Spark's default number of tasks."""
+        listening = self._server.listening
+        self._server.listening = replace(listening, default_parallelism=default_parallelism)
 
     def report(
         self,
@@ -259,6 +264,10 @@ class _QueryEvents(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         # Spark waits for this call before it creates the query's runners.
         self._safely(lambda: self._refuse_if_split(str(event.id)))
+        # It grows while executors register.
+        self._safely(
+            lambda: self._listener.note_parallelism(self._session.sparkContext.defaultParallelism)
+        )
         self._safely(lambda: self._run(str(event.runId), str(event.id)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:

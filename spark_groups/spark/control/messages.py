@@ -38,11 +38,13 @@ class Listening(Message):
         reports_batches: Whether the driver reports batches that Spark has committed.
         holds_revocations: Whether the driver's code runs before a revocation completes.
         spark_ui: URL of the Spark UI; empty if unknown.
+        default_parallelism: Spark's default number of tasks; 0 if unknown.
     """
 
     reports_batches: bool
     holds_revocations: bool
     spark_ui: str = ""
+    default_parallelism: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,10 @@ class RunnerControl:
         self._expected_text: str | None = None
         self._recent: deque[int] = deque(maxlen=MAX_RECENT)
         self._query_id: str | None = None
+        self.trigger_interval_s: float | None = None
+        """Seconds between batch starts, 0 if not fixed; None before the first report."""
+        self.reported_at: float | None = None
+        """When the last plan was reported, in monotonic seconds; None: not yet."""
         self._is_stateful: bool | None = None
         """None before the first report."""
         self._unjudged: set[tuple[str, int]] = set()
@@ -152,6 +157,12 @@ class RunnerControl:
             return next((e.spark_ui for e in self._listening.values() if e.spark_ui), None)
 
     @property
+    def default_parallelism(self) -> int:
+        """Spark's default number of tasks, from a driver; 0: unknown."""
+        with self._changed:
+            return max((e.default_parallelism for e in self._listening.values()), default=0)
+
+    @property
     def is_draining(self) -> bool:
         """Whether the driver is ending the query."""
         return self._is_draining
@@ -176,7 +187,7 @@ class RunnerControl:
         """
         with self._changed:
             self._expected = plan
-            self._expected_text = None
+            self._expected_text = self.reported_at = None
             # The query that was reported as ended is another one, because this one continues.
             self._is_over = False
             if plan is not None:
@@ -247,6 +258,7 @@ class RunnerControl:
             link.send(self._message(_PendingChange(Change.ASSIGNED, 0, who, owned, 0.0, "")))
 
     def _reported(self, report: BatchReported) -> None:
+        reported_at = time.monotonic()
         with self._changed:
             if hash(report.plan) not in self._recent:
                 return
@@ -254,6 +266,7 @@ class RunnerControl:
             self._is_stateful = report.is_stateful
             self._judge(unjudged)
             self._query_id = report.query_id
+            self.trigger_interval_s = report.trigger_interval_s
             plan = self._expected if report.plan == self._expected_text else None
         if report.trigger_interval_s:
             # Before finish(), because the pause until the next trigger starts there.
@@ -264,6 +277,7 @@ class RunnerControl:
         with self._changed:
             if self._expected is plan:
                 self._expected = self._expected_text = None
+                self.reported_at = reported_at
             self._changed.notify_all()
 
     def _release(self, number: int, link: Link) -> None:

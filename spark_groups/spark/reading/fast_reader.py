@@ -6,7 +6,8 @@ up to three record batches, because one record may fill a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -23,7 +24,7 @@ from spark_groups.spark.options.range_settings import RangeSettings, lose, round
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import CONNECT_TIMEOUT_S, Cluster
 from spark_groups.wire.fetch.fetcher import Fetcher
@@ -37,6 +38,9 @@ _COLUMN_SHARE: Final = 32
 _COLUMN_BYTES_MAX: Final = 16 * 1024 * 1024
 _FRAME_SPARE_BYTES: Final = 1024 * 1024
 """Response bytes other than records."""
+_WARM_BROKERS_MAX: Final = 32
+_WARM_S: Final = 5.0
+"""How long a warm-up connects to brokers."""
 
 
 def read_ranges(
@@ -56,6 +60,25 @@ def read_ranges(
         for each in rounds(ranges):
             yield from consumer.read(each)
         yield from consumer.rest_of_rows()
+
+
+def warm_up(
+    settings: RangeSettings,
+    topics: Sequence[str],
+    *,
+    cache: ConsumerCache[FastConsumer] | None = None,
+) -> None:
+    """Open the connections of a consumer, and load the types of compiled functions.
+
+    Args:
+        topics: The topics whose leaders are connected; none: all brokers.
+
+    Raises:
+        BrokerUnreachableError: No broker responded in time.
+        AccessError: TLS or authentication failed.
+    """
+    with (cache or FAST_CONSUMERS).borrow(settings) as consumer:
+        consumer.warm_up(topics)
 
 
 class FastConsumer:
@@ -107,6 +130,22 @@ class FastConsumer:
             batch_bytes_max=min(largest_bytes, 2**31 - 1),
             check_crcs=tuning["check.crcs"] == "true",
         )
+
+    def warm_up(self, topics: Sequence[str]) -> None:
+        """Connect to the leaders of topics, or to all brokers, and decode an empty response."""
+        nothing = RangeCursor(TopicPartition("", 0), 0, 0)
+        for _ in self._decoder.decode(bytearray(), nothing):
+            pass
+        known = self._cluster.topics(topics)
+        self._pool.learn(known.nodes.values())
+        leading = {
+            each.node_id for topic in known.topics.values() for each in topic.leaders.values()
+        }
+        deadline = time.monotonic() + _WARM_S
+        for node_id in sorted(known.nodes.keys() & (leading or known.nodes.keys()))[
+            :_WARM_BROKERS_MAX
+        ]:
+            self._pool.to(known.nodes[node_id], deadline)
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """Read ranges, at most one per partition; `rest_of_rows` returns the last rows."""

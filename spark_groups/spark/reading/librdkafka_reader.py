@@ -218,6 +218,25 @@ def read_ranges(
             gc.enable()
 
 
+def warm_up(
+    settings: RangeSettings,
+    topics: Sequence[str],
+    *,
+    cache: ConsumerCache[RangeConsumer] = CONSUMERS,
+) -> None:
+    """Look up topics, which opens connections; librdkafka connects to leaders when it fetches.
+
+    Raises:
+        BrokerUnreachableError: No broker responded within `request_timeout_s`.
+        AccessError: TLS or authentication failed.
+    """
+    # Arrow imports pandas where Python values become arrays.
+    pa.array([], pa.int64())
+    with cache.borrow(settings) as consumer:
+        if topics:
+            consumer.look_up(consumer.topic_ids(topics))
+
+
 def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return the ranges whose topic still has the planned ID."""
     wanted = sorted(each for each in ranges if len(each))

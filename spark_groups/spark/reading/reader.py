@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -20,7 +20,17 @@ from spark_groups.types import OffsetRange
 
 _log = logging.getLogger(__name__)
 
-RangeReader = Callable[[RangeSettings, Iterable[OffsetRange]], Iterator[pa.RecordBatch]]
+
+class RangeReader(Protocol):
+    """The module of a reader."""
+
+    def read_ranges(
+        self, settings: RangeSettings, ranges: Iterable[OffsetRange], /
+    ) -> Iterator[pa.RecordBatch]:
+        """Read all rows of ranges, which must not overlap."""
+
+    def warm_up(self, settings: RangeSettings, topics: Sequence[str], /) -> None:
+        """Open the connections that reading these topics requires; none: those of any topic."""
 
 
 def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -31,8 +41,22 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
         DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
         NotCompiledError: The reader is `fast`, and is unavailable.
     """
-    yield from _reader(settings.reader)(settings, ranges)
+    yield from _reader(settings.reader).read_ranges(settings, ranges)
     _freeze_first_rows()
+
+
+def warm_up(settings: RangeSettings, topics: Sequence[str]) -> None:
+    """Import the configured reader, and open its connections.
+
+    Args:
+        topics: The topics whose leaders are connected; none: all brokers.
+
+    Raises:
+        BrokerUnreachableError: No broker responded in time.
+        AccessError: TLS or authentication failed.
+        NotCompiledError: The reader is `fast`, and is unavailable.
+    """
+    _reader(settings.reader).warm_up(settings, topics)
 
 
 @cache
@@ -60,7 +84,7 @@ def _fast() -> RangeReader:
     prepare()
     from spark_groups.spark.reading import fast_reader  # requires numba
 
-    return fast_reader.read_ranges
+    return fast_reader
 
 
 def _auto() -> RangeReader:
@@ -74,7 +98,7 @@ def _auto() -> RangeReader:
 def _librdkafka() -> RangeReader:
     from spark_groups.spark.reading import librdkafka_reader  # only this reader imports it
 
-    return librdkafka_reader.read_ranges
+    return librdkafka_reader
 
 
 _READERS: Final[Mapping[ReaderChoice, Callable[[], RangeReader]]] = MappingProxyType(

@@ -19,14 +19,15 @@ from spark_groups.offsets.plan_text import (
     plan_as_json,
     plan_from_json,
 )
-from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.planning import FirstBatches, PlanLimit
 from spark_groups.offsets.starting import reset_command
 from spark_groups.protocol.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.application import Application, restart_s
-from spark_groups.types import BatchPlan, OffsetRange
+from spark_groups.types import BatchPlan
 from spark_groups.wire.security.security import warn_of_open_secrets
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,9 @@ LAST_COMMIT_TIMEOUT_S: Final = 30.0
 JVM_DYING_S: Final = 0.3
 LAST_REPORT_TIMEOUT_S: Final = 3.0
 """How long the end of a run waits for the report of its last batch."""
+WARM_REPORT_TIMEOUT_S: Final = 0.25
+"""How long the first plan waits for the report of the warm-up, which has the trigger's interval."""
+WARM_UP_TASKS_MAX: Final = 1_000
 
 
 class QueryRun:
@@ -68,6 +72,7 @@ class QueryRun:
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
+        self._first_batches: FirstBatches | None = None
         warn_of_open_secrets(options.security)
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
@@ -105,17 +110,8 @@ class QueryRun:
         self.control.check()
         proven = start if start is not None else (self._handed_out or NOTHING_PLANNED)
         if proven != self._proven:
-            plan = self._plan_of(proven)
-            self.driver.start(checkpointed=plan)
-            if plan is not None:
-                self.driver.finish(plan)
-            self._proven = proven
-            self.control.expect(None)
-        planned = (
-            None
-            if self._must_drain()
-            else self.driver.plan(PlanLimit() if everything else self._limit)
-        )
+            self._prove(proven, may_warm_up=start is not None)
+        planned = None if self._must_drain() else self._next_plan(everything=everything)
         if planned is None:
             if self._available_now and not self.driver.await_commits(LAST_COMMIT_TIMEOUT_S):
                 logger.warning(
@@ -129,8 +125,54 @@ class QueryRun:
         self.control.expect(planned)
         return self._handed_out
 
-    def ranges(self, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-        """Return the ranges in the plan of a batch, even of partitions that moved away.
+    def _prove(self, proven: Offset, *, may_warm_up: bool) -> None:
+        """Start the member in the first call, and finish the batch that ended at `proven`."""
+        plan = self._plan_of(proven)
+        tasks = self._warm_up_tasks() if may_warm_up else 0
+        self.driver.start(checkpointed=plan, warm_up_tasks=tasks)
+        if plan is not None:
+            self.driver.finish(plan)
+            if plan.warm_up_tasks and self.control.is_reported_to:
+                # The member joins meanwhile.
+                self.control.await_report(WARM_REPORT_TIMEOUT_S)
+        if self._first_batches is not None:
+            finished_at = self.control.reported_at or time.monotonic()
+            self._first_batches.finished(self.control.trigger_interval_s, finished_at)
+        self._proven = proven
+        self.control.expect(None)
+
+    def _warm_up_tasks(self) -> int:
+        """Return the number of tasks that may warm the run up before it joins; 0: join at once."""
+        if self._available_now or self._options.instance_id is not None:
+            return 0
+        return self._tasks()
+
+    def _tasks(self) -> int:
+        """Return the number of tasks that read at once."""
+        if self._options.emit is Emit.RANGES:
+            return 1
+        known = self.control.default_parallelism or self._options.min_partitions
+        return min(known or os.cpu_count() or 1, WARM_UP_TASKS_MAX)
+
+    def _next_plan(self, *, everything: bool) -> BatchPlan | None:
+        if everything or self._available_now:
+            return self.driver.plan(PlanLimit() if everything else self._limit)
+        if self._first_batches is None:
+            self._first_batches = FirstBatches(self._tasks())
+        limit = self._first_batches.limited(self._limit, self.control.trigger_interval_s)
+        planned = self.driver.plan(limit)
+        if planned is not None:
+            if planned.ranges and limit != self._limit:
+                logger.info(
+                    "reading %s offsets at most in this batch, so that the first offsets are"
+                    " committed early",
+                    f"{limit.max_offsets:,}",
+                )
+            self._first_batches.planned(planned, limit, time.monotonic())
+        return planned
+
+    def batch(self, start: Offset, end: Offset) -> BatchPlan | None:
+        """Return the plan of a batch, even of partitions that moved away; None: it reads nothing.
 
         If this run did not make the plan, Spark is running a batch again.
 
@@ -144,13 +186,13 @@ class QueryRun:
         self.driver.start(checkpointed=plan)
         if start == end or plan is None:
             self._handed_out = self._handed_out or end
-            return ()
+            return None
         if end != self._handed_out:
             self._check_topics(plan)
             self.driver.replay(plan)
             self._handed_out = end
             self.control.expect(plan)
-        return plan.ranges
+        return plan
 
     def _refuse_another_group(self, start: Offset, end: Offset) -> None:
         """Refuse a batch of this group that follows a batch of another group.

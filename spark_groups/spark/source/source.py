@@ -84,6 +84,21 @@ class RangesPartition(InputPartition):
     ranges: tuple[OffsetRange, ...]
 
 
+@dataclass
+class WarmUpPartition(InputPartition):
+    """A task that warms its Python worker up for the next batch, and reads nothing.
+
+    Args:
+        run: The member id in the warm-up plan.
+        tasks: The number of the plan's tasks.
+        topics: The topics whose leaders are connected; none: all brokers.
+    """
+
+    run: str
+    tasks: int
+    topics: tuple[str, ...]
+
+
 class KafkaGroupBacklogReader(DataSourceReader):
     """Reads a group's backlog without joining the group."""
 
@@ -126,11 +141,21 @@ class _StreamReader(DataSourceStreamReader):
         return dict(NOTHING_PLANNED)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return tasks that read exactly the ranges of the batch's plan."""
-        return _tasks(self._load, self._options, self._live().ranges(start, end))
+        """Return tasks that read exactly the ranges of the batch's plan, or warm workers up."""
+        plan = self._live().batch(start, end)
+        if plan is None:
+            return []
+        if plan.warm_up_tasks:
+            names = {*self._options.subscription.topic_names, *(each.name for each in plan.topics)}
+            warm_up = WarmUpPartition(plan.member_id, plan.warm_up_tasks, tuple(sorted(names)))
+            return [warm_up] * plan.warm_up_tasks
+        return _tasks(self._load, self._options, plan.ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records or ranges of one task; runs on executors."""
+        if isinstance(partition, WarmUpPartition):
+            _warm_up(self._load, partition)
+            return
         assert isinstance(partition, RangesPartition)
         yield from _rows(self._load, partition)
 
@@ -261,3 +286,19 @@ def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         from spark_groups.spark.reading.reader import read_ranges
 
         yield from read_ranges(load.range_settings, partition.ranges)
+
+
+def _warm_up(load: Load, partition: WarmUpPartition) -> None:
+    from spark_groups.spark.reading.warm_up import warm_slot
+
+    def warm() -> None:
+        if load.emits_ranges:
+            from spark_groups.spark.reading.rows import range_rows
+
+            range_rows(())
+        else:
+            from spark_groups.spark.reading.reader import warm_up
+
+            warm_up(load.range_settings, partition.topics)
+
+    warm_slot(warm, run=partition.run, tasks=partition.tasks)

@@ -35,6 +35,7 @@ class Driver:
         reports_batches: What it says of itself.
         holds_revocations: What it says of itself.
         spark_ui: What it says of its application.
+        default_parallelism: What it says of its application.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Driver:
         reports_batches: bool = True,
         holds_revocations: bool = False,
         spark_ui: str = "",
+        default_parallelism: int = 0,
     ) -> None:
         self.jvm_pid = next(_jvm_pids)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -53,6 +55,7 @@ class Driver:
                 reports_batches=reports_batches,
                 holds_revocations=holds_revocations,
                 spark_ui=spark_ui,
+                default_parallelism=default_parallelism,
             ),
             self._received,
             [directory],

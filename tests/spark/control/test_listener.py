@@ -190,6 +190,15 @@ def test_a_refusal_is_reported_before_the_greeting_until_the_query_has_ended(
     listener.close()
 
 
+def test_runners_hear_the_parallelism_when_they_connect(tmp_path: Path) -> None:
+    listener = GroupListener(JVM, directories=[tmp_path])
+    listener.note_parallelism(2)
+    assert Runner(tmp_path).next().default_parallelism == 2
+    listener.note_parallelism(16)
+    assert Runner(tmp_path).next().default_parallelism == 16
+    listener.close()
+
+
 def test_listening_ends_also_when_the_session_is_gone(tmp_path: Path) -> None:
     listener = GroupListener(JVM, directories=[tmp_path])
 

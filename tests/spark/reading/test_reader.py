@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -79,7 +80,7 @@ def test_what_the_first_rows_loaded_is_not_looked_through_either(
         loaded.append([])
         yield from ()
 
-    monkeypatch.setattr(readers, "_reader", lambda _: load_and_read)
+    monkeypatch.setattr(readers, "_reader", lambda _: SimpleNamespace(read_ranges=load_and_read))
     readers._freeze_first_rows.cache_clear()
     for _ in range(2):
         assert not [*read_ranges(RangeSettings(bootstrap_servers=("none:1",), group_id="rows"), [])]

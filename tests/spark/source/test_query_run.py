@@ -6,14 +6,19 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_groups.errors import CheckpointError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
+from spark_groups.offsets import planning
+from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json, plan_from_json
+from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.query_run import Offset, QueryRun
+from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
+from spark_groups.types import BatchPlan, OffsetRange
 from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import committed
 from tests.spark.control.listening import Driver
@@ -22,6 +27,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 Start = Callable[..., QueryRun]
+OPTIONS = {"kafka.bootstrap.servers": "none:1", "kafka.group.id": "g"}
 
 
 @pytest.fixture
@@ -53,6 +59,11 @@ def spans(offset: Offset) -> list[tuple[int, int]]:
     return [(each.from_offset, each.until_offset) for each in plan.ranges] if plan else []
 
 
+def ranges(run: QueryRun, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
+    plan = run.batch(start, end)
+    return plan.ranges if plan else ()
+
+
 def until_rows(run: QueryRun, start: Offset) -> Offset:
     def trigger() -> Offset | None:
         end = run.latest_offset(start)
@@ -67,7 +78,7 @@ def test_plan_that_this_run_made_is_not_read_again(start: Start, monkeypatch) ->
     run = start()
     end = json.loads(json.dumps(until_rows(run, NOTHING_PLANNED)))
     monkeypatch.setattr("spark_groups.spark.source.query_run.plan_from_json", pytest.fail)
-    assert [len(each) for each in run.ranges(NOTHING_PLANNED, end)] == [4]
+    assert [len(each) for each in ranges(run, NOTHING_PLANNED, end)] == [4]
     assert spans(run.latest_offset(end)) == [(4, 8)]
 
 
@@ -77,7 +88,7 @@ def test_each_call_proves_the_batch_before_it(
     run = start()
     first = until_rows(run, NOTHING_PLANNED)
     assert spans(first) == [(0, 4)]
-    assert [len(each) for each in run.ranges(NOTHING_PLANNED, first)] == [4]
+    assert [len(each) for each in ranges(run, NOTHING_PLANNED, first)] == [4]
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
     second = run.latest_offset(first)
     assert spans(second) == [(4, 8)]
@@ -85,7 +96,7 @@ def test_each_call_proves_the_batch_before_it(
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
     third = run.latest_offset(second)
     assert run.latest_offset(third) == third, "nothing to read gives the start back"
-    assert run.ranges(third, third) == ()
+    assert ranges(run, third, third) == ()
 
 
 def test_without_a_start_the_next_call_proves_the_last_plan(
@@ -107,7 +118,7 @@ def test_an_old_plan_is_replayed_as_it_was_and_committed_once_it_is_finished(
     planned = until_rows(killed, NOTHING_PLANNED)
     killed.driver.close()
     again = start()
-    assert [(e.from_offset, e.until_offset) for e in again.ranges(NOTHING_PLANNED, planned)] == [
+    assert [(e.from_offset, e.until_offset) for e in ranges(again, NOTHING_PLANNED, planned)] == [
         (0, 4)
     ]
     following = until_rows(again, planned)
@@ -125,13 +136,13 @@ def test_an_old_plan_of_other_topics_is_not_replayed(
     create_topic(kafka.bootstrap_servers, f"{topic_name}-other")
     other = start(subscribe=f"{topic_name}-other")
     with pytest.raises(CheckpointError) as caught:
-        other.ranges(NOTHING_PLANNED, planned)
+        ranges(other, NOTHING_PLANNED, planned)
     assert f"reads {topic_name}, but this stream subscribes to {topic_name}-other" in str(
         caught.value
     )
     assert "Run the unchanged query once" in str(caught.value)
     # After the batch is finished, the query may change its subscription.
-    assert other.ranges(planned, planned) == ()
+    assert ranges(other, planned, planned) == ()
     assert spans(other.latest_offset(planned)) == []
 
 
@@ -146,12 +157,12 @@ def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
     killed.driver.close()
     again = start(subscribe=f"{topic_name}-kept")
     with caplog.at_level(logging.WARNING):
-        assert len(again.ranges(NOTHING_PLANNED, planned)) == 2
+        assert len(ranges(again, NOTHING_PLANNED, planned)) == 2
     assert f"also reads {topic_name}, which the query no longer subscribes to" in caplog.text
     assert "reads their rows again" in caplog.text
 
 
-def listening(run: QueryRun, directory: Path, **listens: bool) -> Driver:
+def listening(run: QueryRun, directory: Path, **listens: Any) -> Driver:
     """Have a driver listen to a run that was just made."""
     driver = Driver(directory, **listens)
     run.control._client._jvm_pid = driver.jvm_pid
@@ -221,7 +232,7 @@ def test_a_replayed_batch_is_committed_when_it_is_reported(
     killed.driver.close()
     again = start()
     with listening(again, tmp_path) as driver:
-        assert len(again.ranges(NOTHING_PLANNED, planned)) == 1
+        assert len(ranges(again, NOTHING_PLANNED, planned)) == 1
         driver.report(planned)
         wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
 
@@ -251,6 +262,108 @@ def test_holes_in_the_log_replay_the_last_entry_and_take_no_offset_back(
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8
     # Spark's log has the first and the third batch: the third runs again, after the first.
     again = start(maxoffsetspertrigger="2")
-    assert [each.from_offset for each in again.ranges(plans[0], plans[2])] == [4]
+    assert [each.from_offset for each in ranges(again, plans[0], plans[2])] == [4]
     assert spans(until_rows(again, plans[2])) == [(8, 10)]
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8
+
+
+def asked(run: QueryRun, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Note how many tasks a run offers its member for a warm-up; it joins at once then."""
+    seen: dict[str, int] = {}
+    begin = run.driver.start
+
+    def note(checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
+        seen.setdefault("tasks", warm_up_tasks)
+        begin(checkpointed)
+
+    monkeypatch.setattr(run.driver, "start", note)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("changed", "parallelism", "tasks"),
+    [
+        ({}, 8, 8),
+        ({"minpartitions": "5"}, 8, 8),
+        ({"minpartitions": "5"}, 0, 5),
+        ({"emit": "ranges"}, 8, 1),
+        ({}, 100_000, 1_000),
+        ({"kafka.group.instance.id": "worker"}, 8, 0),
+    ],
+    ids=str,
+)
+def test_a_new_run_may_warm_up_with_as_many_tasks_as_its_batches_have(
+    start: Start, tmp_path: Path, monkeypatch, *, changed, parallelism: int, tasks: int
+) -> None:
+    run = start(**changed)
+    with listening(run, tmp_path, default_parallelism=parallelism):
+        seen = asked(run, monkeypatch)
+        until_rows(run, NOTHING_PLANNED)
+    assert seen == {"tasks": tasks}
+
+
+def available_now(run: QueryRun) -> None:
+    run.prepare_available_now()
+    run.latest_offset(NOTHING_PLANNED)
+
+
+def only_batch(run: QueryRun) -> None:
+    run.prepare_available_now()
+    run.latest_offset(NOTHING_PLANNED, everything=True)
+
+
+def without_a_start(run: QueryRun) -> None:
+    run.latest_offset(None)
+
+
+def replay(run: QueryRun) -> None:
+    end = BatchPlan("g", "m", 1)
+    run.batch(NOTHING_PLANNED, plan_as_json(end))
+    run.latest_offset(plan_as_json(end))
+
+
+@pytest.mark.parametrize("call", [available_now, only_batch, without_a_start, replay])
+def test_other_runs_join_at_once(start: Start, monkeypatch, call) -> None:
+    run = start()
+    seen = asked(run, monkeypatch)
+    call(run)
+    assert seen == {"tasks": 0}
+
+
+def test_without_a_listener_the_processors_count(start: Start, monkeypatch) -> None:
+    run = start()
+    seen = asked(run, monkeypatch)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    until_rows(run, NOTHING_PLANNED)
+    assert seen == {"tasks": 3}
+
+
+WARM_UP = BatchPlan("g", "m", 0, warm_up_tasks=3)
+
+
+def test_a_warm_up_plan_has_its_tasks_also_when_it_runs_again(
+    start: Start, topic_name: str
+) -> None:
+    run = start()
+    reader = KafkaGroupStreamReader(Load.of({**OPTIONS, "subscribe": topic_name}))
+    reader._run = run
+    end = plan_as_json(WARM_UP)
+    for _ in range(2):
+        tasks = reader.partitions(dict(NOTHING_PLANNED), end)
+        assert tasks == [WarmUpPartition("m", 3, (topic_name,))] * 3
+    assert reader.partitions(end, end) == []
+    assert spans(until_rows(run, end)) == [(0, 4)]
+
+
+def test_first_batches_are_small_after_a_report_of_a_short_trigger(
+    start: Start, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(planning, "FIRST_OFFSETS_PER_TASK", 1)
+    for interval_s, expected in ((0.0, [(0, 2)]), (5.0, [(0, 10)])):
+        run = start(maxoffsetspertrigger="1000")
+        with listening(run, tmp_path, default_parallelism=2) as driver:
+            end = plan_as_json(WARM_UP)
+            ranges(run, NOTHING_PLANNED, end)
+            driver.report(end, trigger_interval_s=interval_s)
+            assert spans(until_rows(run, end)) == expected
+            run.leave()
