@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.jobs.job_options import (
@@ -39,6 +41,10 @@ logger = logging.getLogger(__name__)
 
 WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
+SOCKET_DIRECTORY: Final = "spark.python.unix.domain.socket.dir"
+SOCKET_DIRECTORY_BYTES_MAX: Final = 60
+"""A path has 107 bytes on Linux and 103 on macOS, and Spark's file names have 42."""
+_CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 Write = Callable[[DataFrame], DataStreamWriter]
 """Returns the writer of a job's rows."""
@@ -91,13 +97,35 @@ def main(
     given = parser.parse_args()
     try:
         options = load_job(kind, given.config, _settings(given, arguments))
-        builder = SparkSession.builder
-        if options.application_name:
-            builder = builder.appName(options.application_name)
-        run(builder.getOrCreate(), options)
+        run(session(options.application_name), options)
     except OptionsError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         sys.exit(2)
+
+
+def session(application_name: str | None) -> SparkSession:
+    """Return the job's session; its Python processes use unix sockets unless configured."""
+    builder = SparkSession.builder
+    if application_name:
+        builder = builder.appName(application_name)
+    if any(os.environ.get(each) for each in _CONNECT):
+        return builder.getOrCreate()
+    # The JVM has the settings of spark-submit and of spark-defaults.conf.
+    SparkContext._ensure_initialized()
+    given = SparkConf()
+    if given.get(UNIX_SOCKETS) is None and _can_use_unix_sockets(given):
+        builder = builder.config(UNIX_SOCKETS, "true")
+    return builder.getOrCreate()
+
+
+def _can_use_unix_sockets(given: SparkConf) -> bool:
+    """Return whether the paths of sockets are short enough, which Spark does not check."""
+    if (given.get("spark.master") or "").startswith("yarn"):
+        # Temporary directories of YARN's containers have long paths.
+        return False
+    jvm: Any = SparkContext._jvm
+    directory = given.get(SOCKET_DIRECTORY) or jvm.java.lang.System.getProperty("java.io.tmpdir")
+    return len(os.fsencode(directory)) <= SOCKET_DIRECTORY_BYTES_MAX
 
 
 def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple[str, str, str]]:
