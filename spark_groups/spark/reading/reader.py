@@ -35,6 +35,11 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
     _freeze_first_rows()
 
 
+def load_reader(choice: ReaderChoice) -> None:
+    """Import the configured reader and load its compiled code, before the first task reads."""
+    _reader(choice)
+
+
 @cache
 def _reader(choice: ReaderChoice) -> RangeReader:
     # Imports create no garbage; collections would take a fifth of the time (measured).
