@@ -107,7 +107,7 @@ bench: prerequisites env ## Compare with Spark's own source, into docs/benchmark
 	  --readers "JVM source, tuned;fast reader;bound: from nowhere" \
 	  --json build/throughput_unchecked.json $(BENCH_FLAGS)
 	$(PY) -m benchmarks.triggers $(BENCH_FLAGS)
-	$(PY) -m benchmarks.latency --sources "JVM source,fast reader" $(BENCH_FLAGS)
+	$(PY) -m benchmarks.latency --sources "JVM source,fast reader,rate-micro-batch,fast reader (unix sockets)" $(BENCH_FLAGS)
 	$(PY) -m benchmarks.cold_start $(BENCH_FLAGS)
 	$(PY) -m benchmarks.report
 

@@ -4,6 +4,7 @@
 
 Every trigger reads one record of each partition into the `noop` sink, in two tasks where that is
 up to the source. `rate-micro-batch` makes as many rows of nothing: that is what Spark itself takes.
+Spark uses unix sockets, as with the jobs; CPU time is that of the JVM and of its Python processes.
 Each repeat starts a query of each source in turn; its first triggers, in which processes start and
 plans are compiled, are not counted. The JVM source is tuned, and may keep a thousand consumers; a
 source that has not made its triggers within a deadline is left out from then on.
@@ -30,9 +31,11 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cpu import CpuAccount, CpuSeconds
 from benchmarks.results import write_results
 from benchmarks.session import new_session
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.source.batch_rows import TUNING
 
 TASKS: Final = 2
@@ -65,6 +68,8 @@ class Reading:
         repeat: Which query of this source it was.
         trigger_ms: The whole trigger.
         phases: Milliseconds by Spark's names of its phases.
+        jvm_cpu_ms: CPU time of the JVM for each trigger of this query.
+        python_cpu_ms: The same, of its Python processes.
     """
 
     source: str
@@ -72,6 +77,8 @@ class Reading:
     repeat: int
     trigger_ms: int
     phases: Mapping[str, int]
+    jvm_cpu_ms: float
+    python_cpu_ms: float
 
 
 def generate(servers: str, partitions: int, records: int) -> str:
@@ -127,9 +134,23 @@ def stream(
     return spark.readStream.format(FORMATS[source]).options(**options).load()
 
 
-def run(rows: DataFrame, triggers: int, deadline_s: float) -> list[Mapping[str, int]]:
+@dataclass(frozen=True)
+class Triggers:
+    """The counted triggers of a query.
+
+    Args:
+        phases: Milliseconds of each trigger, by Spark's names of its phases.
+        cpu: CPU seconds for each trigger, of the JVM and of what it has started.
+    """
+
+    phases: list[Mapping[str, int]]
+    cpu: CpuSeconds
+
+
+def run(rows: DataFrame, triggers: int, deadline_s: float, account: CpuAccount) -> Triggers:
     """Return what so many triggers took, behind the first ones; fewer if the deadline came."""
     deadline = time.monotonic() + deadline_s
+    began: tuple[int, CpuSeconds] | None = None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         query = (
             rows.writeStream.format("noop")
@@ -142,16 +163,25 @@ def run(rows: DataFrame, triggers: int, deadline_s: float) -> list[Mapping[str, 
                 if query.exception() is not None:
                     raise query.exception()  # type: ignore[misc]
                 progress = [each for each in query.recentProgress if each["numInputRows"]]
+                if began is None and len(progress) >= WARM_TRIGGERS:
+                    began = len(progress), account.used()
                 counted = progress[WARM_TRIGGERS : WARM_TRIGGERS + triggers]
                 if len(counted) == triggers or time.monotonic() > deadline:
-                    return [each["durationMs"] for each in counted]
-                time.sleep(0.2)
+                    number, cpu = began or (0, CpuSeconds(0.0, 0.0))
+                    used, passed = account.used() - cpu, max(1, len(progress) - number)
+                    each_cpu = CpuSeconds(used.own / passed, used.children / passed)
+                    return Triggers([each["durationMs"] for each in counted], each_cpu)
+                time.sleep(0.05)
         finally:
             query.stop()
 
 
 def measure(
-    spark: SparkSession, servers: str, partitions: int, given: argparse.Namespace
+    spark: SparkSession,
+    account: CpuAccount,
+    servers: str,
+    partitions: int,
+    given: argparse.Namespace,
 ) -> Iterator[Reading]:
     """Run the triggers of every source in turn, again and again."""
     began_at = time.monotonic()
@@ -160,7 +190,8 @@ def measure(
     for repeat in range(given.repeats):
         for source in list(given.sources):
             rows = stream(spark, servers, topic, source, partitions)
-            took = run(rows, given.triggers, given.deadline_s)
+            found = run(rows, given.triggers, given.deadline_s, account)
+            took = found.phases
             if len(took) < given.triggers:
                 # More partitions would not be easier.
                 given.sources.remove(source)
@@ -168,12 +199,23 @@ def measure(
                 continue
             console.print(partitions, source, [each["triggerExecution"] for each in took])
             for phases in took:
-                yield Reading(source, partitions, repeat, phases["triggerExecution"], dict(phases))
+                yield Reading(
+                    source,
+                    partitions,
+                    repeat,
+                    phases["triggerExecution"],
+                    dict(phases),
+                    jvm_cpu_ms=found.cpu.own * 1000,
+                    python_cpu_ms=found.cpu.children * 1000,
+                )
 
 
 def table(readings: list[Reading], partitions: list[int]) -> Table:
     """Return medians and spreads by source and partitions, and the part beyond Spark's own."""
-    shown = Table("partitions", "source", "ms", "lowest", "highest", "above rate", "of which")
+    shown = Table(
+        *("partitions", "source", "ms", "lowest", "highest", "above rate"),
+        *("CPU ms, JVM + Python", "of which"),
+    )
     for count in partitions:
         rate = _times(readings, RATE, count)
         for source in FORMATS:
@@ -188,6 +230,7 @@ def table(readings: list[Reading], partitions: list[int]) -> Table:
                 source,
                 *(f"{each:.0f}" for each in (median, min(times), max(times))),
                 above,
+                _cpu(readings, source, count),
                 _phases(readings, source, count),
             )
     return shown
@@ -199,6 +242,12 @@ def _times(readings: list[Reading], source: str, partitions: int) -> list[int]:
         for each in readings
         if each.source == source and each.partitions == partitions
     ]
+
+
+def _cpu(readings: list[Reading], source: str, partitions: int) -> str:
+    mine = [e for e in readings if e.source == source and e.partitions == partitions]
+    jvm = statistics.median(each.jvm_cpu_ms for each in mine)
+    return f"{jvm:.0f} + {statistics.median(each.python_cpu_ms for each in mine):.0f}"
 
 
 def _phases(readings: list[Reading], source: str, partitions: int) -> str:
@@ -238,10 +287,15 @@ def main() -> None:
     ):
         spark = new_session(
             TASKS,
-            {"spark.driver.memory": "2g", "spark.kafka.consumer.cache.capacity": "1024"},
+            {
+                "spark.driver.memory": "2g",
+                "spark.kafka.consumer.cache.capacity": "1024",
+                UNIX_SOCKETS: "true",
+            },
         )
+        account = CpuAccount(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))
         for each in partitions:
-            readings += measure(spark, kafka.bootstrap_servers, each, given)
+            readings += measure(spark, account, kafka.bootstrap_servers, each, given)
         spark.stop()
     write_results(given.json, {"tasks": TASKS, "tuned": dict(TUNING)}, readings)
     Console().print(table(readings, partitions))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -34,6 +35,7 @@ from pyspark.sql.streaming.listener import (
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import planner_of
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.messages import (
     BatchReported,
     Change,
@@ -52,6 +54,7 @@ logger = logging.getLogger(__name__)
 MAX_WAITING_CHANGES: Final = 1_000
 MAX_QUERIES: Final = 1_000
 TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
+HAS_UNIX_SOCKETS: Final = not pyspark_version.startswith("4.0.")
 EVENTS_TIMEOUT_S: Final = 5.0
 """How long close() waits for events that Spark has posted."""
 NO_THREADS_TIMEOUT_S: Final = 1.0
@@ -355,6 +358,12 @@ def listen(
         raise OptionsError(
             "listen() requires a classic session: with Spark Connect, runners are on another"
             " machine, and offsets are committed at the next trigger"
+        )
+    if HAS_UNIX_SOCKETS and context.getConf().get(UNIX_SOCKETS, "false") != "true":
+        logger.info(
+            "Spark calls its Python processes over TCP; unix sockets are quicker: set %s=true"
+            " before the session starts",
+            UNIX_SOCKETS,
         )
     jvm: Any = context._jvm
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())

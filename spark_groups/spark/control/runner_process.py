@@ -19,14 +19,14 @@ import logging
 import os
 import signal
 import socket
-import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from spark_groups.spark.control.jvm_connection import has_hung_up
 from spark_groups.spark.options.values import LogLevel
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ ALERT_EVERY_S: Final = 0.01
 ALERT_S: Final = 2.0
 """How long the connection is polled more often after a SIGTERM from an unknown sender."""
 TOUCH_EVERY_S: Final = 3600.0
-_STANDARD_STREAMS: Final = (0, 1, 2)
 PACKAGE: Final = "spark_groups"
 TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 """Spark's own format."""
@@ -143,59 +142,6 @@ class RunnerEnd:
 
     def _spawn(self, target: Callable[[], None], name: str) -> None:
         threading.Thread(target=target, name=f"kafka-group-{name}", daemon=True).start()
-
-
-def jvm_connection() -> socket.socket | None:
-    """Return a duplicate of the connection to the JVM, to test whether the JVM closed it.
-
-    Call it before the runner opens other connections; None unless there is exactly one.
-    """
-    connections = list(_connections())
-    if len(connections) == 1:
-        return connections[0]
-    for connection in connections:
-        connection.close()
-    return None
-
-
-def has_hung_up(connection: socket.socket) -> bool:
-    """Return whether the peer closed a connection, without consuming its data."""
-    try:
-        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except (BlockingIOError, InterruptedError):
-        return False
-    except OSError:
-        return True
-
-
-def _connections() -> Iterator[socket.socket]:
-    for descriptor in _sockets():
-        try:
-            found = socket.socket(fileno=os.dup(descriptor))
-        except OSError:
-            continue
-        try:
-            found.getpeername()
-        except OSError:
-            found.close()
-        else:
-            yield found
-
-
-def _sockets() -> list[int]:
-    """Return the descriptors of this process's sockets."""
-    try:
-        descriptors = [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:
-        return []
-    return [each for each in descriptors if each not in _STANDARD_STREAMS and _is_socket(each)]
-
-
-def _is_socket(descriptor: int) -> bool:
-    try:
-        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
-    except OSError:
-        return False
 
 
 def log_to_stderr(

@@ -10,17 +10,20 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.jobs.job_options import (
@@ -30,6 +33,9 @@ from spark_groups.spark.jobs.job_options import (
     JobOptions,
     load_job,
 )
+from spark_groups.spark.options.packed import Load
+from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.source.registration import register
 from spark_groups.spark.tables.table import FencedTable
 from spark_groups.spark.tables.write import TableWriter, write_table
@@ -39,6 +45,10 @@ logger = logging.getLogger(__name__)
 
 WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
+SOCKET_DIRECTORY: Final = "spark.python.unix.domain.socket.dir"
+SOCKET_DIRECTORY_BYTES_MAX: Final = 60
+"""A path has 107 bytes on Linux and 103 on macOS, and Spark's file names have 42."""
+_CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 Write = Callable[[DataFrame], DataStreamWriter]
 """Returns the writer of a job's rows."""
@@ -91,13 +101,35 @@ def main(
     given = parser.parse_args()
     try:
         options = load_job(kind, given.config, _settings(given, arguments))
-        builder = SparkSession.builder
-        if options.application_name:
-            builder = builder.appName(options.application_name)
-        run(builder.getOrCreate(), options)
+        run(session(options.application_name), options)
     except OptionsError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         sys.exit(2)
+
+
+def session(application_name: str | None) -> SparkSession:
+    """Return the job's session; its Python processes use unix sockets unless configured."""
+    builder = SparkSession.builder
+    if application_name:
+        builder = builder.appName(application_name)
+    if any(os.environ.get(each) for each in _CONNECT):
+        return builder.getOrCreate()
+    # The JVM has the settings of spark-submit and of spark-defaults.conf.
+    SparkContext._ensure_initialized()
+    given = SparkConf()
+    if given.get(UNIX_SOCKETS) is None and _can_use_unix_sockets(given):
+        builder = builder.config(UNIX_SOCKETS, "true")
+    return builder.getOrCreate()
+
+
+def _can_use_unix_sockets(given: SparkConf) -> bool:
+    """Return whether the paths of sockets are short enough, which Spark does not check."""
+    if (given.get("spark.master") or "").startswith("yarn"):
+        # Temporary directories of YARN's containers have long paths.
+        return False
+    jvm: Any = SparkContext._jvm
+    directory = given.get(SOCKET_DIRECTORY) or jvm.java.lang.System.getProperty("java.io.tmpdir")
+    return len(os.fsencode(directory)) <= SOCKET_DIRECTORY_BYTES_MAX
 
 
 def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple[str, str, str]]:
@@ -117,12 +149,34 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
             Spark Connect session.
         StreamingQueryException: The query failed.
     """
+    start_workers(spark, Load.of(options.source).range_settings.reader)
     end = stop_on_sigterm(spark, timeout_s=options.stop_timeout_s)
     # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
     query = start_job(spark, options, write)
     logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
     end.await_termination(query)
+
+
+def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
+    """Start Python workers in the background, with the reader imported, while the query starts.
+
+    Otherwise they start when the first batch has been planned.
+    """
+
+    def start() -> None:
+        context = spark.sparkContext
+        tasks = context.defaultParallelism
+        try:
+            context.setJobDescription("Start Python workers for the first batch")
+            context.parallelize(range(tasks), tasks).foreachPartition(lambda _: load_reader(reader))
+        except Exception as error:
+            # The first batch starts them, and reports why they cannot start.
+            logger.debug("Python workers could not be started early: %s", error)
+
+    started = InheritableThread(target=start, name="start-workers", daemon=True)
+    started.start()
+    return started
 
 
 def start_job(spark: SparkSession, options: JobOptions, write: Write) -> StreamingQuery:

@@ -179,11 +179,8 @@ class _StreamReader(DataSourceStreamReader):
         if self._run is None:
             from spark_groups.runtime.snapshots import SnapshotPublisher
             from spark_groups.spark.control.channel import files_directory
-            from spark_groups.spark.control.runner_process import (
-                RunnerEnd,
-                jvm_connection,
-                log_to_stderr,
-            )
+            from spark_groups.spark.control.jvm_connection import answer_quickly, jvm_connection
+            from spark_groups.spark.control.runner_process import RunnerEnd, log_to_stderr
             from spark_groups.spark.source.application import warn_of_siblings
             from spark_groups.spark.source.query_run import QueryRun
 
@@ -197,6 +194,7 @@ class _StreamReader(DataSourceStreamReader):
                 self.stop, files_directory=files_directory(), jvm_connection=connection
             ).watch()
             # Threads that start before watch() would not block SIGTERM.
+            answer_quickly(connection)
             self._run.control.start()
             self._publisher = SnapshotPublisher(self._run.snapshot)
             self._publisher.start()
@@ -278,6 +276,9 @@ def _tasks(
 
 
 def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+    from spark_groups.spark.control.jvm_connection import work_quickly
+
+    work_quickly()
     if load.emits_ranges:
         from spark_groups.spark.reading.rows import range_rows
 

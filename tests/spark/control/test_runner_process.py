@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.spark.control.runner_process import has_hung_up, log_to_stderr
+from spark_groups.spark.control.jvm_connection import has_hung_up
+from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.options.values import LogLevel
 from tests.processes import is_alive
 from tests.waiting import wait_until
@@ -118,7 +119,8 @@ CONNECTED_RUNNER = """
 import sys, threading, time
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 from pathlib import Path
-from spark_groups.spark.control.runner_process import RunnerEnd, jvm_connection
+from spark_groups.spark.control.jvm_connection import jvm_connection
+from spark_groups.spark.control.runner_process import RunnerEnd
 
 log = Path(sys.argv[1])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -32,6 +33,7 @@ from spark_groups.spark.jobs.run import (
     written,
 )
 from tests.brokers import Row, create_topic, produce
+from tests.processes import environment
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace
 from tests.waiting import wait_until
@@ -238,6 +240,69 @@ def test_argument_that_there_is_not_is_refused(
         main("Help.", CopyOptions, never)
     assert ended.value.code == 2
     assert "--target" in capsys.readouterr().err
+
+
+SESSION = """
+import sys
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
+from spark_groups.spark.jobs.run import session, start_workers
+from spark_groups.spark.options.range_settings import ReaderChoice
+
+
+class Loaded(DataSource):
+    @classmethod
+    def name(cls):
+        return "loaded"
+
+    def schema(self):
+        return "is_loaded boolean"
+
+    def reader(self, schema):
+        return Reader()
+
+
+class Reader(DataSourceReader):
+    def partitions(self):
+        return [InputPartition(each) for each in range(2)]
+
+    def read(self, partition):
+        yield ("spark_groups.records.decoding" in sys.modules,)
+
+
+spark = session("a job")
+started = start_workers(spark, ReaderChoice.FAST)
+started.join()
+spark.dataSource.register(Loaded)
+loaded = {row.is_loaded for row in spark.read.format("loaded").load().collect()}
+print(spark.sparkContext.appName, spark.conf.get(UNIX_SOCKETS, None), loaded, sep="; ")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("arguments", "is_used"),
+    [
+        ("", "true"),
+        ("--conf spark.python.unix.domain.socket.enabled=false", "false"),
+        ("--driver-java-options -Djava.io.tmpdir={long}", "None"),
+    ],
+)
+def test_workers_start_early_and_use_unix_sockets_unless_configured_or_paths_are_long(
+    tmp_path: Path, arguments: str, is_used: str
+) -> None:
+    long = tmp_path / ("d" * 64)
+    long.mkdir()
+    submit = f"--master local[2] {arguments.format(long=long)} pyspark-shell"
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION],
+        env=environment(PYSPARK_SUBMIT_ARGS=submit, PYSPARK_PYTHON=sys.executable),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == f"a job; {is_used}; {{True}}"
 
 
 def guard(spark: SparkSession, directory: Path, checkpoint: str = "checkpoint") -> OutputGuard:
