@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
@@ -30,8 +31,9 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
         BrokerUnreachableError: No record arrived for `poll_timeout_s`.
         DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
         NotCompiledError: The reader is `fast`, and is unavailable.
+        OptionsError: `kafka.client.rack` names a variable that is not set here.
     """
-    yield from _reader(settings.reader)(settings, ranges)
+    yield from _reader(settings.reader)(settings.in_process(os.environ), ranges)
     _freeze_first_rows()
 
 
