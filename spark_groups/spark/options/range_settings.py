@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+import re
+import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from spark_groups.errors import DataLossError
+from spark_groups.errors import DataLossError, OptionsError
 from spark_groups.protocol.rights import Identity
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
+VARIABLE_REFERENCE: Final = re.compile(r"(\$\{env:([A-Za-z_][A-Za-z0-9_]*)\})")
+"""In `kafka.client.rack`: groups are the whole reference and the variable's name."""
 _log = logging.getLogger(__name__)
 
 
@@ -32,6 +36,7 @@ class RangeSettings:
 
     Args:
         group_id: The group whose ACLs apply; executors do not join it.
+        rack: `kafka.client.rack`, with `${env:NAME}` unresolved.
         poll_timeout_s: Seconds to wait for the next record.
         request_timeout_s: Seconds to wait for one response.
         memory_bytes: Memory limit of the fast reader in one task.
@@ -57,6 +62,28 @@ class RangeSettings:
     def identity(self) -> Identity:
         """The reader's identity, for authorization errors."""
         return Identity(principal=self.security.principal, bootstrap_servers=self.bootstrap_servers)
+
+    def in_process(self, environ: Mapping[str, str]) -> RangeSettings:
+        """Return the settings with the rack of this process.
+
+        Args:
+            environ: The environment of the executor, which its Python workers inherit.
+
+        Raises:
+            OptionsError: A variable of `kafka.client.rack` is not set.
+        """
+        if self.rack is None:
+            return self
+        named = dict.fromkeys(name for _, name in VARIABLE_REFERENCE.findall(self.rack))
+        missing = [name for name in named if name not in environ]
+        if missing:
+            raise OptionsError(
+                f"kafka.client.rack is {self.rack}, but {', '.join(missing)} is not set in the"
+                f" environment of the executor on {socket.gethostname()}: set it there, to nothing"
+                " if that executor shall read from the leaders"
+            )
+        rack = VARIABLE_REFERENCE.sub(lambda found: environ[found[2]], self.rack).strip()
+        return replace(self, rack=rack or None)
 
 
 def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:

@@ -6,6 +6,7 @@ the tables of the reference. One error lists all invalid options of a load().
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -50,6 +51,7 @@ from spark_groups.spark.options.values import (
     parse_instance_id,
     parse_isolation,
     parse_limit_s,
+    parse_rack,
     parse_servers,
     parse_starting_offsets,
     parse_unreleased,
@@ -253,8 +255,11 @@ class SourceOptions:
         default=None,
         shown="the broker's",
     )
-    rack: Text | None = _option(
-        "kafka.client.rack", "The rack that the query runs in.", default=None
+    rack: Annotated[str, BeforeValidator(parse_rack)] | None = _option(
+        "kafka.client.rack",
+        "The rack, or zone, whose replicas are read. `${env:NAME}` is resolved on each executor,"
+        " from its own environment.",
+        default=None,
     )
     client_id: Text = _option(
         "kafka.client.id",
@@ -338,7 +343,7 @@ class SourceOptions:
                 group_id=self.group_id,
                 subscription=self.subscription,
                 instance_id=self.instance_id,
-                rack_id=self.rack,
+                rack_id=self._rack_of_driver(),
                 rebalance_timeout_ms=self.max_poll_interval_ms,
                 server_assignor=self.remote_assignor,
                 fast_heartbeats=self.fast_heartbeats,
@@ -353,6 +358,14 @@ class SourceOptions:
             settling=Settling(self.settle_timeout_s, self.when_unsettled),
             command_options=self.command_options(),
         )
+
+    def _rack_of_driver(self) -> str | None:
+        """Return the rack that the member reports; None if the driver's is unknown."""
+        try:
+            return self.range_settings().in_process(os.environ).rack
+        except OptionsError:
+            # The variable is for executors, which fetch the records.
+            return None
 
     def command_options(self) -> str:
         """Return options that connect a `spark-groups` command to the same brokers."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
+from spark_groups.spark.options.range_settings import VARIABLE_REFERENCE
 from spark_groups.types import TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.security.config_references import Allowed
@@ -99,6 +100,27 @@ def parse_instance_id(text: str) -> str:
             " '-'; ${NAME} is read from the environment of the driver"
         )
     return expanded
+
+
+def parse_rack(text: str) -> str:
+    """Parse `kafka.client.rack`; `${env:NAME}` stays in it, for each executor to resolve."""
+    rack = text.strip()
+    if not rack:
+        raise ValueError("is empty")
+    literal = rack
+    for reference, name in VARIABLE_REFERENCE.findall(rack):
+        allowed = Allowed.by(os.environ)
+        try:
+            allowed.check_provider("env")
+            allowed.check_variable(name)
+        except ValueError as error:
+            raise ValueError(f"{reference}: {error}") from None
+        literal = literal.replace(reference, "")
+    if "${" in literal:
+        raise ValueError(
+            f"{text!r} is not a rack: a variable of the executors is written ${{env:NAME}}"
+        )
+    return rack
 
 
 def one_of(choices: type[Choice], text: str) -> Choice:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -40,8 +41,9 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
         BrokerUnreachableError: No record arrived for `poll_timeout_s`.
         DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
         NotCompiledError: The reader is `fast`, and is unavailable.
+        OptionsError: `kafka.client.rack` names a variable that is not set here.
     """
-    yield from _reader(settings.reader).read_ranges(settings, ranges)
+    yield from _reader(settings.reader).read_ranges(settings.in_process(os.environ), ranges)
     _freeze_first_rows()
 
 
@@ -56,7 +58,7 @@ def warm_up(settings: RangeSettings, topics: Sequence[str]) -> None:
         AccessError: TLS or authentication failed.
         NotCompiledError: The reader is `fast`, and is unavailable.
     """
-    _reader(settings.reader).warm_up(settings, topics)
+    _reader(settings.reader).warm_up(settings.in_process(os.environ), topics)
 
 
 def load_reader(choice: ReaderChoice) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 import uuid
+from dataclasses import replace
 
 import pytest
 
-from spark_groups.errors import DataLossError
+from spark_groups.errors import DataLossError, OptionsError
 from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
 from spark_groups.types import OffsetRange
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
@@ -24,6 +26,25 @@ def test_errors_about_missing_rights_know_who_reads_and_where() -> None:
     assert settings.identity.principal == "User:alice"
     assert settings.identity.bootstrap_servers == ("a:9092", "b:9092")
     assert "hush" not in repr(settings.identity)
+
+
+def test_the_rack_comes_from_the_environment_of_the_process() -> None:
+    settings = RangeSettings(bootstrap_servers=("b:1",), group_id="g", rack="eu-${env:ZONE}")
+    assert settings.in_process({"ZONE": "a"}).rack == "eu-a"
+    assert settings.in_process({"ZONE": "b"}) != settings.in_process({"ZONE": "a"})
+    literal = replace(settings, rack="eu-1")
+    assert literal.in_process({}) == literal
+    # Nothing is no rack, for an executor whose zone is unknown.
+    assert replace(settings, rack="${env:ZONE}").in_process({"ZONE": ""}).rack is None
+
+
+def test_a_rack_without_its_variable_is_an_error_that_names_both() -> None:
+    settings = RangeSettings(
+        bootstrap_servers=("b:1",), group_id="g", rack="${env:REGION}-${env:ZONE}"
+    )
+    with pytest.raises(OptionsError, match=r"kafka.client.rack is .* but ZONE is not set") as found:
+        settings.in_process({"REGION": "eu"})
+    assert socket.gethostname() in str(found.value)
 
 
 TOPIC_ID = uuid.UUID(int=7)

@@ -263,6 +263,16 @@ def test_other_protocols_are_refused_with_the_reason(protocol: str) -> None:
         options(kafka__group__protocol=protocol)
 
 
+def test_the_member_reports_the_rack_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZONE_OF_TEST", "a")
+    checked = options(kafka__client__rack="${env:ZONE_OF_TEST}")
+    assert checked.client_config().member.rack_id == "a"
+    # Executors resolve it from their own environment.
+    assert checked.range_settings().rack == "${env:ZONE_OF_TEST}"
+    monkeypatch.delenv("ZONE_OF_TEST")
+    assert checked.client_config().member.rack_id is None
+
+
 def test_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(OptionsError, match=r"kafka.group.instance.id: .* set NO_SUCH_ONE in"):
         options(kafka__group__instance__id="${NO_SUCH_ONE}")

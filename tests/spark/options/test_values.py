@@ -16,6 +16,7 @@ from spark_groups.spark.options.values import (
     parse_duration_s,
     parse_instance_id,
     parse_limit_s,
+    parse_rack,
     parse_servers,
     parse_unreleased,
 )
@@ -121,6 +122,30 @@ def test_instance_id_that_cannot_be_is_refused(
     monkeypatch.setenv("SPACED", "a b")
     with pytest.raises(ValueError, match=re.escape(reason)):
         parse_instance_id(text)
+
+
+def test_a_rack_keeps_its_variables_for_the_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZONE", raising=False)
+    assert parse_rack(" eu-1 ") == "eu-1"
+    assert parse_rack("eu-${env:ZONE}") == "eu-${env:ZONE}"
+    for wrong in ("${ZONE}", "${env:}", "${env:ZONE", "${file:/zone:name}"):
+        with pytest.raises(ValueError, match=re.escape("written ${env:NAME}")):
+            parse_rack(wrong)
+    with pytest.raises(ValueError, match="is empty"):
+        parse_rack(" ")
+
+
+def test_a_rack_may_name_the_variables_that_the_driver_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "a session of Spark Connect")
+    with pytest.raises(ValueError, match="SPARK_GROUPS_CONFIG_PROVIDERS=env"):
+        parse_rack("${env:ZONE}")
+    monkeypatch.setenv("SPARK_GROUPS_CONFIG_PROVIDERS", "env")
+    assert parse_rack("${env:ZONE}") == "${env:ZONE}"
+    monkeypatch.setenv("SPARK_GROUPS_ALLOWLIST_PATTERN", "KAFKA_.*")
+    with pytest.raises(ValueError, match="ZONE may not be read"):
+        parse_rack("${env:ZONE}")
 
 
 def test_unreleased_instance_is_awaited_or_not() -> None:

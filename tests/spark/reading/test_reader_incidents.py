@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import stat
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,7 +33,11 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(300)]
 
 ROWS = 60_000
+ROW_BYTES = 1000
 PARTITIONS = 3
+TCP_INFO_BYTES = 136
+BYTES_RECEIVED_AT = 128
+"""Of tcpi_bytes_received. Source: struct tcp_info in linux/tcp.h."""
 ELECTED_S = 60.0
 
 each_reader = pytest.mark.parametrize(
@@ -98,6 +107,68 @@ def test_a_replica_nearby_is_what_the_fast_reader_reads(
     (first, *others) = sorted(answers.values())
     assert answers[cluster.nodes[near].bootstrap_servers] > 5
     assert (first, len(others)) == (1, 1)
+
+
+class ReceivedBytes:
+    """What this process has received from each broker, connections of librdkafka included.
+
+    Args:
+        brokers: Node ids by the port that they listen on.
+    """
+
+    def __init__(self, brokers: Mapping[int, int]) -> None:
+        self._brokers = brokers
+        self._by_connection: dict[tuple[int, int], int] = {}
+
+    def look(self) -> dict[int, int]:
+        """Look at all open connections; return the bytes by node id."""
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    continue
+                with socket.socket(fileno=os.dup(int(name))) as each:
+                    self._note(each)
+        found = dict.fromkeys(self._brokers.values(), 0)
+        for (node_id, _), count in self._by_connection.items():
+            found[node_id] += count
+        return found
+
+    def _note(self, connection: socket.socket) -> None:
+        if connection.family != socket.AF_INET:
+            return
+        node_id = self._brokers.get(connection.getpeername()[1])
+        if node_id is not None:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+            (count,) = struct.unpack_from("=Q", info, BYTES_RECEIVED_AT)
+            self._by_connection[node_id, connection.getsockname()[1]] = count
+
+
+@each_reader
+def test_executors_in_three_zones_read_from_their_own(
+    cluster: ThreeBrokers,
+    topic_name: str,
+    reader: ReaderChoice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = replace(settings_for(cluster.bootstrap_servers, reader), rack="${env:ZONE}")
+    cluster.create_topic(topic_name, PARTITIONS)
+    ranges = write(settings, topic_name)
+    nodes = cluster.nodes.items()
+    received = ReceivedBytes({int(e.bootstrap_servers.split(":")[1]): i for i, e in nodes})
+    for node_id in cluster.nodes:
+        monkeypatch.setenv("ZONE", rack_of(node_id))
+        before = received.look()
+        found = []
+        for batch in read_ranges(settings, ranges):
+            found.append(batch)
+            received.look()
+        check_complete(found)
+        after = received.look()
+        grown = {each: after[each] - before[each] for each in cluster.nodes}
+        own = grown.pop(node_id)
+        # From elsewhere only metadata, and the leaders' word on who is nearby.
+        assert own > ROWS * ROW_BYTES / 2
+        assert sum(grown.values()) < own / 1000
 
 
 @each_reader
