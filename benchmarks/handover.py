@@ -135,10 +135,13 @@ class Member:
     def events(self, what: str = "rows", since_s: float = 0.0) -> list[Event]:
         """Return the events of one name, from a moment on."""
         if self.process.poll() not in (None, 0, -signal.SIGKILL, -signal.SIGTERM):
-            log = (self.place / "log").read_text(errors="replace")
-            raise RuntimeError(f"a member ended by itself:\n{log[-3000:]}")
+            raise RuntimeError("a member ended by itself")
         found = read_diary(self.place)
         return [each for each in found if each.what == what and each.at_s >= since_s]
+
+    def log(self) -> str:
+        """Return the end of its log."""
+        return (self.place / "log").read_text(errors="replace")[-3000:]
 
     def recent(self) -> frozenset[int]:
         """Return the partitions that it has read in the last two seconds."""
@@ -192,6 +195,10 @@ class Group:
         try:
             with producing(self._servers, self._topic):
                 yield
+        except RuntimeError:
+            for member in self.members:
+                console.print(member.log(), markup=False, soft_wrap=True)
+            raise
         finally:
             for member in self.members:
                 member.close()
