@@ -31,9 +31,9 @@ def group_of(*member_ids: str, member_epoch: int = 3) -> m.DescribeGroupResponse
     return m.DescribeGroupResponse(members=tuple(members), authorized_operations=READ_BIT)
 
 
-def asking(checkpointed: BatchPlan | None = None, **member: object) -> ClientHarness:
+def asking(checkpointed: BatchPlan | None = None) -> ClientHarness:
     """A client that knows its coordinator and describes the group."""
-    harness = ClientHarness(checkpointed=checkpointed, warm_up_tasks=3, **member)  # type: ignore[arg-type]
+    harness = ClientHarness(checkpointed=checkpointed, warm_up_tasks=3)
     harness.cluster()
     return harness
 
@@ -211,7 +211,7 @@ def test_predecessor_is_released_before_the_warm_up_plan() -> None:
     assert harness.client.is_warming_up
 
 
-def test_member_joins_when_nobody_else_reads_any_more() -> None:
+def test_member_joins_when_no_other_member_reads_any_more() -> None:
     harness = warming()
     plan = warm_up_plan(harness)
     harness.until(m.DescribeGroupRequest, DESCRIBE_AGAIN_S)

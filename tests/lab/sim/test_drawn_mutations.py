@@ -14,7 +14,6 @@ import pytest
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.planner import BatchPlanner
-from spark_groups.client.warm_up import WarmUp
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
@@ -94,10 +93,6 @@ def reads_on_while_there_is_more(patch: Patch) -> None:
 
 def waits_for_nothing(patch: Patch) -> None:
     patch.setattr(PlanLimit, "holds_back", lambda *_: False)
-
-
-def warms_up_with_an_uncommitted_batch(patch: Patch) -> None:
-    patch.setattr(WarmUp, "_is_all_committed", lambda *_: True)
 
 
 @dataclass(frozen=True)
