@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -22,11 +22,13 @@ class Reader:
         options: Its options, except those that select the topic and offsets.
         over_rows: Makes of a function that wants rows one for `foreachBatch`, for a source whose
             batches hold something else; None where they hold rows.
+        is_columnar: Whether Spark, changed by `benchmarks.columnar`, reads columns from Python.
     """
 
     source: str
     options: Mapping[str, str] = field(default_factory=dict)
     over_rows: Callable[[BatchFunction], BatchFunction] | None = None
+    is_columnar: bool = False
 
     @property
     def reads_a_topic(self) -> bool:
@@ -48,3 +50,8 @@ READERS: Mapping[str, Reader] = {
     RANGES: Reader("kafka-group", {"emit": "ranges"}, foreach_batch_rows),
     NOWHERE: Reader("nowhere"),
 }
+
+COLUMNAR_READERS: Mapping[str, Reader] = {
+    f"{name}, columnar": replace(READERS[name], is_columnar=True) for name in (FAST, NOWHERE)
+}
+"""Measured with `--columnar`."""

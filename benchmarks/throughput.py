@@ -1,6 +1,7 @@
 """How fast Spark reads a topic: by its own Kafka source, and by this one's two readers.
 
     python -m benchmarks.throughput [--batch-rows 2500000] [--repeats 5] [--topics 100,1000,100-lz4]
+                                    [--columnar]
 
 Each topic is generated once: 8 partitions of records with a key of 8 bytes. Every repeat reads it
 to its end with each reader in turn, in two batches, into the `noop` sink. The first of them, in
@@ -31,9 +32,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.columnar import classes
 from benchmarks.cpu import CpuAccount, CpuSeconds, MachineTime
 from benchmarks.nowhere import NowhereSource
-from benchmarks.readers import JVM_TUNED, READERS, Reader
+from benchmarks.readers import COLUMNAR_READERS, FAST, JVM_TUNED, NOWHERE, READERS, Reader
 from benchmarks.results import write_results
 from benchmarks.session import new_session
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -44,6 +46,7 @@ TASKS = 2
 BATCHES = 2
 DONE_S = 600.0
 ATTEMPTS = 5
+ALL_READERS = {**READERS, **COLUMNAR_READERS}
 COMPANY_MAX = 0.15
 """How many processors others may use on average while somebody reads."""
 HASHED = ("count(*) AS rows", "bit_xor(xxhash64(key, value, topic, partition, offset)) AS hash")
@@ -201,6 +204,7 @@ class Bench:
 
     def stream(self, topic: Topic, reader: Reader) -> DataFrame:
         """Return a stream of a topic from its beginning, by a reader."""
+        self.spark.conf.set(classes.SETTING, str(reader.is_columnar).lower())
         if reader.reads_a_topic:
             options = {
                 "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
@@ -227,7 +231,7 @@ class Bench:
 
     def read(self, topic: Topic, name: str, repeat: int) -> Reading:
         """Read a topic to its end into nothing, and return what it took."""
-        reader = READERS[name]
+        reader = ALL_READERS[name]
         writer = self.stream(topic, reader).writeStream
         if reader.over_rows is None:
             writer = writer.format("noop")
@@ -279,7 +283,7 @@ class Bench:
             row = batch.selectExpr(*HASHED).first()
             found.append((row["rows"], row["hash"] or 0))
 
-        reader = READERS[name]
+        reader = ALL_READERS[name]
         over_rows = reader.over_rows or (lambda function: function)
         with tempfile.TemporaryDirectory() as checkpoint:
             query = (
@@ -298,7 +302,7 @@ class Bench:
 
     def measure(self, topic: Topic, repeats: int) -> Iterator[Reading]:
         """Compare what every reader reads, then read with each in turn, again and again."""
-        topic_readers = [name for name in self.readers if READERS[name].reads_a_topic]
+        topic_readers = [name for name in self.readers if ALL_READERS[name].reads_a_topic]
         hashes = {name: self.hash_of(topic, name) for name in topic_readers}
         console.print(f"{topic}: {hashes}")
         if {rows for rows, _ in hashes.values()} != {topic.rows} or len(set(hashes.values())) > 1:
@@ -366,12 +370,12 @@ def settings(jvm_options: str) -> Mapping[str, Any]:
     }
 
 
-def session(jvm_options: str) -> SparkSession:
+def session(jvm_options: str, *, columnar: bool) -> SparkSession:
     """Return a Spark with its own Kafka source and the rows from nowhere."""
-    spark = new_session(
-        TASKS,
-        {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": jvm_options},
-    )
+    configuration = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": jvm_options}
+    if columnar:
+        configuration["spark.driver.extraClassPath"] = str(classes.compiled())
+    spark = new_session(TASKS, configuration)
     spark.dataSource.register(NowhereSource)
     return spark
 
@@ -382,17 +386,22 @@ def main() -> None:
     parser.add_argument("--batch-rows", type=int, default=2_500_000)
     parser.add_argument("--repeats", type=int, default=5, help="none compares rows only")
     parser.add_argument("--topics", default="100,1000,100-lz4")
-    parser.add_argument("--readers", default=";".join(READERS), help="separated by semicolons")
+    parser.add_argument("--readers", help="separated by semicolons; all of them by default")
+    parser.add_argument(
+        "--columnar", action="store_true", help="with columns from Python, by a changed Spark"
+    )
     parser.add_argument("--jvm-options", default="", help="for everyone who is measured")
     parser.add_argument("--json", type=Path, default=Path("build/throughput.json"))
     given = parser.parse_args()
+    compared = (JVM_TUNED, FAST, NOWHERE, *COLUMNAR_READERS) if given.columnar else tuple(READERS)
+    readers = tuple(given.readers.split(";")) if given.readers else compared
     readings: list[Reading] = []
-    spark = session(given.jvm_options)
+    spark = session(given.jvm_options, columnar=given.columnar)
     with EmbeddedKafka(heap_mb=512) as kafka:
         assert kafka.pid is not None
         jvm_pid = int(spark.sparkContext._jvm.ProcessHandle.current().pid())
         accounts = CpuAccount(jvm_pid), CpuAccount(kafka.pid)
-        bench = Bench(spark, kafka, tuple(given.readers.split(";")), accounts)
+        bench = Bench(spark, kafka, readers, accounts)
         for each in given.topics.split(","):
             kind = TopicKind.of(each)
             batch_rows = kind.batch_rows(given.batch_rows)

@@ -51,6 +51,7 @@ class GroupQuery:
         topic: The subscribed topic.
         directory: Where rows and checkpoint lie.
         options: Further options of the source.
+        name: Spark's name of the source in the checkpoint, from Spark 4.2 on.
     """
 
     spark: SparkSession
@@ -59,6 +60,7 @@ class GroupQuery:
     topic: str
     directory: Path
     options: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -66,8 +68,9 @@ class GroupQuery:
 
     def source(self) -> DataFrame:
         """Return the streaming rows."""
+        reader = self.spark.readStream.format("kafka-group")
         return (
-            self.spark.readStream.format("kafka-group")
+            (reader.name(self.name) if self.name else reader)
             .option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
             .option("kafka.group.id", self.group_id)
             .option("subscribe", self.topic)

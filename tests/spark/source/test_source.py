@@ -288,6 +288,30 @@ def test_trigger_once_is_refused_with_the_reason(query: GroupQuery) -> None:
     assert "Trigger.Once is refused" in str(caught.value)
 
 
+@needs_admission_control
+def test_named_source_goes_on_in_the_second_format_of_the_offset_log(query: GroupQuery) -> None:
+    query.spark = query.spark.newSession()
+    query.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    query.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
+    query.name = "flights"
+    produced = produce_values(query, 0, 30)
+    query.run_available()
+    (line,) = query.offsets_file(0).read_text().splitlines()[2:]
+    assert parse_plan_text(line.removeprefix("flights:")) is not None
+    produced += produce_values(query, 30, 45)
+    query.run_available()
+    assert query.values() == produced
+    assert sum(query.committed().values()) == 45
+
+
+@needs_admission_control
+def test_real_time_mode_is_not_open_to_python_sources(query: GroupQuery) -> None:
+    writer = query.source().writeStream.format("console").outputMode("update")
+    running = writer.trigger(realTime="5 minutes").start()
+    with pytest.raises(StreamingQueryException, match="INPUT_STREAM_NOT_SUPPORTED"):
+        running.awaitTermination(READ_S)
+
+
 def test_unreachable_broker_fails_the_query_in_time(query: GroupQuery) -> None:
     query.options |= {
         "kafka.bootstrap.servers": "127.0.0.1:1",
