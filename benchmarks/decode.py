@@ -19,10 +19,10 @@ from rich.table import Table
 from spark_groups.spark.reading.compiled import prepare
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 from spark_groups.types import TopicPartition
-from tests.records.encoding import LZ4, NONE, ZSTD, Batch, Record
+from tests.records.encoding import LZ4, NONE, SNAPPY, ZSTD, Batch, Record
 
 RESPONSE_BYTES = 8 * 1024 * 1024
-CODECS = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
+CODECS = {"none": NONE, "lz4": LZ4, "snappy": SNAPPY, "zstd": ZSTD}
 WORDS = [random.Random(word).randbytes(random.Random(word).randint(2, 9)) for word in range(500)]
 TP = TopicPartition("bench", 0)
 
@@ -52,7 +52,7 @@ def response_of(value_bytes: int, codec: int, batch_bytes: int) -> tuple[bytes, 
             Record(index, index, b"%08d" % index, value_of(chance, value_bytes))
             for index in range(rows)
         )
-        response += Batch(offset, records, codec=codec).encode()
+        response += Batch(offset, records, codec=codec, is_xerial=True).encode()
         offset += rows
     return bytes(response), offset
 

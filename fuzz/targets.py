@@ -106,7 +106,6 @@ def _guard_columns() -> None:
     parts: Any = columns
     codecs: Any = codecs_module
     make, resize = parts.new_columns, columns.RowBuffers._resize
-    decompress = codecs.Decompressor.decompress
 
     def new_columns(rows: int, octets: int) -> Any:
         made = make(rows, octets)
@@ -119,7 +118,7 @@ def _guard_columns() -> None:
 
     parts.new_columns = new_columns
     columns.RowBuffers._resize = resized  # type: ignore[method-assign]
-    codecs.Decompressor.decompress = lambda *asked: guarded(decompress(*asked))
+    codecs.new_octets = lambda size: guarded(np.empty(size, np.uint8))
 
 
 def _feed_records(octets: bytes) -> None:
@@ -145,6 +144,28 @@ def _feed_records(octets: bytes) -> None:
         rest = decoder.take()
         for batch in [*made, rest] if rest is not None else made:
             batch.validate(full=True)
+
+
+def _block_corpus() -> list[bytes]:
+    from tests.records.test_blocks import body_of, forms  # noqa: PLC0415
+
+    bodies = [body_of(random.Random(seed))[:5_000] for seed in range(40)]
+    return [bytes([codec]) + octets for body in bodies for codec, octets in forms(body)]
+
+
+def _feed_blocks(octets: bytes) -> None:
+    from spark_groups.records.blocks import REFUSED, unpack  # noqa: PLC0415
+    from spark_groups.records.codecs import Decompressor  # noqa: PLC0415
+
+    for at_end, room_bytes in ((True, 6_000), (False, 3_000)):
+        wire: Any = guarded(np.frombuffer(octets[1:], np.uint8), at_end=at_end)
+        room: Any = guarded(np.empty(room_bytes, np.uint8), at_end=at_end)
+        size = unpack(octets[0] if octets else 0, wire, 0, len(wire), room)
+        if size == REFUSED:
+            continue
+        expected = Decompressor(room_bytes).decompress(octets[0], wire)
+        if room[:size].tobytes() != expected.tobytes():
+            raise AssertionError(f"{size} bytes differ from pyarrow's {len(expected)}")
 
 
 # The codec.
@@ -470,6 +491,7 @@ def _feed_toml(octets: bytes) -> None:
 
 TARGETS: Final = (
     Target("records", _record_corpus, _feed_records),
+    Target("blocks", _block_corpus, _feed_blocks),
     Target("codec", _codec_corpus, _feed_codec),
     Target("stream", _stream_corpus, _feed_stream),
     Target("login", _login_corpus, _feed_login),

@@ -16,7 +16,6 @@ from spark_groups.records.decoding import decode_batches, offset_behind
 from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
 from spark_groups.types import TopicPartition
 
-_NO_OCTETS: Final = np.empty(0, np.uint8)
 _WRONG: Final = {
     Status.IS_UNKNOWN_FORMAT: "its message format is unknown",
     Status.LENGTH_IS_WRONG: "its length is wrong",
@@ -108,14 +107,15 @@ class RecordDecoder:
             RecordsError: A batch is invalid; rows before it were decoded.
             MessageFormatError: A batch is older than message format v2.
         """
-        wire, body = np.frombuffer(records, np.uint8), _NO_OCTETS
+        wire = np.frombuffer(records, np.uint8)
         cursor, listed = self._cursor, _aborted(aborted)
         cursor["next_offset"], cursor["until_offset"] = position.next_offset, position.until_offset
         cursor["wire_at"] = cursor["records_left"] = 0
         while True:
+            body = self._decompressor.body
             status = decode_batches(wire, body, cursor, listed, self._buffers.columns)
             if status == Status.BATCH_IS_COMPRESSED:
-                body = self._decompress(wire, position)
+                self._decompress(wire, position)
                 continue
             self._note(position)
             if status in (Status.NO_WHOLE_BATCH, Status.RANGE_IS_READ):
@@ -148,7 +148,7 @@ class RecordDecoder:
         if added:
             self._runs.append((position.topic_partition, added))
 
-    def _decompress(self, wire: Octets, position: RangeCursor) -> Octets:
+    def _decompress(self, wire: Octets, position: RangeCursor) -> None:
         cursor = self._cursor
         compressed = wire[int(cursor["at"]) : int(cursor["end"])]
         try:
@@ -159,7 +159,6 @@ class RecordDecoder:
                 f"{self._place(position)}: it cannot be decompressed: {error}"
             ) from error
         cursor["at"], cursor["end"] = 0, len(body)
-        return body
 
     def _error(self, status: Status, position: RangeCursor) -> RecordsError:
         if status is Status.IS_OLD_FORMAT:

@@ -1,4 +1,8 @@
-"""Decompression of batches by pyarrow's codecs, into bounded memory."""
+"""Decompression of batches that `blocks` leaves to libraries, into bounded memory.
+
+They are pyarrow's codecs. For zstd they create a context for each batch, which costs as much as a
+small batch itself: the package zstandard keeps one, and pyarrow gets what that refuses.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import zstandard
 
 from spark_groups.records.layout import Octets
 
 _SNAPPY: Final = 2
+_ZSTD: Final = 4
 _STREAMED: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
@@ -19,6 +25,16 @@ _LEAST_BLOCK_BYTES: Final = 128
 """The least average size of a snappy block: Java's writer makes blocks of 1 KiB or more, and each
 block takes as long as thousands of bytes."""
 _FIRST_BYTES: Final = 256 * 1024
+_REPEATED: Final = 1
+_HAS_CHECKSUM: Final = 0x04
+_CHECKSUM_BYTES: Final = 4
+_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+"""The largest window whose memory is kept: that of zstd's level 19."""
+
+
+def new_octets(size: int) -> Octets:
+    """Return memory for decompressed bytes."""
+    return np.empty(size, np.uint8)
 
 
 class DecompressionError(Exception):
@@ -34,7 +50,10 @@ class Decompressor:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._octets = np.empty(0, np.uint8)
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
+        self._octets = new_octets(0)
+        self.body = self._octets
+        """Where the last batch is; as large as a batch may be without more memory."""
 
     def decompress(self, codec: int, compressed: Octets) -> Octets:
         """Return the records of a batch, valid until the next call.
@@ -49,6 +68,10 @@ class Decompressor:
         Source: Kafka's CompressionType; SnappyOutputStream of xerial/snappy-java for its framing.
         """
         try:
+            if codec == _ZSTD:
+                frame = self._read_frame(compressed.tobytes())
+                if frame is not None:
+                    return frame
             if codec in _STREAMED:
                 return self._read(_STREAMED[codec], compressed)
             if codec == _SNAPPY:
@@ -56,6 +79,20 @@ class Decompressor:
         except (pa.ArrowException, OSError) as error:
             raise DecompressionError(str(error)) from error
         raise DecompressionError(f"unknown codec {codec}")
+
+    def _read_frame(self, compressed: bytes) -> Octets | None:
+        """Decompress the one frame of zstd that there usually is; None for anything else."""
+        room = len(self.body)
+        try:
+            size = zstandard.frame_content_size(compressed)
+            if not room or size > room or _frame_end(compressed) != len(compressed):
+                return None
+            # As large as the frame states becomes what is allocated, else as the room.
+            octets = self._zstd.decompress(compressed, room)
+        except (zstandard.ZstdError, IndexError):
+            return None
+        self.body[: len(octets)] = np.frombuffer(octets, np.uint8)
+        return self.body[: len(octets)]
 
     def _read(self, name: str, compressed: Octets) -> Octets:
         source = pa.BufferReader(pa.py_buffer(compressed))
@@ -73,7 +110,10 @@ class Decompressor:
 
     def _read_snappy(self, compressed: Octets) -> Octets:
         if compressed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
-            return np.frombuffer(self._block(compressed, self._bytes_max), np.uint8)
+            block = self._block(compressed, self._bytes_max)
+            self._reserve(block.size + 1, 0)
+            self._octets[: block.size] = np.frombuffer(block, np.uint8)
+            return self._octets[: block.size]
         at, used, blocks = _XERIAL_HEADER_BYTES, 0, 0
         while at < len(compressed):
             blocks += 1
@@ -85,7 +125,7 @@ class Decompressor:
                 raise DecompressionError("a snappy block is truncated")
             block = self._block(compressed[at : at + length], self._bytes_max - used)
             at += length
-            self._reserve(used + block.size, used)
+            self._reserve(used + block.size + 1, used)
             self._octets[used : used + block.size] = np.frombuffer(block, np.uint8)
             used += block.size
         return self._octets[:used]
@@ -107,11 +147,28 @@ class Decompressor:
         """Make room for `size` bytes, and keep those in use."""
         if size > len(self._octets):
             ample = min(max(2 * used, _FIRST_BYTES), self._bytes_max + 1)
-            octets = np.empty(max(size, ample), np.uint8)
+            octets = new_octets(max(size, ample))
             octets[:used] = self._octets[:used]
-            self._octets = octets
+            self._octets, self.body = octets, octets[:-1]
 
     def _too_large(self) -> DecompressionError:
         return DecompressionError(
             f"it exceeds {self._bytes_max} bytes, its share of maxMemoryPerTask: raise that option"
         )
+
+
+def _frame_end(compressed: bytes) -> int:
+    """Return where the first frame of zstd ends.
+
+    Raises:
+        IndexError: It does not end.
+
+    Source: RFC 8878, 3.1.1.
+    """
+    at = zstandard.frame_header_size(compressed)
+    is_last = False
+    while not is_last:
+        header = compressed[at] | compressed[at + 1] << 8 | compressed[at + 2] << 16
+        is_last, is_repeated = bool(header & 1), header >> 1 & 3 == _REPEATED
+        at += 3 + (1 if is_repeated else header >> 3)
+    return at + (_CHECKSUM_BYTES if compressed[4] & _HAS_CHECKSUM else 0)

@@ -67,7 +67,7 @@ def _copy_many(
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _copy_16(typing: Any, target: Any, target_at: Any, source: Any, source_at: Any) -> Any:
+def copy_16(typing: Any, target: Any, target_at: Any, source: Any, source_at: Any) -> Any:
     """Copy 16 bytes, in two instructions."""
     signature = types.void(target, types.int64, source, types.int64)
 
@@ -83,12 +83,41 @@ def _copy_16(typing: Any, target: Any, target_at: Any, source: Any, source_at: A
     return signature, generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_16_of(
+    typing: Any,
+    target: Any,
+    target_at: Any,
+    is_first: Any,
+    first: Any,
+    first_at: Any,
+    second: Any,
+    second_at: Any,
+) -> Any:
+    """Copy 16 bytes of one of two arrays, without a branch, without a bounds check."""
+    arrays = target, types.int64, types.boolean, first, types.int64, second, types.int64
+    signature = types.void(*arrays)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to_array, to_index, choice, one_array, one_index, other_array, other_index = arguments
+        vector = ir.IntType(128).as_pointer()
+        to_pointer = _address(context, builder, signature.args[0], to_array, to_index)
+        one = _address(context, builder, signature.args[3], one_array, one_index)
+        other = _address(context, builder, signature.args[5], other_array, other_index)
+        pointer = builder.select(choice, one, other)
+        octets = builder.load(builder.bitcast(pointer, vector), align=1)
+        builder.store(octets, builder.bitcast(to_pointer, vector), align=1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 @compiled
 def copy_bytes(target: Any, target_at: int, source: Any, source_at: int, size: int) -> None:
     """Copy bytes between arrays; the caller has checked the bounds."""
     if size <= 16 and target_at + 16 <= len(target) and source_at + 16 <= len(source):
         # The next copy overwrites the surplus; this costs less than a call.
-        _copy_16(target, target_at, source, source_at)
+        copy_16(target, target_at, source, source_at)
     else:
         _copy_many(target, target_at, source, source_at, size)
 

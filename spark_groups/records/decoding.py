@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import int64, typeof
 
+from spark_groups.records.blocks import REFUSED, unpack
 from spark_groups.records.checksum import crc32c
 from spark_groups.records.compiling import compiled, entry_point
 from spark_groups.records.layout import (
@@ -190,7 +191,7 @@ def _next_batch(wire: Octets, cursor: Any, aborted: Aborted) -> Status:
 @entry_point(
     int64(
         typeof(np.frombuffer(b"-", np.uint8)),
-        typeof(np.frombuffer(b"-", np.uint8)),
+        typeof(np.empty(1, np.uint8)),
         typeof(new_cursor()),
         typeof(np.zeros(1, ABORTED)),
         typeof(new_columns(1, 1)),
@@ -203,7 +204,8 @@ def decode_batches(
 
     Args:
         wire: The records of the response.
-        body: The decompressed current batch, if it is compressed.
+        body: Receives the current batch, if `unpack` can decompress it; after a status of
+            `BATCH_IS_COMPRESSED` the caller has put it here.
         cursor: The decoder's position; is moved.
         aborted: Aborted transactions; their ends are noted.
         columns: Receive the rows.
@@ -214,6 +216,11 @@ def decode_batches(
     while True:
         if cursor.records_left == 0:
             status = _next_batch(wire, cursor, aborted)
+            if status == Status.BATCH_IS_COMPRESSED:
+                size = unpack(cursor.codec, wire, cursor.at, cursor.end, body)
+                if size != REFUSED:
+                    cursor.at, cursor.end = 0, size
+                    continue
             if status != Status.GO_ON:
                 return status
         else:

@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 import pytest
+import zstandard
 
 from spark_groups.errors import RecordsError
 from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
@@ -45,6 +46,31 @@ def test_snappy_of_java_is_framed(body: bytes) -> None:
     assert plain(SNAPPY, xerial(body)) == body
 
 
+@pytest.mark.parametrize("level", [1, 22])
+@pytest.mark.parametrize("is_checked", [False, True])
+@pytest.mark.parametrize("states_size", [False, True])
+def test_frames_of_zstd_of_every_form_follow_each_other(
+    level: int, is_checked: bool, states_size: bool
+) -> None:
+    compressor = zstandard.ZstdCompressor(
+        level, write_checksum=is_checked, write_content_size=states_size
+    )
+    decompressor = Decompressor(4_000_000)
+    for body in BODIES:
+        single = compressor.compress(body)
+        for compressed, expected in (
+            (single, body),
+            (single + single, body + body),
+            (b"\x50\x2a\x4d\x18\x03\0\0\0abc" + single, body),
+        ):
+            octets = np.frombuffer(compressed, np.uint8)
+            assert decompressor.decompress(ZSTD, octets).tobytes() == expected
+        with pytest.raises(DecompressionError):
+            decompressor.decompress(ZSTD, np.frombuffer(single + b"x", np.uint8))
+        with pytest.raises(DecompressionError):
+            decompressor.decompress(ZSTD, np.frombuffer(single[:-1], np.uint8))
+
+
 def test_memory_is_used_again() -> None:
     decompressor = Decompressor(4_000_000)
     first = decompressor.decompress(LZ4, np.frombuffer(compress(LZ4, b"one"), np.uint8))
@@ -69,7 +95,7 @@ def test_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
     decompressor = Decompressor(100_000)
     with pytest.raises(DecompressionError, match="exceeds 100000 bytes"):
         decompressor.decompress(codec, bomb)
-    assert decompressor._octets.nbytes <= 100_001
+    assert decompressor.body.nbytes <= 100_000
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -28,6 +28,7 @@ from spark_groups.errors import SparkGroupsError
 from spark_groups.runtime.directories import cache_dir, make_private
 
 PACKAGE: Final = "spark_groups.records"
+_EXTRA: Final = ("numba", "zstandard")
 _DECODER: Final = f"{PACKAGE}.arrow_batches"
 LOCK_S: Final = 120.0
 """How long to wait for another process to compile."""
@@ -40,8 +41,8 @@ class NotCompiledError(SparkGroupsError):
 
 
 def is_installed() -> bool:
-    """Return whether numba, the extra `fast`, is installed."""
-    return importlib.util.find_spec("numba") is not None
+    """Return whether the packages of the extra `fast` are installed."""
+    return all(importlib.util.find_spec(each) is not None for each in _EXTRA)
 
 
 @cache
@@ -49,11 +50,12 @@ def prepare() -> None:
     """Compile the record decoder or load it from the cache, so that its package can be imported.
 
     Raises:
-        NotCompiledError: Numba is not installed, or no cache directory is writable.
+        NotCompiledError: Numba or zstandard is not installed, or no cache directory is writable.
     """
     if not is_installed():
         raise NotCompiledError(
-            "the fast reader requires numba: install spark-groups[fast] or set reader to librdkafka"
+            "the fast reader requires numba and zstandard: install spark-groups[fast] or set reader"
+            " to librdkafka"
         )
     with _preparing:
         directory = _directory()

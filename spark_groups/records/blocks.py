@@ -1,0 +1,389 @@
+"""Decompression of lz4 and snappy by compiled code: a call from Python costs as much as the codec.
+
+It only serves batches as producers write them. Whatever else there is (damaged bytes, several
+frames, dictionaries, too little room) is refused, and left to pyarrow's codecs: those decide, and
+word the errors. Every index is checked before it is used.
+
+Source: the LZ4 block and frame formats, and the checks of LZ4_decompress_safe; snappy's format
+description; SnappyOutputStream of xerial/snappy-java; the specification of xxHash.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import int64, typeof
+
+from spark_groups.records.compiling import (
+    compiled,
+    copy_16,
+    copy_16_of,
+    copy_bytes,
+    entry_point,
+    load_64,
+)
+from spark_groups.records.layout import Octets
+
+REFUSED: Final = -1
+
+_SNAPPY: Final = 2
+_LZ4: Final = 3
+
+_LZ4_MAGIC: Final = 0x184D2204
+_VERSION_AND_RESERVED: Final = 0xC2
+_VERSION: Final = 0x40
+_IS_INDEPENDENT: Final = 0x20
+_HAS_BLOCK_CHECKSUMS: Final = 0x10
+_HAS_CONTENT_SIZE: Final = 0x08
+_HAS_CONTENT_CHECKSUM: Final = 0x04
+_HAS_DICTIONARY: Final = 0x01
+_IS_STORED: Final = 1 << 31
+_LEAST_FRAME_BYTES: Final = 11
+_LEAST_MATCH: Final = 4
+_REACH: Final = 1 << 16
+"""How far back a match of lz4 may lie, and a little more."""
+# Where LZ4_decompress_safe demands the last literals of a block: bytes left of it, and of the room.
+_LAST_INPUT: Final = 8
+_LAST_ROOM: Final = 12
+_LAST_LITERALS: Final = 5
+
+_XERIAL_MAGIC: Final = 0x005950_50414E5382
+_XERIAL_HEADER_BYTES: Final = 16
+_AMPLE: Final = 96
+"""With so many bytes left and so much room, short pieces are copied in words, without checks."""
+_BYTE: Final = np.uint64(0xFF)
+_TWO_BYTES: Final = np.uint64(0xFFFF)
+_LONG: Final = 60
+"""A literal's length as of which it is in the bytes that follow."""
+
+_MASK: Final = np.uint64(0xFFFFFFFF)
+_PRIME_1: Final = np.uint64(2654435761)
+_PRIME_2: Final = np.uint64(2246822519)
+_PRIME_3: Final = np.uint64(3266489917)
+_PRIME_4: Final = np.uint64(668265263)
+_PRIME_5: Final = np.uint64(374761393)
+
+
+def _short_elements() -> Any:
+    """Return, by tag, what is known of each short element of a snappy block.
+
+    Its decompressed bytes, 0 if it is not short; the distance, beside what `mask` takes of the two
+    bytes after the tag; its compressed bytes. A literal has a distance that serves as well.
+    """
+    fields = [("mask", "u8"), ("distance", "i4"), ("count", "u1"), ("size", "u1")]
+    short = np.zeros(256, np.dtype([*fields, ("is_literal", "?")], align=True))
+    for tag in range(256):
+        kind, upper = tag & 3, tag >> 2
+        if kind == 0 and upper < 16:
+            short[tag] = (0, 16, upper + 1, upper + 2, True)
+        elif kind == 1:
+            short[tag] = (0xFF, upper >> 3 << 8, (upper & 7) + 4, 2, False)
+        elif kind == 2:
+            short[tag] = (0xFFFF, 0, upper + 1, 3, False)
+    return short
+
+
+_SHORT: Final = _short_elements()
+
+
+@compiled
+def _little(octets: Octets, at: int, count: int) -> Any:
+    """Return a little-endian number of up to four bytes."""
+    value = np.int64(0)
+    for index in range(count):
+        value |= np.int64(octets[at + index]) << (8 * index)
+    return value
+
+
+@compiled
+def _rotate(value: Any, bits: int) -> Any:
+    value &= _MASK
+    return (value << np.uint64(bits) | value >> np.uint64(32 - bits)) & _MASK
+
+
+@compiled
+def _lane(lane: Any, word: Any) -> Any:
+    return _rotate(lane + (word & _MASK) * _PRIME_2, 13) * _PRIME_1 & _MASK
+
+
+@compiled
+def _xxh32(octets: Any, begin: int, end: int) -> Any:
+    """Return the checksum (xxHash, 32 bits) of a part of an array."""
+    at = begin
+    if end - begin >= 16:
+        first, second = _PRIME_1 + _PRIME_2, _PRIME_2
+        third, fourth = np.uint64(0), np.uint64(0) - _PRIME_1
+        while end - at >= 16:
+            low, high = load_64(octets, at), load_64(octets, at + 8)
+            first, second = _lane(first, low), _lane(second, low >> np.uint64(32))
+            third, fourth = _lane(third, high), _lane(fourth, high >> np.uint64(32))
+            at += 16
+        total = _rotate(first, 1) + _rotate(second, 7) + _rotate(third, 12) + _rotate(fourth, 18)
+    else:
+        total = _PRIME_5
+    total = (total + np.uint64(end - begin)) & _MASK
+    while end - at >= 4:
+        word = np.uint64(_little(octets, at, 4))
+        total = _rotate(total + word * _PRIME_3, 17) * _PRIME_4 & _MASK
+        at += 4
+    while at < end:
+        total = _rotate(total + np.uint64(octets[at]) * _PRIME_5, 11) * _PRIME_1 & _MASK
+        at += 1
+    total = (total ^ total >> np.uint64(15)) * _PRIME_2 & _MASK
+    total = (total ^ total >> np.uint64(13)) * _PRIME_3 & _MASK
+    return np.int64(total ^ total >> np.uint64(16))
+
+
+@compiled
+def _copy_far(room: Any, to: int, distance: int, count: int) -> None:
+    """Append up to 64 bytes that lie at least 16 behind, where there is room for `_AMPLE`."""
+    copy_16(room, to, room, to - distance)
+    if count > 16:
+        copy_16(room, to + 16, room, to + 16 - distance)
+        if count > 32:
+            copy_16(room, to + 32, room, to + 32 - distance)
+            copy_16(room, to + 48, room, to + 48 - distance)
+
+
+@compiled
+def _repeat(room: Any, to: int, distance: int, count: int) -> None:
+    """Append bytes that lie `distance` behind; the caller has checked the bounds."""
+    end = to + count
+    if distance < 16:
+        # A multiple of the distance is as good, once there are so many bytes.
+        multiple = distance * ((15 + distance) // distance)
+        near = min(end, to + multiple - distance)
+        while to < near:
+            room[to] = room[to - distance]
+            to += 1
+        distance = multiple
+    while to < end and to + 16 <= len(room):
+        # The next copy overwrites the surplus.
+        copy_16(room, to, room, to - distance)
+        to += 16
+    while to < end:
+        room[to] = room[to - distance]
+        to += 1
+
+
+@compiled
+def _lz4_length(wire: Octets, at: int, end: int, length: int) -> tuple[int, int]:
+    """Return a length of which the token holds a part, and the position after it."""
+    if length == 15:
+        byte = 255
+        while byte == 255:
+            if at >= end:
+                return length, end + 1
+            byte = np.int64(wire[at])
+            length += byte
+            at += 1
+    return length, at
+
+
+@compiled
+def _lz4_block(wire: Octets, at: int, end: int, room: Any, low: int, to: int, to_end: int) -> int:
+    """Decompress a block.
+
+    Args:
+        low: Where the bytes begin that matches may refer to.
+        to: Where the block's bytes go.
+        to_end: Their limit, at most the length of `room`.
+
+    Returns:
+        The position after them, or `REFUSED`.
+    """
+    while at < end:
+        if end - at >= _AMPLE and to_end - to >= _AMPLE:
+            # Most sequences are short and refer to what is not near: two or three instructions.
+            token = np.int64(load_64(wire, at) & _BYTE)
+            near, count = (token >> 4) + 1, (token & 15) + _LEAST_MATCH
+            distance = np.int64(load_64(wire, at + near) & _TWO_BYTES)
+            if near < 16 and count < 15 + _LEAST_MATCH and 16 <= distance < to + near - low:
+                copy_16(room, to, wire, at + 1)
+                at, to = at + near + 2, to + near - 1
+                _copy_far(room, to, distance, count)
+                to += count
+                continue
+        token = np.int64(wire[at])
+        literals, at = _lz4_length(wire, at + 1, end, token >> 4)
+        if at > end or literals > end - at or literals > to_end - to:
+            return REFUSED
+        copy_bytes(room, to, wire, at, literals)
+        at, to = at + literals, to + literals
+        if at == end:
+            return to
+        if at > end - _LAST_INPUT or to > to_end - _LAST_ROOM:
+            return REFUSED
+        distance = _little(wire, at, 2)
+        count, at = _lz4_length(wire, at + 2, end, token & 15)
+        count += _LEAST_MATCH
+        if at > end or not 0 < distance <= to - low or count > to_end - _LAST_LITERALS - to:
+            return REFUSED
+        _repeat(room, to, distance, count)
+        to += count
+    return REFUSED
+
+
+@compiled
+def _lz4_header(wire: Octets, at: int, end: int) -> tuple[int, int, int]:
+    """Return the flags of a frame, its block size and where its blocks begin, or `REFUSED`."""
+    if end - at < _LEAST_FRAME_BYTES or _little(wire, at, 4) != _LZ4_MAGIC:
+        return REFUSED, 0, 0
+    flags, sizes = np.int64(wire[at + 4]), np.int64(wire[at + 5])
+    if (
+        flags & _VERSION_AND_RESERVED != _VERSION
+        or flags & (_HAS_BLOCK_CHECKSUMS | _HAS_CONTENT_SIZE | _HAS_DICTIONARY)
+        or sizes & 0x8F
+        or sizes < 0x40
+    ):
+        return REFUSED, 0, 0
+    if np.int64(wire[at + 6]) != _xxh32(wire, at + 4, at + 6) >> 8 & 0xFF:
+        return REFUSED, 0, 0
+    return flags, 1 << (8 + 2 * (sizes >> 4)), at + 7
+
+
+@compiled
+def _lz4_frame(wire: Octets, at: int, end: int, room: Any) -> int:
+    flags, block_bytes, at = _lz4_header(wire, at, end)
+    if flags == REFUSED:
+        return REFUSED
+    to = 0
+    while end - at >= 4:
+        size = _little(wire, at, 4)
+        at += 4
+        if size == 0:
+            break
+        is_stored, size = size & _IS_STORED, size & (_IS_STORED - 1)
+        to_end = min(to + block_bytes, len(room))
+        if size > end - at or size > block_bytes:
+            return REFUSED
+        if is_stored:
+            if size > to_end - to:
+                return REFUSED
+            copy_bytes(room, to, wire, at, size)
+            to += size
+        else:
+            low = to if flags & _IS_INDEPENDENT else max(0, to - _REACH)
+            to = _lz4_block(wire, at, at + size, room, low, to, to_end)
+            if to == REFUSED:
+                return REFUSED
+        at += size
+    else:
+        return REFUSED
+    if flags & _HAS_CONTENT_CHECKSUM:
+        if end - at < 4 or _little(wire, at, 4) != _xxh32(room, 0, to):
+            return REFUSED
+        at += 4
+    return to if at == end else REFUSED
+
+
+@compiled
+def _snappy_size(wire: Octets, at: int, end: int) -> tuple[Any, int]:
+    """Return how long a block becomes, and where it begins; after `end` if that is not stated."""
+    size = np.int64(0)
+    for index in range(5):
+        if at >= end:
+            break
+        byte = np.int64(wire[at])
+        at += 1
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return size, at
+    return 0, end + 1
+
+
+@compiled
+def _snappy_block(wire: Octets, at: int, end: int, room: Any, to: int) -> int:
+    """Decompress a block, and return the position after its bytes, or `REFUSED`."""
+    size, at = _snappy_size(wire, at, end)
+    if at > end or size > len(room) - to:
+        return REFUSED
+    low, to_end = to, to + size
+    while at < end:
+        if end - at >= _AMPLE and to_end - to >= _AMPLE:
+            word = load_64(wire, at)
+            short = _SHORT[word & _BYTE]
+            count = np.int64(short.count)
+            distance = np.int64(word >> np.uint64(8) & short.mask) + np.int64(short.distance)
+            if count and 16 <= distance <= to - low:
+                copy_16_of(room, to, short.is_literal, wire, at + 1, room, to - distance)
+                if count > 16:
+                    _copy_far(room, to, distance, count)
+                at, to = at + np.int64(short.size), to + count
+                continue
+        tag = np.int64(wire[at])
+        at += 1
+        kind, upper = tag & 3, tag >> 2
+        more = max(0, upper - (_LONG - 1)) if kind == 0 else (kind if kind < 3 else 4)
+        if more > end - at:
+            return REFUSED
+        number = _little(wire, at, more)
+        at += more
+        if kind == 0:
+            count = (number if more else upper) + 1
+            if count > end - at or count > to_end - to:
+                return REFUSED
+            copy_bytes(room, to, wire, at, count)
+            at += count
+        else:
+            count = (upper & 7) + 4 if kind == 1 else upper + 1
+            distance = (upper >> 3) << 8 | number if kind == 1 else number
+            if not 0 < distance <= to - low or count > to_end - to:
+                return REFUSED
+            _repeat(room, to, distance, count)
+        to += count
+    return to if to == to_end else REFUSED
+
+
+@compiled
+def _snappy(wire: Octets, at: int, end: int, room: Any) -> int:
+    """Decompress one block, or several of them as Java's producers write them."""
+    is_framed = end - at >= _XERIAL_HEADER_BYTES and load_64(wire, at) == np.uint64(_XERIAL_MAGIC)
+    if not is_framed:
+        return _snappy_block(wire, at, end, room, 0)
+    at, to = at + _XERIAL_HEADER_BYTES, 0
+    while at < end:
+        if end - at < 4:
+            return REFUSED
+        length = np.int64(0)
+        for index in range(at, at + 4):
+            length = length << 8 | np.int64(wire[index])
+        at += 4
+        if length > end - at:
+            return REFUSED
+        before, to = to, _snappy_block(wire, at, at + length, room, to)
+        # Each block brings something, or there could be any number of them.
+        if to <= before:
+            return REFUSED
+        at += length
+    return to
+
+
+@entry_point(
+    int64(
+        int64,
+        typeof(np.frombuffer(b"-", np.uint8)),
+        int64,
+        int64,
+        typeof(np.empty(1, np.uint8)),
+    )
+)
+def unpack(codec: int, wire: Octets, begin: int, end: int, room: Octets) -> int:
+    """Decompress a batch, if it is an ordinary one that fits the room.
+
+    Args:
+        codec: The codec's number in the attributes of a batch.
+        wire: Holds the compressed bytes.
+        begin: Where they begin; 0 <= begin <= end <= len(wire).
+        end: Where they end.
+        room: Receives the bytes; behind them it may be overwritten, too.
+
+    Returns:
+        How many bytes there are, or `REFUSED`.
+    """
+    if codec == _LZ4:
+        return _lz4_frame(wire, begin, end, room)
+    if codec == _SNAPPY:
+        return _snappy(wire, begin, end, room)
+    return REFUSED

@@ -1,0 +1,209 @@
+"""Compiled decompression: pyarrow's bytes or a refusal, and never a byte beside its memory."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fuzz.guard import guarded
+from spark_groups.records import arrow_batches
+from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.blocks import REFUSED, unpack
+from spark_groups.records.codecs import DecompressionError, Decompressor
+from spark_groups.spark.reading.rows import ROW_SCHEMA
+from tests.records.decoding import TP
+from tests.records.encoding import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    XERIAL_MAGIC,
+    ZSTD,
+    compress,
+    plain,
+    xerial,
+)
+
+WORDS = [random.Random(word).randbytes(random.Random(word).randint(1, 40)) for word in range(300)]
+INDEPENDENT, CHECKED = b"\x60\x40\x82", b"\x64\x40\xa7"
+"""Headers of lz4 frames, as Java and as Go write them, with the checksum of the header."""
+
+
+def unpacked(
+    codec: int, compressed: bytes, room_bytes: int, *, at_end: bool = True
+) -> bytes | None:
+    wire = guarded(np.frombuffer(compressed, np.uint8), at_end=at_end)
+    room: Any = guarded(np.zeros(room_bytes, np.uint8), at_end=at_end)
+    size = unpack(codec, wire, 0, len(wire), room)
+    return None if size == REFUSED else room[:size].tobytes()
+
+
+def body_of(chance: random.Random) -> bytes:
+    """Return bytes with literals and matches of many lengths, near and far."""
+    size = chance.choice((0, 1, 15, 17, 100, 3_000, 70_000, 200_000))
+    body = bytearray()
+    while len(body) < size:
+        kind = chance.randrange(4)
+        if kind == 0:
+            body += chance.randbytes(chance.choice((1, 5, 16, 59, 61, 300)))
+        elif kind == 1:
+            body += chance.randbytes(chance.randint(1, 17)) * chance.randint(1, 60)
+        else:
+            body += b"".join(chance.choices(WORDS, k=30))
+    return bytes(body[:size])
+
+
+def xxh32(octets: bytes) -> int:
+    """The checksum of lz4 frames, after its specification."""
+    primes = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    one, two, three, four, five = primes
+
+    def turn(value: int, bits: int) -> int:
+        value &= 0xFFFFFFFF
+        return (value << bits | value >> 32 - bits) & 0xFFFFFFFF
+
+    whole = len(octets) // 16 * 16
+    total = five
+    if whole:
+        lanes = [one + two, two, 0, -one]
+        for at in range(0, whole, 16):
+            words = struct.unpack_from("<4I", octets, at)
+            lanes = [
+                turn(lane + word * two, 13) * one for lane, word in zip(lanes, words, strict=True)
+            ]
+        total = sum(turn(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+    total += len(octets)
+    rest = octets[whole:]
+    for at in range(0, len(rest) // 4 * 4, 4):
+        total = turn(total + struct.unpack_from("<I", rest, at)[0] * three, 17) * four
+    for byte in rest[len(rest) // 4 * 4 :]:
+        total = turn(total + byte * five, 11) * one
+    total &= 0xFFFFFFFF
+    total = (total ^ total >> 15) * two & 0xFFFFFFFF
+    total = (total ^ total >> 13) * three & 0xFFFFFFFF
+    return total ^ total >> 16
+
+
+def frame(body: bytes, header: bytes = INDEPENDENT) -> bytes:
+    """Return an lz4 frame of independent blocks."""
+    framed = [b"\x04\x22\x4d\x18", header]
+    for begin in range(0, len(body), 65536):
+        piece = body[begin : begin + 65536]
+        block = bytes(pa.compress(piece, "lz4_raw", asbytes=True))
+        is_stored = len(block) >= len(piece)
+        size = len(piece) | 1 << 31 if is_stored else len(block)
+        framed += [struct.pack("<I", size), piece if is_stored else block]
+    checksum = struct.pack("<I", xxh32(body)) if header == CHECKED else b""
+    return b"".join([*framed, bytes(4), checksum])
+
+
+def forms(body: bytes) -> list[tuple[int, bytes]]:
+    return [
+        (LZ4, compress(LZ4, body)),
+        (LZ4, frame(body)),
+        (LZ4, frame(body, CHECKED)),
+        (SNAPPY, compress(SNAPPY, body)),
+        (SNAPPY, xerial(body)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_compressed_comes_back_where_it_just_fits(seed: int) -> None:
+    chance = random.Random(seed)
+    body = body_of(chance)
+    for codec, compressed in forms(body):
+        for room in (len(body), len(body) + 7, len(body) + 1000):
+            assert unpacked(codec, compressed, room) == body
+        if body:
+            assert unpacked(codec, compressed, len(body) - 1) is None
+            assert unpacked(codec, compressed, 0) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_spoilt_is_refused_or_what_pyarrow_makes_of_it(seed: int) -> None:
+    chance = random.Random(seed)
+    accepted = 0
+    for codec, compressed in forms(body_of(chance)[:3_000]):
+        for _ in range(100):
+            spoilt = bytearray(compressed[: chance.randint(len(compressed) // 2, len(compressed))])
+            if chance.random() < 0.8:
+                spoilt = bytearray(compressed)
+            for _ in range(chance.choice((0, 1, 1, 3)) if spoilt else 0):
+                spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+            found = unpacked(codec, bytes(spoilt), 100_000, at_end=chance.random() < 0.7)
+            if found is not None:
+                accepted += 1
+                octets = np.frombuffer(bytes(spoilt), np.uint8)
+                assert Decompressor(100_000).decompress(codec, octets).tobytes() == found
+    assert accepted
+
+
+@pytest.mark.parametrize(
+    ("codec", "compressed"),
+    [
+        (LZ4, b""),
+        (LZ4, 2 * frame(b"twice")),
+        (LZ4, frame(b"longer") + b"x"),
+        (LZ4, frame(b"checked", CHECKED)[:-1] + b"x"),
+        (SNAPPY, b""),
+        (SNAPPY, b"\xff" * 6),
+        (SNAPPY, XERIAL_MAGIC + bytes(8) + 9 * (struct.pack(">i", 1) + b"\0")),
+        (GZIP, compress(GZIP, b"x")),
+        (ZSTD, compress(ZSTD, b"x")),
+        (0, b"x"),
+    ],
+)
+def test_unusual_bytes_are_left_to_others(codec: int, compressed: bytes) -> None:
+    assert unpacked(codec, compressed, 1000) is None
+
+
+@pytest.mark.parametrize("codec", [LZ4, SNAPPY])
+def test_only_the_first_batches_of_a_size_leave_compiled_code(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    decompress = Decompressor.decompress
+
+    def counted(self: Decompressor, codec: int, compressed: Any) -> Any:
+        calls.append(codec)
+        return decompress(self, codec, compressed)
+
+    monkeypatch.setattr(arrow_batches.Decompressor, "decompress", counted)
+    values = [b"%05d" % index for index in range(3_000)]
+    response = b"".join(
+        each.encode()
+        for each in (_compressed(codec, offset, values) for offset in (0, 3_000, 6_000))
+    )
+    decoder = RecordDecoder(ROW_SCHEMA)
+    rows = list(decoder.decode(response, RangeCursor(TP, 0, 9_000)))
+    assert not rows
+    batch = decoder.take()
+    assert batch is not None
+    assert batch["value"].to_pylist() == 3 * values
+    assert calls == [codec]
+
+
+@pytest.mark.parametrize("codec", [LZ4, SNAPPY, ZSTD])
+def test_a_batch_that_exceeds_the_limit_by_one_byte_is_refused_by_a_warm_decoder(
+    codec: int,
+) -> None:
+    body = bytes(100_000)
+    decompressor = Decompressor(len(body) - 1)
+    small = np.frombuffer(compress(codec, body[:-1]), np.uint8)
+    assert len(decompressor.decompress(codec, small)) == len(body) - 1
+    assert len(decompressor.body) == len(body) - 1
+    assert unpack(codec, small, 0, len(small), decompressor.body) in {len(body) - 1, REFUSED}
+    large = np.frombuffer(compress(codec, body), np.uint8)
+    assert unpack(codec, large, 0, len(large), decompressor.body) == REFUSED
+    with pytest.raises(DecompressionError, match="exceeds 99999 bytes"):
+        decompressor.decompress(codec, large)
+
+
+def _compressed(codec: int, offset: int, values: list[bytes]) -> Any:
+    from dataclasses import replace
+
+    return replace(plain(offset, values), codec=codec)
