@@ -121,13 +121,7 @@ class GroupClient:
         )
         self.validator = PositionValidator(self.ledger, self.topics, config.fail_on_data_loss)
         self.positions = Positions(
-            self.member,
-            self.ledger,
-            self.commits,
-            self.topics,
-            self.resolver,
-            self.validator,
-            emit,
+            self.member, self.ledger, self.commits, self.topics, self.resolver, self.validator, emit
         )
         self.deleted = DeletedTopics(self.ledger, self.topics)
         self.search = Coordinator(self.member, emit)
@@ -168,15 +162,15 @@ class GroupClient:
         If it was written in this group, also release its member id and remember its partition
         counts.
         """
+        is_own = plan.group_id == self.config.member.group_id
         for each in plan.topics:
             self.topics.remember(each.name, each.topic_id)
-        if plan.group_id != self.config.member.group_id:
-            self.resolver.came_from(plan.group_id, (each.name for each in plan.topics))
-            return
-        self.releases.add(plan.member_id)
-        for each in plan.topics:
-            if each.known_count is not None:
+            if is_own and each.known_count is not None:
                 self.topics.note_count(each.topic_id, each.known_count)
+        if is_own:
+            self.releases.add(plan.member_id)
+        else:
+            self.resolver.came_from(plan.group_id, (each.name for each in plan.topics))
 
     def _cluster_questions(self) -> Callable[[float], Asked | None]:
         """Return a function that picks the next request to any broker; they share one backoff."""
