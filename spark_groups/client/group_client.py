@@ -210,14 +210,13 @@ class GroupClient:
     ) -> Callable[[float], Asked | None]:
         """Return the function that returns the next request to the coordinator about offsets."""
         positions, search, pending = self.positions, self.search, self.pending_offsets
-        described = self._names.end_initial_topics
         self.warm_up = WarmUp(
             self.member, search, self.releases, self._names, self._emit, tasks, checkpointed
         )
         return in_order(
             OffsetCommits(positions, search, self._fetch_pause),
             OffsetFetches(positions, search, self._fetch_pause),
-            Descriptions(positions, self.target, pending, search, described),
+            Descriptions(positions, self.target, pending, search, self._names.end_initial_topics),
             PendingFetch(positions, pending),
             self.warm_up,
         )
