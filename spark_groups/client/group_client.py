@@ -41,6 +41,7 @@ from spark_groups.client.requests.offset_commit import OffsetCommits
 from spark_groups.client.requests.offset_fetch import OffsetFetches
 from spark_groups.client.requests.settings import GroupSettings, SessionTimeout
 from spark_groups.client.revocation import Revocation, timeout_for_gap
+from spark_groups.client.warm_up import WarmUp
 from spark_groups.errors import GroupError
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import (
@@ -76,6 +77,7 @@ from spark_groups.protocol.membership import ACTIVE, PLANNING, MemberState
 from spark_groups.protocol.messages import Node, RequestFailed, Response
 from spark_groups.types import Assignment, BatchPlan, TopicId, TopicIdPartition, TopicPartition
 
+_LOOKING_UP: Final = (MemberState.WARMING_UP, *ACTIVE)
 _REVOCABLE: Final = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
 
 
@@ -100,7 +102,6 @@ class GroupClient:
         warm_up_tasks: int = 0,
     ) -> None:
         self.config = config
-        self.warm_up_tasks = warm_up_tasks
         self.member = Member(config.member, new_member_id)
         self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
         self.target, self.pending_offsets = TargetAssignment(), PendingOffsets()
@@ -143,10 +144,10 @@ class GroupClient:
                     self.releases,
                     Heartbeats(self.member, self.search, self.releases, self.session),
                 ),
-                Channel.OFFSETS: self._offsets_questions(),
+                Channel.OFFSETS: self._offsets_questions(warm_up_tasks, checkpointed),
             }
         )
-        self.planner = BatchPlanner(self.positions)
+        self.planner = BatchPlanner(self.positions, self.warm_up)
         self.revocation = Revocation(self.positions)
         self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
@@ -201,32 +202,40 @@ class GroupClient:
         )
 
         def next_request(now: float) -> Asked | None:
-            if member.state not in ACTIVE or now < pause.not_before:
+            if member.state not in _LOOKING_UP or now < pause.not_before:
                 return None
             baseline = names.ask_baseline(now)
             if baseline is not None:
                 return names, baseline
+            if member.state is MemberState.WARMING_UP:
+                return None
             asked = None if positions.must_fail else in_turn.next(now)
             return asked or last(now)
 
         return next_request
 
-    def _offsets_questions(self) -> Callable[[float], Asked | None]:
+    def _offsets_questions(
+        self, tasks: int, checkpointed: BatchPlan | None
+    ) -> Callable[[float], Asked | None]:
         """Return the function that returns the next request to the coordinator about offsets."""
         positions, search, pending = self.positions, self.search, self.pending_offsets
         described = self._names.end_initial_topics
+        self.warm_up = WarmUp(
+            self.member, search, self.releases, self._names, self._emit, tasks, checkpointed
+        )
         return in_order(
             OffsetCommits(positions, search, self._fetch_pause),
             OffsetFetches(positions, search, self._fetch_pause),
             Descriptions(positions, self.target, pending, search, described),
             PendingFetch(positions, pending),
+            self.warm_up,
         )
 
     # Requests and events.
 
     def start(self, now: float) -> None:
-        """Join the group."""
-        self.member.join(now)
+        """Join the group, or warm up first."""
+        self.warm_up.start(now)
 
     def poll_requests(self, now: float) -> list[Outgoing]:
         """Return the requests to send now; a response or a failure frees the channel."""
@@ -273,6 +282,7 @@ class GroupClient:
             self._leave_by,
             self.liveness.next_wakeup(),
             self.revocation.next_wakeup(now),
+            self.warm_up.next_wakeup(),
         ):
             if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
                 next_at = due_at
@@ -308,6 +318,7 @@ class GroupClient:
 
     def replay(self, plan: BatchPlan, now: float) -> None:
         """Note that Spark runs an old plan again; a plan of another group is ignored."""
+        self.warm_up.end("Spark runs a batch again, which warms this run up", now)
         if plan.group_id == self.config.member.group_id:
             self.ledger.replay(plan)
         self._advance(now)
@@ -329,6 +340,8 @@ class GroupClient:
             self._emit(BatchFinished(now, plan))
             if plan.ranges:
                 self.member.pace.at_batch_end(now)
+            if plan.warm_up_tasks:
+                self.warm_up.end("the warm-up is over", now)
         self._advance(now)
 
     def readable(self, now: float) -> frozenset[TopicIdPartition]:
@@ -362,7 +375,8 @@ class GroupClient:
         """Return the next batch, or None if there is nothing to read and nothing to record.
 
         The first plan of each member id is returned even without ranges, so that the checkpoint
-        names the member. A plan that was not proven finished is returned again.
+        names the member; before a warm join it is the warm-up plan. A plan that was not proven
+        finished is returned again.
 
         Args:
             limit: How much to read.
@@ -378,9 +392,9 @@ class GroupClient:
         self.check()
         if self.ledger.in_flight is not None:
             return self.ledger.in_flight
-        if not self._ownership_is_proven(now):
-            return None
         self._advance(now)
+        if not (self.is_warming_up or self._ownership_is_proven(now)):
+            return None
         plan = self.planner.plan(limit, ends, now, leader_epochs)
         if plan is None:
             return None
@@ -390,6 +404,7 @@ class GroupClient:
 
     def prepare_available_now(self) -> None:
         """Read each partition up to its end at the time of its assignment, and no further."""
+        self.warm_up.tasks = 0
         self.planner.prepare_available_now()
         self.available_now.prepare()
 
@@ -483,6 +498,11 @@ class GroupClient:
     def is_member(self) -> bool:
         """True from the answer to a join until the member leaves because its query is idle."""
         return self.liveness.is_member
+
+    @property
+    def is_warming_up(self) -> bool:
+        """True while the next plan is the warm-up plan, or its batch runs before the join."""
+        return self.warm_up.is_due
 
     @property
     def is_absent(self) -> bool:
@@ -605,6 +625,7 @@ class GroupClient:
     def _advance(self, now: float) -> None:
         # Usually there is nothing to do: each part has a cheap check for that.
         member = self.member
+        self.warm_up.look(now)
         if member.events:
             self._take_member_events(now)
         if self.liveness.must_leave(now):

@@ -35,6 +35,7 @@ NOT_LIVE: Final = (Condition.FAILED, Condition.STUCK)
 READY: Final = (Condition.STANDBY, Condition.READING)
 _OUTSIDE: Final = {
     MemberState.UNSUBSCRIBED.name: "it is not a member of the group",
+    MemberState.WARMING_UP.name: "it joins the group when its query has warmed up",
     MemberState.JOINING.name: "it is joining the group",
     MemberState.FENCED.name: "it was fenced and will rejoin",
     MemberState.PREPARE_LEAVING.name: "it is leaving the group",

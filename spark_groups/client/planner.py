@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_groups.client.positions import Positions
+from spark_groups.client.warm_up import WarmUp
 from spark_groups.errors import DataLossError
 from spark_groups.offsets.planning import PlanLimit, divide
 from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition
@@ -17,6 +18,7 @@ class BatchPlanner:
     """Turns positions and log ends into plans."""
 
     positions: Positions
+    warm_up: WarmUp
     log_ends: dict[TopicIdPartition, int] = field(default_factory=dict, init=False)
     """Log ends, as last listed."""
     _recorded_member_id: str | None = field(default=None, init=False)
@@ -45,9 +47,13 @@ class BatchPlanner:
     ) -> BatchPlan | None:
         """Return the next batch and record it, or None: nothing to read, nothing to record.
 
+        While a warm-up is due, the batch is that of the warm-up plan.
+
         Raises:
             DataLossError: A log was truncated and `failOnDataLoss` is true.
         """
+        if self.warm_up.is_due:
+            return self._warm_up_plan()
         member = self.positions.member
         positions = self._usable(ends, leader_epochs, now)
         # A doubted end may be that of a topic created again under this name.
@@ -78,6 +84,21 @@ class BatchPlanner:
         self._recorded_member_id = plan.member_id
         if plan.ranges:
             self._last_ranges_at = now
+        return plan
+
+    def _warm_up_plan(self) -> BatchPlan:
+        member, ledger = self.positions.member, self.positions.ledger
+        if self.warm_up.checkpointed is not None:
+            ledger.forget_finished(self.warm_up.checkpointed)
+        plan = BatchPlan(
+            member.config.group_id,
+            member.member_id,
+            member.member_epoch,
+            topics=self.positions.topics.read(),
+            warm_up_tasks=self.warm_up.tasks,
+        )
+        ledger.record(plan)
+        self._recorded_member_id = plan.member_id
         return plan
 
     def _usable(

@@ -81,6 +81,20 @@ class BatchEvent(Event):
         return self.plan.ranges
 
 
+@event("{tasks} tasks warm this run up before its member joins: other members read meanwhile")
+class WarmUpBegan(Event):
+    """The member joins once a batch without ranges has started Spark's Python workers."""
+
+    tasks: int
+
+
+@event("joining the group now: {reason}")
+class WarmUpEnded(Event):
+    """The member joins because its query has warmed up, or must not."""
+
+    reason: str
+
+
 @event("planned {ranges} at member epoch {plan.member_epoch}", Severity.DEBUG)
 class BatchPlanned(BatchEvent):
     """The client handed a batch to Spark."""

@@ -339,6 +339,11 @@ class Ledger:
         if plan != self._planned and plan not in self._finished:
             self.in_flight = plan
 
+    def forget_finished(self, plan: BatchPlan) -> None:
+        """Forget the finished ranges of an earlier run's plan: they are known to be committed."""
+        for each in plan.ranges:
+            self._undecided.pop(each.key, None)
+
     def finish(self, plan: BatchPlan) -> FinishedBatch:
         """Note that a batch is proven finished; idempotent.
 

@@ -191,6 +191,10 @@ class Member:
         """When the wait for the instance id ends, None without a wait."""
         return self.instance_wait.deadline(self.session_timeout_ms)
 
+    def warm_up(self) -> None:
+        """Send no heartbeat until `join`: the query warms up first."""
+        self._move(MemberInput.WARM_UP)
+
     def join(self, now: float) -> None:
         """Join the group, or rejoin after a loss."""
         self._move(MemberInput.JOIN)
@@ -464,7 +468,8 @@ class Member:
             self.state is MemberState.PREPARE_LEAVING
             and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
         )
-        return self.state in SILENT or self._in_flight is not None or leaves_before_joining
+        is_silent = self.state in SILENT or self.state is MemberState.WARMING_UP
+        return is_silent or self._in_flight is not None or leaves_before_joining
 
     def _hold(self, assigned: Assignment, owned: Assignment) -> None:
         self.assigned, self.owned = assigned, owned

@@ -16,6 +16,7 @@ class MemberState(Enum):
     """The states of a member."""
 
     UNSUBSCRIBED = "not a member; sends nothing"
+    WARMING_UP = "sends no heartbeat: it joins once its query has warmed up"
     JOINING = "sends a full heartbeat with epoch 0 until it is answered"
     RECONCILING = "must revoke partitions; reports them as owned until the revocation is done"
     ACKNOWLEDGING = "owns exactly its assignment and must report it at once"
@@ -29,6 +30,7 @@ class MemberState(Enum):
 class MemberInput(Enum):
     """The inputs of the state machine."""
 
+    WARM_UP = "its owner warms up before it wants to be a member"
     JOIN = "its owner wants to be a member"
     UNCHANGED = "a heartbeat was accepted; the assignment is unchanged"
     ADDED = "a heartbeat was accepted; partitions were added, none revoked"
@@ -59,8 +61,14 @@ _I = MemberInput
 
 TRANSITIONS: dict[MemberState, dict[MemberInput, MemberState]] = {
     _S.UNSUBSCRIBED: {
+        _I.WARM_UP: _S.WARMING_UP,
         _I.JOIN: _S.JOINING,
         _I.LEAVE: _S.UNSUBSCRIBED,
+    },
+    _S.WARMING_UP: {
+        _I.JOIN: _S.JOINING,
+        _I.LEAVE: _S.PREPARE_LEAVING,
+        _I.FAILED: _S.FATAL,
     },
     _S.JOINING: {
         _I.UNCHANGED: _S.STABLE,

@@ -180,8 +180,9 @@ class GroupDriver:
     def plan(self, limit: PlanLimit) -> BatchPlan | None:
         """Return the next plan, or None: nothing to read and nothing new to record.
 
-        The first call waits, for a bounded time, until the member owns its target assignment. Under
-        AvailableNow each call that finds nothing waits.
+        The first call waits, for a bounded time, until the member owns its target assignment; or it
+        returns the warm-up plan, and the next call waits. Under AvailableNow each call that finds
+        nothing waits.
 
         Raises:
             GroupError: The coordinator refused the member; not retried.
@@ -194,6 +195,8 @@ class GroupDriver:
         with self._calling(client):
             if not self._has_begun:
                 self._await_first_answer(client)
+                if client.is_warming_up:
+                    return self._plan_from(client, limit, ListOffsetsResponse())
                 self._has_begun = True
                 began_at = suspension_clock()
                 wait_s = settle_s if self._available_now else FIRST_ASSIGNMENT_S
@@ -327,10 +330,10 @@ class GroupDriver:
         return bool(may_read)
 
     def _await_first_answer(self, client: GroupClient) -> None:
-        """Wait for the coordinator's first answer, and for the release of the instance id."""
+        """Wait for the first answer to a join or before it, and for the instance id's release."""
         began_at = suspension_clock()
         wait_s = self._api_timeout_s
-        while not self._await(lambda: client.is_member, wait_s):
+        while not self._await(lambda: client.is_member or client.is_warming_up, wait_s):
             with self._engine.changed:
                 now = suspension_clock()
                 # Before this deadline the member itself decides whether it has waited long enough.

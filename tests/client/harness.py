@@ -14,6 +14,7 @@ from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import Event
 from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
@@ -52,6 +53,8 @@ class ClientHarness:
         checkpointed: What the checkpoint ended at.
         fail_on_data_loss: `failOnDataLoss`.
         liveness: How long the query may be silent.
+        warm_up_tasks: How many tasks warm the run up before it joins.
+        available_now: Whether the query runs under AvailableNow.
         member: More fields of `MemberConfig`.
     """
 
@@ -62,6 +65,8 @@ class ClientHarness:
         checkpointed: BatchPlan | None = None,
         fail_on_data_loss: bool = True,
         liveness: LivenessLimits = NO_LIMITS,
+        warm_up_tasks: int = 0,
+        available_now: bool = False,
         **member: object,
     ) -> None:
         ids = (f"m{number}" for number in range(1, 1_000))
@@ -79,7 +84,10 @@ class ClientHarness:
             ),
             new_member_id=lambda: next(ids),
             checkpointed=checkpointed,
+            warm_up_tasks=warm_up_tasks,
         )
+        if available_now:
+            self.client.prepare_available_now()
         self.now = 0.0
         self.describes = True
         """Whether descriptions are answered by themselves: nothing more is to come."""
@@ -97,8 +105,9 @@ class ClientHarness:
             assert (outgoing.node is not None) == outgoing.channel.leads_to_coordinator
             assert 0 < outgoing.timeout_s <= 10.0
             self.under_way[outgoing.channel] = outgoing
-        if self.describes and isinstance(self.request(Channel.OFFSETS), m.DescribeGroupRequest):
-            member = self.client.member
+        request, member = self.request(Channel.OFFSETS), self.client.member
+        is_member = member.state is not MemberState.WARMING_UP
+        if self.describes and is_member and isinstance(request, m.DescribeGroupRequest):
             self.answer(
                 Channel.OFFSETS, described(member.member_id, member.member_epoch, member.assigned)
             )

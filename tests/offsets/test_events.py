@@ -63,6 +63,7 @@ SAMPLES: dict[str, object] = {
     "idle_s": 700.0,
     "limit_s": 600.0,
     "request": "OffsetCommitRequest",
+    "tasks": 4,
 }
 COUNTED = (offset.OffsetsCommitted, offset.CommitRefused)
 # Not by __subclasses__: a slotted dataclass leaves a twin of itself there.

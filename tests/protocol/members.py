@@ -60,6 +60,9 @@ def in_state(state: MemberState, **config: object) -> Member:
     m = member(**config)
     if state is S.UNSUBSCRIBED:
         return m
+    if state is S.WARMING_UP:
+        m.warm_up()
+        return m
     m.join(0.0)
     if state is S.FENCED:
         m.lose("reason", 0.0, new_id=True)

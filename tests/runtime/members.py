@@ -42,6 +42,7 @@ class QueryLike:
         topics: Topic names, separated by commas.
         start: Where the group starts.
         checkpointed: The plan that a checkpoint ended at.
+        warm_up_tasks: How many tasks warm it up before it joins.
         member: Further fields of MemberConfig.
         driver: Further arguments of GroupDriver.
         liveness: How long the query may be silent.
@@ -57,6 +58,7 @@ class QueryLike:
         *,
         start: StartingPoint = StartingPoint.EARLIEST,
         checkpointed: BatchPlan | None = None,
+        warm_up_tasks: int = 0,
         member: dict[str, Any] | None = None,
         driver: dict[str, Any] | None = None,
         security: Security | None = None,
@@ -86,7 +88,7 @@ class QueryLike:
         )
         self.running: BatchPlan | None = None
         self.ranges: list[tuple[str, int, int, int]] = []
-        self.driver.start(checkpointed)
+        self.driver.start(checkpointed, warm_up_tasks=warm_up_tasks)
 
     def plan(self, limit: PlanLimit = NO_LIMIT) -> BatchPlan | None:
         """Begin the next batch, if there is one."""

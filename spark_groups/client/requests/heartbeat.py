@@ -65,6 +65,11 @@ class Releases(_ToCoordinator):
         """Release a member id."""
         self._waiting.append(self._leave(member_id, self.member.config.instance_id))
 
+    @property
+    def are_done(self) -> bool:
+        """True if the coordinator has answered all releases."""
+        return not self._waiting
+
     def next_request(self, _now: float) -> HeartbeatRequest | None:
         """Release the next member id."""
         abandoned_ids = self.member.abandoned_ids

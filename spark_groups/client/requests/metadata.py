@@ -143,6 +143,11 @@ class TopicNames:
     _baseline_wanted: bool = field(default=True, init=False)
     """True until subscribed topics were looked up at the beginning."""
 
+    @property
+    def has_baseline(self) -> bool:
+        """True once the subscribed topics were looked up at the beginning."""
+        return not self._baseline_wanted
+
     def ask_baseline(self, _now: float) -> MetadataRequest | None:
         """Look up the subscribed topics; nothing else is requested before."""
         if not self._baseline_wanted:

@@ -53,6 +53,7 @@ JOB_EVERY_S: Final = (0.5, 5.0)
 FIRST_ASSIGNMENT_S: Final = 3.0
 """How long the first plan waits for partitions of other members (runtime/driver.py)."""
 FIRST_LOOK_S: Final = 0.05
+WARM_UP_TASKS: Final = 2
 EMPTY_S: Final = 0.3
 """The longest empty batch of a planned run."""
 PLANNED_LEAST: Final = 0.8
@@ -262,6 +263,7 @@ class Query:
             self._config(),
             new_member_id=lambda: f"{name}.{next(serial)}",
             checkpointed=plan,
+            warm_up_tasks=WARM_UP_TASKS if swarm.warm else 0,
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._say(current, "starts", "from", self._offsets_log)
@@ -379,7 +381,8 @@ class Query:
         now, client = self._scene.now, current.client
         if waits_until == inf and client.is_member:
             waits_until = now + FIRST_ASSIGNMENT_S
-        if client.is_settled or client.readable(current.now) or now >= waits_until:
+        may_begin = client.is_settled or client.is_warming_up or client.readable(current.now)
+        if may_begin or now >= waits_until:
             self._trigger(current)
         else:
             current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ Finish = Callable[[m.Response], m.Response]
 """Completes the answer to the allowed part of a request."""
 GROUP_DENIED: Final = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TOPIC_DENIED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+OF_THE_GROUP: Final = 1 << 3 | 1 << 6 | 1 << 8
+"""READ, DELETE and DESCRIBE, as authorized operations."""
 _BY_PARTITION: Final[Mapping[type, tuple[str, type]]] = {
     m.OffsetCommitRequest: ("offsets", m.OffsetCommitResponse),
     m.OffsetFetchRequest: ("partitions", m.OffsetFetchResponse),
@@ -81,6 +84,8 @@ class Rights:
             refusal = refusal or error_answer(request, TOPIC_DENIED)
         if refusal is not None:
             return None, None, refusal
+        if isinstance(request, m.DescribeGroupRequest):
+            return request, partial(_with_operations, request), None
         if denied and isinstance(request, m.MetadataRequest):
             return _metadata(request, denied, topics)
         if denied and type(request) in _BY_PARTITION:
@@ -127,6 +132,14 @@ def _by_partition(
     else:
         rest = frozenset(asked) - errors.keys()
     return replace(request, **{field: rest}), lambda each: _with_errors(each, errors), None
+
+
+def _with_operations(request: m.DescribeGroupRequest, response: Any) -> m.Response:
+    if not request.include_authorized_operations or response.error_code != ErrorCode.NONE:
+        unchanged: m.Response = response
+        return unchanged
+    completed: m.Response = replace(response, authorized_operations=OF_THE_GROUP)
+    return completed
 
 
 def _with_errors(response: Any, errors: Mapping[Any, int]) -> m.Response:

@@ -74,6 +74,7 @@ class Swarm:
         deploy_every_s: Seconds between two steps of it.
         restart_s: How long a redeployed application is away, from its leave on.
         assignor: Which assignor the queries ask for.
+        warm: 1 if queries warm up before they join.
         planned: 1 for a run for capacity planning: an even write rate, known end offsets,
             batches of nearly the longest duration, triggers at multiples of `trigger_s`, and a
             deployment that begins after the start-up and continues when the group is stable.
@@ -134,6 +135,7 @@ class Swarm:
     deploy_every_s: float = 5.0
     restart_s: float = 6.0
     assignor: Assignor = Assignor.UNIFORM
+    warm: int = 0
     planned: int = 0
     stops: int = 0
     growth: int = 0
@@ -251,7 +253,8 @@ def drawn(chance: Chance) -> Swarm:
         elections=pick((0, 0, 3, 10)),
         moves=pick((0, 0, 1)),
     )
-    return calm if chance.random() < 0.25 else _with_faults(calm, chance)
+    swarm = calm if chance.random() < 0.25 else _with_faults(calm, chance)
+    return replace(swarm, warm=pick((0, 1)))
 
 
 def _with_faults(calm: Swarm, chance: Chance) -> Swarm:

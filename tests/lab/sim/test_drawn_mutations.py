@@ -118,7 +118,7 @@ DRAWN = (
     Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_050, "kip-848"),
     Planted("only assigned", plans_what_is_being_revoked, 400_002, "kafka-4.0"),
     Planted("clean hand over", looks_up_no_uncertain_commit, 400_027, "kafka-4.0"),
-    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_004, "kafka-4.0"),
+    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
     Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kip-848"),
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
     Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kip-848"),

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from spark_groups.client.warm_up import READ_BIT
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.lab.sim.rights import GROUP_DENIED, TOPIC_DENIED, Rights, sent_by_name
@@ -36,6 +37,16 @@ def rights() -> Rights:
 def test_nothing_is_refused_while_no_right_is_missing(rights: Rights) -> None:
     assert rights.authorize(COMMIT, TOPICS, 10.0) == (COMMIT, None, None)
     assert Rights().authorize(JOIN, TOPICS, 0.0) == (JOIN, None, None)
+
+
+def test_description_has_the_authorized_operations_if_asked_for() -> None:
+    for is_asked, expected in ((True, READ_BIT), (False, 0)):
+        asked = m.DescribeGroupRequest(group_id="g", include_authorized_operations=is_asked)
+        _, finish, _ = Rights().authorize(asked, TOPICS, 0.0)
+        assert finish is not None
+        described = finish(m.DescribeGroupResponse(group_id="g"))
+        assert isinstance(described, m.DescribeGroupResponse)
+        assert described.authorized_operations & READ_BIT == expected
 
 
 def test_what_is_allowed_of_one_topic_is_answered_beside_the_other(rights: Rights) -> None:

@@ -81,6 +81,7 @@ def test_everything_that_matters_happens_somewhere() -> None:
         *(offset.CommitRefused, offset.RangesLost, offset.RangesInherited, offset.DataLost),
         *(offset.RangesOverruled, offset.PartitionsGivenUp, offset.RangesWithheld),
         *(member.InstanceUnreleased, offset.TopicRecreated, offset.RequestUnanswered),
+        offset.WarmUpBegan,
     }
     assert {each.__name__ for each in expected - seen.keys()} == set()
 

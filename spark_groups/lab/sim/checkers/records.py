@@ -7,7 +7,7 @@ from spark_groups.lab.sim.checkers.checker import Checker, on
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.protocol.events import PartitionsRevoked
-from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 
 
 class NoGap(Checker):
@@ -82,12 +82,31 @@ class NoGap(Checker):
 
 
 class ReadOnce(Checker):
-    """No plan contains committed records, and without faults no record is read twice."""
+    """No plan contains committed records, and without faults no record is read twice.
+
+    A warm-up plan replaces the last plan in the checkpoint, so the offsets of that batch must be
+    committed: the next run could not continue after it.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self._last: dict[str, BatchPlan] = {}
+        """The last finished batch in the checkpoint of each query."""
+
+    @on(facts.Finished)
+    def _finished(self, fact: facts.Finished) -> None:
+        self._last[fact.who] = fact.plan
+
+    @on(facts.Forgotten)
+    def _forgotten(self, fact: facts.Forgotten) -> None:
+        self._last.pop(fact.who, None)
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
         if fact.plan is None or self.is_unaware(fact.plan.member_id):
             return
+        if fact.plan.warm_up_tasks:
+            self._check_last_batch(fact.who)
         for each in fact.plan.ranges:
             committed = self.scene.coordination.committed(each.key)
             if self.scene.late.overtook(each.key, committed):
@@ -95,6 +114,13 @@ class ReadOnce(Checker):
             floor = 0 if committed is None else self.history.floor(each.key, committed)
             if each.from_offset < floor:
                 self.fail(f"{fact.who} planned {each} again: {committed} is committed")
+
+    def _check_last_batch(self, who: str) -> None:
+        last = self._last.get(who)
+        for each in last.ranges if last and not self.scene.swarm.resets else ():
+            committed = self.scene.coordination.committed(each.key)
+            if committed == each.from_offset and each.key not in self.history.cut:
+                self.fail(f"{who} warms up, but only {committed} of {each} is committed")
 
     @on(facts.Quiet)
     def _quiet(self, _fact: facts.Quiet) -> None:
