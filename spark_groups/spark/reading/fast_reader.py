@@ -142,9 +142,8 @@ class FastConsumer:
             each.node_id for topic in known.topics.values() for each in topic.leaders.values()
         }
         deadline = time.monotonic() + _WARM_S
-        for node_id in sorted(known.nodes.keys() & (leading or known.nodes.keys()))[
-            :_WARM_BROKERS_MAX
-        ]:
+        wanted = sorted(known.nodes.keys() & (leading or known.nodes.keys()))
+        for node_id in wanted[:_WARM_BROKERS_MAX]:
             self._pool.to(known.nodes[node_id], deadline)
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
