@@ -97,8 +97,8 @@ class ReadOnce(Checker):
     def _finished(self, fact: facts.Finished) -> None:
         self._last[fact.who] = fact.plan
 
-    @on(facts.Forgotten)
-    def _forgotten(self, fact: facts.Forgotten) -> None:
+    @on(facts.Forgotten, facts.NotReplayed)
+    def _forgotten(self, fact: facts.Forgotten | facts.NotReplayed) -> None:
         self._last.pop(fact.who, None)
 
     @on(facts.Triggered)
