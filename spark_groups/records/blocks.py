@@ -1,8 +1,8 @@
 """Decompression of lz4 and snappy by compiled code: a call from Python costs as much as the codec.
 
-It only serves batches as producers write them. Whatever else there is (damaged bytes, several
-frames, dictionaries, too little room) is refused, and left to pyarrow's codecs: those decide, and
-word the errors. Every index is checked before it is used.
+It only serves batches as producers write them. All others (damaged bytes, several frames,
+dictionaries, too little room) are refused, and left to pyarrow's codecs: those decide, and word the
+errors. Every index is checked before it is used.
 
 Source: the LZ4 block and frame formats, and the checks of LZ4_decompress_safe; snappy's format
 description; SnappyOutputStream of xerial/snappy-java; the specification of xxHash.
@@ -66,7 +66,7 @@ _PRIME_5: Final = np.uint64(374761393)
 
 
 def _short_elements() -> Any:
-    """Return, by tag, what is known of each short element of a snappy block.
+    """Return, by tag, the sizes of each short element of a snappy block.
 
     Its decompressed bytes, 0 if it is not short; the distance, beside what `mask` takes of the two
     bytes after the tag; its compressed bytes. A literal has a distance that serves as well.
@@ -88,7 +88,7 @@ _SHORT: Final = _short_elements()
 
 
 @compiled
-def _little(octets: Octets, at: int, count: int) -> Any:
+def _little(octets: Octets, at: Any, count: Any) -> Any:
     """Return a little-endian number of up to four bytes."""
     value = np.int64(0)
     for index in range(count):
@@ -97,7 +97,7 @@ def _little(octets: Octets, at: int, count: int) -> Any:
 
 
 @compiled
-def _rotate(value: Any, bits: int) -> Any:
+def _rotate(value: Any, bits: Any) -> Any:
     value &= _MASK
     return (value << np.uint64(bits) | value >> np.uint64(32 - bits)) & _MASK
 
@@ -108,7 +108,7 @@ def _lane(lane: Any, word: Any) -> Any:
 
 
 @compiled
-def _xxh32(octets: Any, begin: int, end: int) -> Any:
+def _xxh32(octets: Any, begin: Any, end: Any) -> Any:
     """Return the checksum (xxHash, 32 bits) of a part of an array."""
     at = begin
     if end - begin >= 16:
@@ -136,7 +136,7 @@ def _xxh32(octets: Any, begin: int, end: int) -> Any:
 
 
 @compiled
-def _copy_far(room: Any, to: int, distance: int, count: int) -> None:
+def _copy_far(room: Any, to: Any, distance: Any, count: Any) -> None:
     """Append up to 64 bytes that lie at least 16 behind, where there is room for `_AMPLE`."""
     copy_16(room, to, room, to - distance)
     if count > 16:
@@ -147,7 +147,7 @@ def _copy_far(room: Any, to: int, distance: int, count: int) -> None:
 
 
 @compiled
-def _repeat(room: Any, to: int, distance: int, count: int) -> None:
+def _repeat(room: Any, to: Any, distance: Any, count: Any) -> None:
     """Append bytes that lie `distance` behind; the caller has checked the bounds."""
     end = to + count
     if distance < 16:
@@ -168,10 +168,10 @@ def _repeat(room: Any, to: int, distance: int, count: int) -> None:
 
 
 @compiled
-def _lz4_length(wire: Octets, at: int, end: int, length: int) -> tuple[int, int]:
+def _lz4_length(wire: Octets, at: Any, end: Any, length: Any) -> tuple[Any, Any]:
     """Return a length of which the token holds a part, and the position after it."""
     if length == 15:
-        byte = 255
+        byte: Any = 255
         while byte == 255:
             if at >= end:
                 return length, end + 1
@@ -182,7 +182,7 @@ def _lz4_length(wire: Octets, at: int, end: int, length: int) -> tuple[int, int]
 
 
 @compiled
-def _lz4_block(wire: Octets, at: int, end: int, room: Any, low: int, to: int, to_end: int) -> int:
+def _lz4_block(wire: Octets, at: Any, end: Any, room: Any, low: Any, to: Any, to_end: Any) -> Any:
     """Decompress a block.
 
     Args:
@@ -195,8 +195,8 @@ def _lz4_block(wire: Octets, at: int, end: int, room: Any, low: int, to: int, to
     """
     while at < end:
         if end - at >= _AMPLE and to_end - to >= _AMPLE:
-            # Most sequences are short and refer to what is not near: two or three instructions.
-            token = np.int64(load_64(wire, at) & _BYTE)
+            # Most sequences are short and refer to distant bytes: two or three instructions.
+            token: Any = np.int64(load_64(wire, at) & _BYTE)
             near, count = (token >> 4) + 1, (token & 15) + _LEAST_MATCH
             distance = np.int64(load_64(wire, at + near) & _TWO_BYTES)
             if near < 16 and count < 15 + _LEAST_MATCH and 16 <= distance < to + near - low:
@@ -226,7 +226,7 @@ def _lz4_block(wire: Octets, at: int, end: int, room: Any, low: int, to: int, to
 
 
 @compiled
-def _lz4_header(wire: Octets, at: int, end: int) -> tuple[int, int, int]:
+def _lz4_header(wire: Octets, at: Any, end: Any) -> tuple[Any, Any, Any]:
     """Return the flags of a frame, its block size and where its blocks begin, or `REFUSED`."""
     if end - at < _LEAST_FRAME_BYTES or _little(wire, at, 4) != _LZ4_MAGIC:
         return REFUSED, 0, 0
@@ -244,7 +244,7 @@ def _lz4_header(wire: Octets, at: int, end: int) -> tuple[int, int, int]:
 
 
 @compiled
-def _lz4_frame(wire: Octets, at: int, end: int, room: Any) -> int:
+def _lz4_frame(wire: Octets, at: Any, end: Any, room: Any) -> Any:
     flags, block_bytes, at = _lz4_header(wire, at, end)
     if flags == REFUSED:
         return REFUSED
@@ -279,7 +279,7 @@ def _lz4_frame(wire: Octets, at: int, end: int, room: Any) -> int:
 
 
 @compiled
-def _snappy_size(wire: Octets, at: int, end: int) -> tuple[Any, int]:
+def _snappy_size(wire: Octets, at: Any, end: Any) -> tuple[Any, int]:
     """Return how long a block becomes, and where it begins; after `end` if that is not stated."""
     size = np.int64(0)
     for index in range(5):
@@ -294,7 +294,7 @@ def _snappy_size(wire: Octets, at: int, end: int) -> tuple[Any, int]:
 
 
 @compiled
-def _snappy_block(wire: Octets, at: int, end: int, room: Any, to: int) -> int:
+def _snappy_block(wire: Octets, at: Any, end: Any, room: Any, to: Any) -> Any:
     """Decompress a block, and return the position after its bytes, or `REFUSED`."""
     size, at = _snappy_size(wire, at, end)
     if at > end or size > len(room) - to:
@@ -312,7 +312,7 @@ def _snappy_block(wire: Octets, at: int, end: int, room: Any, to: int) -> int:
                     _copy_far(room, to, distance, count)
                 at, to = at + np.int64(short.size), to + count
                 continue
-        tag = np.int64(wire[at])
+        tag: Any = np.int64(wire[at])
         at += 1
         kind, upper = tag & 3, tag >> 2
         more = max(0, upper - (_LONG - 1)) if kind == 0 else (kind if kind < 3 else 4)
@@ -337,7 +337,7 @@ def _snappy_block(wire: Octets, at: int, end: int, room: Any, to: int) -> int:
 
 
 @compiled
-def _snappy(wire: Octets, at: int, end: int, room: Any) -> int:
+def _snappy(wire: Octets, at: Any, end: Any, room: Any) -> Any:
     """Decompress one block, or several of them as Java's producers write them."""
     is_framed = end - at >= _XERIAL_HEADER_BYTES and load_64(wire, at) == np.uint64(_XERIAL_MAGIC)
     if not is_framed:
@@ -346,7 +346,7 @@ def _snappy(wire: Octets, at: int, end: int, room: Any) -> int:
     while at < end:
         if end - at < 4:
             return REFUSED
-        length = np.int64(0)
+        length: Any = np.int64(0)
         for index in range(at, at + 4):
             length = length << 8 | np.int64(wire[index])
         at += 4
@@ -383,7 +383,7 @@ def unpack(codec: int, wire: Octets, begin: int, end: int, room: Octets) -> int:
         How many bytes there are, or `REFUSED`.
     """
     if codec == _LZ4:
-        return _lz4_frame(wire, begin, end, room)
+        return int(_lz4_frame(wire, begin, end, room))
     if codec == _SNAPPY:
-        return _snappy(wire, begin, end, room)
+        return int(_snappy(wire, begin, end, room))
     return REFUSED

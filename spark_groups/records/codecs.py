@@ -87,7 +87,7 @@ class Decompressor:
             size = zstandard.frame_content_size(compressed)
             if not room or size > room or _frame_end(compressed) != len(compressed):
                 return None
-            # As large as the frame states becomes what is allocated, else as the room.
+            # It allocates the size that the frame states, or else the room.
             octets = self._zstd.decompress(compressed, room)
         except (zstandard.ZstdError, IndexError):
             return None
