@@ -347,6 +347,12 @@ def test_permanently_refused_description_is_reported_once_and_not_awaited() -> N
     assert [each.error for each in harness.find(DescriptionRefused)] == [
         "TOPIC_AUTHORIZATION_FAILED"
     ]
+    harness.until(m.HeartbeatRequest)
+    repeated = harness.request(Channel.HEARTBEAT)
+    assert isinstance(repeated, m.HeartbeatRequest)
+    assert repeated.subscribed_topic_names is not None, (
+        "only the answer to a full heartbeat shows an assignment whose first answer was lost"
+    )
 
 
 def test_position_that_no_leader_confirms_does_not_keep_others_from_being_asked_about() -> None:

@@ -330,7 +330,9 @@ class Descriptions:
                 for each in pending
             }
             self.pending.refresh(pending, names, now)
-        if more and target.unreported:
+        # Where descriptions stay refused, only the answer to a full heartbeat can show an assignment
+        # whose first answer was lost.
+        if (more and target.unreported) or (more is None and refusal and target.is_refused):
             member.report_in_full(now)
         if more is not None and member.state is not MemberState.JOINING:
             member.pace.expect_assignment(now, more=more)
