@@ -10,13 +10,12 @@ import json
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark import InheritableThread, SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,9 +32,6 @@ from spark_groups.spark.jobs.job_options import (
     JobOptions,
     load_job,
 )
-from spark_groups.spark.options.packed import Load
-from spark_groups.spark.options.range_settings import ReaderChoice
-from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.source.registration import register
 from spark_groups.spark.tables.table import FencedTable
 from spark_groups.spark.tables.write import TableWriter, write_table
@@ -149,34 +145,12 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
             Spark Connect session.
         StreamingQueryException: The query failed.
     """
-    start_workers(spark, Load.of(options.source).range_settings.reader)
     end = stop_on_sigterm(spark, timeout_s=options.stop_timeout_s)
     # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
     query = start_job(spark, options, write)
     logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
     end.await_termination(query)
-
-
-def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
-    """Start Python workers in the background, with the reader imported, while the query starts.
-
-    Otherwise they start when the first batch has been planned.
-    """
-
-    def start() -> None:
-        context = spark.sparkContext
-        tasks = context.defaultParallelism
-        try:
-            context.setJobDescription("Start Python workers for the first batch")
-            context.parallelize(range(tasks), tasks).foreachPartition(lambda _: load_reader(reader))
-        except Exception as error:
-            # The first batch starts them, and reports why they cannot start.
-            logger.debug("Python workers could not be started early: %s", error)
-
-    started = InheritableThread(target=start, name="start-workers", daemon=True)
-    started.start()
-    return started
 
 
 def start_job(spark: SparkSession, options: JobOptions, write: Write) -> StreamingQuery:

@@ -113,11 +113,11 @@ class Planted:
 
 
 DRAWN = (
-    Planted("commit ownership", keeps_its_partitions_when_it_is_fenced, 400_050, "kafka-4.1"),
+    Planted("commit ownership", keeps_its_partitions_when_it_is_fenced, 400_145, "kafka-4.0"),
     Planted("commit epochs", commits_with_the_epoch_of_the_moment, 400_005, "kip-848"),
-    Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_040, "kafka-4.1"),
+    Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_058, "kip-848"),
     Planted("only assigned", plans_what_is_being_revoked, 400_024, "kafka-4.0"),
-    Planted("clean hand over", looks_up_no_uncertain_commit, 400_050, "kip-848"),
+    Planted("clean hand over", looks_up_no_uncertain_commit, 400_059, "kip-848"),
     Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
     Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kafka-4.0"),
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
