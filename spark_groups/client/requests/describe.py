@@ -330,7 +330,7 @@ class Descriptions:
                 for each in pending
             }
             self.pending.refresh(pending, names, now)
-        # Where descriptions stay refused, only the answer to a full heartbeat can show an assignment
+        # Where descriptions stay refused, only the answer to a full heartbeat shows an assignment
         # whose first answer was lost.
         if (more and target.unreported) or (more is None and refusal and target.is_refused):
             member.report_in_full(now)
