@@ -88,13 +88,15 @@ class BatchPlanner:
 
     def _warm_up_plan(self) -> BatchPlan:
         member, ledger = self.positions.member, self.positions.ledger
-        if self.warm_up.checkpointed is not None:
-            ledger.forget_finished(self.warm_up.checkpointed)
+        checkpointed = self.warm_up.checkpointed
+        if checkpointed is not None:
+            ledger.forget_finished(checkpointed)
         plan = BatchPlan(
             member.config.group_id,
             member.member_id,
             member.member_epoch,
-            topics=self.positions.topics.read(),
+            # Not those of now: one that was created again since must look so to the next run, too.
+            topics=checkpointed.topics if checkpointed else (),
             warm_up_tasks=self.warm_up.tasks,
         )
         ledger.record(plan)

@@ -112,7 +112,10 @@ class PositionValidator:
     ) -> bool:
         """Return whether a partition with an unexpected end or leader epoch may be planned."""
         known = owned.leader_epoch
-        if known == listed.leader_epoch and owned.reached_offset == owned.position and known >= 0:
+        # The partition became ready after `compare`: the next one asks the new leader.
+        is_newer = NO_LEADER_EPOCH < known < listed.leader_epoch
+        is_reached = known == listed.leader_epoch and owned.reached_offset == owned.position
+        if is_newer or (is_reached and known >= 0):
             return False
         if known == NO_LEADER_EPOCH and listed.end_offset >= owned.position:
             owned.stand_at(owned.position, listed.leader_epoch)

@@ -28,6 +28,8 @@ _FIRST_BYTES: Final = 256 * 1024
 _REPEATED: Final = 1
 _HAS_CHECKSUM: Final = 0x04
 _CHECKSUM_BYTES: Final = 4
+_KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The largest batch for the kept context, which needs memory for it beside the task's share."""
 _WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 """The largest window whose memory is kept: that of zstd's level 19."""
 
@@ -82,7 +84,7 @@ class Decompressor:
 
     def _read_frame(self, compressed: bytes) -> Octets | None:
         """Decompress the one frame of zstd that there usually is; None for anything else."""
-        room = len(self.body)
+        room = min(len(self.body), _KEPT_BYTES_MAX)
         try:
             size = zstandard.frame_content_size(compressed)
             if not room or size > room or _frame_end(compressed) != len(compressed):

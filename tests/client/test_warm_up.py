@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -117,6 +118,14 @@ def test_restart_carries_over_topics_and_counts_and_forgets_committed_ranges() -
     harness.answer(Channel.OFFSETS, committed({1: 9}))
     harness.client.plan(PlanLimit(), ends({1: 9}), harness.now)
     assert not harness.find(RangesOverruled), "others read on while this run warmed up"
+
+
+def test_topic_that_was_created_again_keeps_its_old_id_in_the_checkpoint() -> None:
+    harness = warming(OLD)
+    harness.client.topics.learn(m.TopicMetadata(uuid.UUID(int=99), "orders", 4))
+    assert warm_up_plan(harness).topics == OLD.topics, (
+        "otherwise the next run takes it for a topic that was there from the beginning"
+    )
 
 
 @pytest.mark.parametrize("offset", [0, 3, None])

@@ -178,6 +178,15 @@ def test_word_of_an_old_leader_is_not_taken_and_not_waited_out_for_ever() -> Non
     assert scene.stand(0) == (8, 4)
 
 
+def test_leader_that_became_known_after_the_comparison_is_not_doubted() -> None:
+    scene = Scene({0: (100, 3)})
+    for now in (1.0, 2.0 + DOUBT_S):
+        usable, resolved = scene.validator.usable({key(0): 100}, {key(0): 150}, {key(0): 4}, now)
+        assert not usable
+        assert resolved.data_loss is None
+        assert not resolved.events
+
+
 def test_log_does_not_shrink_under_one_leader() -> None:
     """A last stable offset below the position is waited for."""
     scene = Scene({0: (8, 2)})

@@ -170,8 +170,8 @@ class PendingOffsets:
         self._committed: dict[TopicIdPartition, int] = {}
         self._ends: dict[TopicIdPartition, int] = {}
         self._unlisted: frozenset[TopicIdPartition] = frozenset()
-        """Partitions whose ends could not be listed: not tried again before the next
-        description."""
+        """Partitions whose ends could not be listed: not tried again before the pending partitions
+        change, because each plan would wait for their broker."""
         self._must_fetch = False
         self._must_list = False
         self._is_fetching = False
@@ -192,12 +192,10 @@ class PendingOffsets:
         if not self._keys:
             self._reported = ()
         self._must_fetch = bool(self._keys) and (self._must_fetch or changed or self._has_failed)
-        self._must_list = bool(self._keys) and (
-            self._must_list or changed or not wanted.isdisjoint(self._unlisted)
-        )
-        self._unlisted, self._has_failed = frozenset(), False
+        self._must_list = bool(self._keys) and (self._must_list or changed)
+        self._has_failed = False
         if changed:
-            self._asked_at = now
+            self._asked_at, self._unlisted = now, frozenset()
 
     def batch_planned(self) -> None:
         """Note a batch: the offsets are looked up again with each."""

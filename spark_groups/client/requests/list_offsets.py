@@ -103,7 +103,8 @@ class PlanEnds:
 
     def take(self, ends: Mapping[TopicIdPartition, int], now: float) -> dict[TopicIdPartition, int]:
         """Show the ends of pending partitions, and return those that a plan may use."""
-        for event in self.pending.handle_ends(self._shown, ends, now):
+        shown, self._shown = self._shown, frozenset()
+        for event in self.pending.handle_ends(shown, ends, now):
             self.positions.emit(event)
         return self.usable(ends)
 

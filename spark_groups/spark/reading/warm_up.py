@@ -60,10 +60,18 @@ def slot_held(run: str, tasks: int, directory: Path | None = None) -> Iterator[N
         yield
         return
     directory = directory or _directory()
-    make_private(directory)
-    _sweep(directory)
     path = directory / hashlib.sha256(run.encode()).hexdigest()[:32]
-    with path.open("a+b", buffering=0) as file:
+    try:
+        make_private(directory)
+        _sweep(directory)
+        file = path.open("a+b", buffering=0)
+    except OSError as error:
+        _log.warning(
+            "tasks of the warm-up may share a worker, because %s is unusable: %r", directory, error
+        )
+        yield
+        return
+    with file:
         file.write(_BEGAN.pack(time.time()))
         try:
             yield

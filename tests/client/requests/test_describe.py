@@ -275,7 +275,9 @@ def test_question_that_failed_is_left_to_the_next_description() -> None:
     assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, None, None),)
     watch.refresh(parts(3), NAMES, 6.0)
     assert watch.to_fetch(**MEMBER) is not None
-    assert watch.to_list(parts(3), is_alone=True) == {key(3)}
+    assert not watch.to_list(parts(3), is_alone=False), "each plan would wait for its leader"
+    watch.refresh(parts(3, 4), NAMES, 7.0)
+    assert watch.to_list(parts(3, 4), is_alone=True) == {key(3), key(4)}
 
 
 def waiting() -> ClientHarness:
