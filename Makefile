@@ -95,8 +95,8 @@ conformance-hunt: prerequisites env ## Compare the model with Kafka on random re
 	CONFORMANCE_REQUESTS=$(REQUESTS) CONFORMANCE_SEED=$(or $(SEED),$(shell date +%s)) \
 	  $(PYTEST) -v -v tests/conformance/test_conformance.py $(PYTEST_FLAGS)
 
-bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 20 minutes, HANDOVER_FLAGS="--rounds 1" a third
-	$(PY) -m benchmarks.handover $(HANDOVER_FLAGS)
+bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 20 minutes; BENCH_FLAGS="--rounds 1" plays one round of three
+	$(PY) -m benchmarks.handover $(BENCH_FLAGS)
 
 bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY; about 30 minutes
 	$(PY) -m benchmarks.tables $(BENCH_FLAGS)
@@ -110,7 +110,7 @@ bench: prerequisites env ## Compare with Spark's own source, into docs/benchmark
 	  --readers "JVM source, tuned;fast reader;bound: from nowhere" \
 	  --json build/throughput_unchecked.json $(BENCH_FLAGS)
 	$(PY) -m benchmarks.triggers $(BENCH_FLAGS)
-	$(PY) -m benchmarks.latency --sources "JVM source,fast reader,rate-micro-batch,fast reader (unix sockets)" $(BENCH_FLAGS)
+	$(PY) -m benchmarks.latency --sources "JVM source,fast reader,rate-micro-batch,fast reader (unix sockets)" --async-progress $(BENCH_FLAGS)
 	$(PY) -m benchmarks.cold_start $(BENCH_FLAGS)
 	$(PY) -m benchmarks.report
 

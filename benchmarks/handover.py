@@ -39,20 +39,19 @@ from rich.console import Console
 from benchmarks.connector import fetch_connector
 from benchmarks.cpu import CpuAccount, CpuAccountError, MachineTime
 from benchmarks.handover_diary import Event, pauses, read_diary
-from benchmarks.handover_report import PAGE, Figure, write_page
+from benchmarks.handover_report import KINDS, PAGE, SPARK, Figure, write_page
 from benchmarks.results import write_results
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 
-SPARK, OWN_SOURCE = "spark", "own source"
+OWN_SOURCE = "own source"
 COMMANDS = {
     SPARK: ("benchmarks.handover_spark", "kafka-group"),
     OWN_SOURCE: ("benchmarks.handover_spark", "kafka"),
     "consumer": ("benchmarks.handover_consumer", "consumer"),
     "classic": ("benchmarks.handover_consumer", "classic"),
 }
-KINDS = (SPARK, "consumer", "classic")
 PARTITIONS = frozenset(range(6))
 PRODUCE_EVERY_S = 0.05
 STEADY_S = 5.0
@@ -216,7 +215,10 @@ class Group:
         return len(described.members)
 
     def await_size(self, wanted: int, member: Member, what: str) -> float:
-        """Return when the group had so many members; a classic member says it itself."""
+        """Return when the group had so many members.
+
+        Of a classic group: when this member noted it in its diary.
+        """
         if self.kind == "classic":
             return wait(lambda: member.events(what), what)[0].at_s
         wait(lambda: self.size() == wanted, f"a group of {wanted}")

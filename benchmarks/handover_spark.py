@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.connector import fetch_connector
 from benchmarks.handover_diary import Diary
 from spark_groups import listen
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.source.registration import register
 
-OWN_SOURCE = "kafka"
+OWN_FORMAT = "kafka"
 
 
 def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> None:
@@ -29,11 +30,11 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
     instance_id, source = further
     directory = Path(place)
     diary = Diary(directory)
-    jars = fetch_connector(pyspark.__version__) if source == OWN_SOURCE else []
+    jars = fetch_connector(pyspark.__version__) if source == OWN_FORMAT else []
     spark = (
         SparkSession.builder.master("local[1]")
         .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config(UNIX_SOCKETS, "true")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
@@ -53,7 +54,7 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
     )
-    if source != OWN_SOURCE:
+    if source != OWN_FORMAT:
         stream = stream.option("kafka.group.id", group_id)
     if instance_id:
         stream = stream.option("kafka.group.instance.id", instance_id)

@@ -33,10 +33,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import ASYNCHRONOUS, RATE_SOURCE, percentile
+from benchmarks.figures import ASYNCHRONOUS, FAST_UNIX, RATE_SOURCE, percentile
 from benchmarks.results import write_results
 from benchmarks.session import new_session
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 
 PARTITIONS = 4
 TASKS = 2
@@ -69,7 +70,7 @@ SOURCES: Mapping[str, Source] = {
     "JVM source": Source("kafka", {}),
     "librdkafka reader": Source("kafka-group", {"reader": "librdkafka"}),
     "fast reader": Source("kafka-group", {"reader": "fast"}),
-    "fast reader (unix sockets)": Source("kafka-group", {"reader": "fast"}, unix_sockets=True),
+    FAST_UNIX: Source("kafka-group", {"reader": "fast"}, unix_sockets=True),
 }
 
 
@@ -96,7 +97,7 @@ def latency_session(*, unix_sockets: bool = False) -> SparkSession:
         TASKS,
         {
             "spark.driver.memory": "1g",
-            "spark.python.unix.domain.socket.enabled": str(unix_sockets).lower(),
+            UNIX_SOCKETS: str(unix_sockets).lower(),
         },
     )
 
@@ -261,15 +262,16 @@ def measure(servers: str, sources: list[str], given: argparse.Namespace) -> Iter
                     spark, servers, source, repeat, given.seconds, is_asynchronous=is_asynchronous
                 )
                 console.print(
-                    f"{reading.source}, repeat {repeat}: p50 {rank(reading.latency_ms, 50)} ms,"
-                    f" p99 {rank(reading.latency_ms, 99)} ms,"
-                    f" trigger {rank(reading.trigger_ms, 50)} ms"
+                    f"{reading.source}, repeat {repeat}:"
+                    f" p50 {percentile_text(reading.latency_ms, 50)} ms,"
+                    f" p99 {percentile_text(reading.latency_ms, 99)} ms,"
+                    f" trigger {percentile_text(reading.trigger_ms, 50)} ms"
                 )
                 yield reading
             spark.stop()
 
 
-def rank(found_ms: list[float], percent: float) -> str:
+def percentile_text(found_ms: list[float], percent: float) -> str:
     """Return a percentile as text; a dash if there is nothing."""
     return f"{percentile(found_ms, percent):.0f}" if found_ms else "-"
 
@@ -285,7 +287,7 @@ def table(readings: list[Reading]) -> Table:
         shown.add_row(
             source,
             str(len(together)),
-            *(rank(together, each) for each in (50, 90, 99)),
+            *(percentile_text(together, each) for each in (50, 90, 99)),
             f"{medians[0]:.0f} to {medians[-1]:.0f}" if medians else "-",
             f"{triggers:.0f}",
         )

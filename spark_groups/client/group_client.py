@@ -208,7 +208,7 @@ class GroupClient:
     def _offsets_questions(
         self, tasks: int, checkpointed: BatchPlan | None
     ) -> Callable[[float], Asked | None]:
-        """Return the function that returns the next request to the coordinator about offsets."""
+        """Make `warm_up`, and return the function that picks the next request about offsets."""
         positions, search, pending = self.positions, self.search, self.pending_offsets
         self.warm_up = WarmUp(
             self.member, search, self.releases, self._names, self._emit, tasks, checkpointed
@@ -505,7 +505,7 @@ class GroupClient:
     @property
     def is_warming_up(self) -> bool:
         """True while the next plan is the warm-up plan, or its batch runs before the join."""
-        return self.warm_up.is_due
+        return self.warm_up.is_warming
 
     @property
     def is_absent(self) -> bool:

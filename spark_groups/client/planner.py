@@ -52,7 +52,7 @@ class BatchPlanner:
         Raises:
             DataLossError: A log was truncated and `failOnDataLoss` is true.
         """
-        if self.warm_up.is_due:
+        if self.warm_up.is_warming:
             return self._warm_up_plan()
         member = self.positions.member
         positions = self._usable(ends, leader_epochs, now)

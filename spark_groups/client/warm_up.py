@@ -18,6 +18,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from spark_groups.client.channels import Channel
+from spark_groups.client.requests.describe import DESCRIBE_AGAIN_S
 from spark_groups.client.requests.find_coordinator import Coordinator
 from spark_groups.client.requests.heartbeat import Releases
 from spark_groups.client.requests.metadata import TopicNames
@@ -39,7 +40,6 @@ ASK_S: Final = 5.0
 """How long the answers may take, before the member joins without a warm-up."""
 WARM_UP_S: Final = 30.0
 """How long the warm-up may take, before the member joins anyway."""
-DESCRIBE_AGAIN_S: Final = 5.0
 UNKNOWN: Final = "it is unknown whether other members read meanwhile"
 READ_BIT: Final = 1 << 3
 """AclOperation.READ in authorized operations: a heartbeat needs it."""
@@ -80,7 +80,7 @@ class WarmUp:
     _is_committed: bool = field(default=False, init=False)
 
     @property
-    def is_due(self) -> bool:
+    def is_warming(self) -> bool:
         """True while the next plan is the warm-up plan, or its batch runs before the join."""
         return self.phase is Phase.WARMING
 
@@ -150,7 +150,7 @@ class WarmUp:
         response: DescribeGroupResponse | OffsetFetchResponse,
         now: float,
     ) -> None:
-        """Join at once unless the answer allows the warm-up."""
+        """Join at once if the answer forbids the warm-up, or ends it."""
         if rule_for(response.error_code).lookup is Reaction.REDISCOVER:
             self.coordinator.lost()
         is_refused = response.error_code != ErrorCode.NONE

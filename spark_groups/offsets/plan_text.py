@@ -41,6 +41,7 @@ from spark_groups.types import (
 PLAN_VERSION: Final = 2
 VERSION_WITHOUT_COUNTS: Final = 1
 WARM_UP_VERSION: Final = 3
+NEWEST_VERSION: Final = WARM_UP_VERSION
 NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": VERSION_WITHOUT_COUNTS}
 """The offset before the first plan, the same for every query and version of this package: Spark
 compares it with the checkpoint's."""
@@ -96,10 +97,10 @@ def plan_from_json(value: object) -> BatchPlan | None:
     version = value.get("version")
     if type(version) is not int or version < 1:
         raise _wrong(f"version is {version!r}, not a number from 1")
-    if version > WARM_UP_VERSION:
+    if version > NEWEST_VERSION:
         raise CheckpointError(
             f"the checkpoint holds an offset of version {version}, written by a newer version of"
-            f" spark-groups; this one reads versions up to {WARM_UP_VERSION}: upgrade spark-groups"
+            f" spark-groups; this one reads versions up to {NEWEST_VERSION}: upgrade spark-groups"
         )
     if value == NOTHING_PLANNED:
         return None

@@ -93,7 +93,7 @@ def version(name):
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-names = ("spark-groups", "pyspark", "confluent-kafka", "numba")
+names = ("spark-groups", "pyspark", "confluent-kafka", "numba", "zstandard")
 found = {name: version(name) for name in names}
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], **found}))
 """
@@ -203,7 +203,7 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
     wanted = "{}.{}".format(*driver)
     if versions["python"] != wanted:
         return failed(f"{found}; the driver's is {wanted}, and Spark requires the same version")
-    return (Check(name=name, outcome=Outcome.OK, found=found), _check_fast_reader(versions))
+    return (Check(name=name, outcome=Outcome.OK, found=found), check_fast_reader(versions))
 
 
 def _parse_versions(output: str) -> dict[str, Any] | None:
@@ -214,12 +214,16 @@ def _parse_versions(output: str) -> dict[str, Any] | None:
     return versions if isinstance(versions, dict) else None
 
 
-def _check_fast_reader(versions: Mapping[str, str | None]) -> Check:
-    numba = versions["numba"]
-    if numba:
-        return Check(name="fast reader", outcome=Outcome.OK, found=f"numba {numba}")
+def check_fast_reader(versions: Mapping[str, str | None]) -> Check:
+    """Check that the workers have the packages of the extra `fast`, by their versions."""
+    name, packages = "fast reader", ("numba", "zstandard")
+    missing = [each for each in packages if not versions.get(each)]
+    if not missing:
+        found = ", ".join(f"{each} {versions[each]}" for each in packages)
+        return Check(name=name, outcome=Outcome.OK, found=found)
     cure = "pip install 'spark-groups[fast]' for the workers; without it librdkafka reads"
-    return Check(name="fast reader", outcome=Outcome.WARNING, found="no numba", cure=cure)
+    found = " and ".join(f"no {each}" for each in missing)
+    return Check(name=name, outcome=Outcome.WARNING, found=found, cure=cure)
 
 
 def check_discovery(environment: Mapping[str, str]) -> Check:

@@ -27,7 +27,7 @@ from spark_groups.records.layout import Octets
 
 REFUSED: Final = -1
 
-_SNAPPY: Final = 2
+SNAPPY: Final = 2
 _LZ4: Final = 3
 
 _LZ4_MAGIC: Final = 0x184D2204
@@ -42,20 +42,20 @@ _IS_STORED: Final = 1 << 31
 _LEAST_FRAME_BYTES: Final = 11
 _LEAST_MATCH: Final = 4
 _REACH: Final = 1 << 16
-"""How far back a match of lz4 may lie, and a little more."""
+"""Bytes; no match of lz4 lies so far back, because its distance has two bytes."""
 # Where LZ4_decompress_safe demands the last literals of a block: bytes left of it, and of the room.
 _LAST_INPUT: Final = 8
 _LAST_ROOM: Final = 12
 _LAST_LITERALS: Final = 5
 
 _XERIAL_MAGIC: Final = 0x005950_50414E5382
-_XERIAL_HEADER_BYTES: Final = 16
+XERIAL_HEADER_BYTES: Final = 16
 _AMPLE: Final = 96
 """With so many bytes left and so much room, short pieces are copied in words, without checks."""
 _BYTE: Final = np.uint64(0xFF)
 _TWO_BYTES: Final = np.uint64(0xFFFF)
 _LONG: Final = 60
-"""A literal's length as of which it is in the bytes that follow."""
+"""From this value on, the length of a literal is in the bytes after the tag."""
 
 _MASK: Final = np.uint64(0xFFFFFFFF)
 _PRIME_1: Final = np.uint64(2654435761)
@@ -66,10 +66,11 @@ _PRIME_5: Final = np.uint64(374761393)
 
 
 def _short_elements() -> Any:
-    """Return, by tag, the sizes of each short element of a snappy block.
+    """Return a table of the short elements of a snappy block, by tag.
 
-    Its decompressed bytes, 0 if it is not short; the distance, beside what `mask` takes of the two
-    bytes after the tag; its compressed bytes. A literal has a distance that serves as well.
+    `count` is the number of decompressed bytes, 0 if the element is not short; `size` that of the
+    compressed ones. The distance is `distance` plus the bits that `mask` takes from the two bytes
+    after the tag. A literal has no distance: 16 lets it pass the check for a copy.
     """
     fields = [("mask", "u8"), ("distance", "i4"), ("count", "u1"), ("size", "u1")]
     short = np.zeros(256, np.dtype([*fields, ("is_literal", "?")], align=True))
@@ -137,7 +138,7 @@ def _xxh32(octets: Any, begin: Any, end: Any) -> Any:
 
 @compiled
 def _copy_far(room: Any, to: Any, distance: Any, count: Any) -> None:
-    """Append up to 64 bytes that lie at least 16 behind, where there is room for `_AMPLE`."""
+    """Append up to 64 bytes from at least 16 before `to`; `_AMPLE` bytes of room are left."""
     copy_16(room, to, room, to - distance)
     if count > 16:
         copy_16(room, to + 16, room, to + 16 - distance)
@@ -339,10 +340,10 @@ def _snappy_block(wire: Octets, at: Any, end: Any, room: Any, to: Any) -> Any:
 @compiled
 def _snappy(wire: Octets, at: Any, end: Any, room: Any) -> Any:
     """Decompress one block, or several of them as Java's producers write them."""
-    is_framed = end - at >= _XERIAL_HEADER_BYTES and load_64(wire, at) == np.uint64(_XERIAL_MAGIC)
+    is_framed = end - at >= XERIAL_HEADER_BYTES and load_64(wire, at) == np.uint64(_XERIAL_MAGIC)
     if not is_framed:
         return _snappy_block(wire, at, end, room, 0)
-    at, to = at + _XERIAL_HEADER_BYTES, 0
+    at, to = at + XERIAL_HEADER_BYTES, 0
     while at < end:
         if end - at < 4:
             return REFUSED
@@ -377,13 +378,13 @@ def unpack(codec: int, wire: Octets, begin: int, end: int, room: Octets) -> int:
         wire: Holds the compressed bytes.
         begin: Where they begin; 0 <= begin <= end <= len(wire).
         end: Where they end.
-        room: Receives the bytes; behind them it may be overwritten, too.
+        room: Receives the bytes; memory after them may be overwritten.
 
     Returns:
         How many bytes there are, or `REFUSED`.
     """
     if codec == _LZ4:
         return int(_lz4_frame(wire, begin, end, room))
-    if codec == _SNAPPY:
+    if codec == SNAPPY:
         return int(_snappy(wire, begin, end, room))
     return REFUSED

@@ -1,7 +1,7 @@
 """Decompression of batches that `blocks` leaves to libraries, into bounded memory.
 
-They are pyarrow's codecs. For zstd they create a context for each batch, which costs as much as a
-small batch itself: the package zstandard keeps one, and pyarrow gets what that refuses.
+They are pyarrow's codecs. For zstd these create a context for each batch, which takes as long as a
+small batch itself. So the package zstandard, which keeps its context, is tried first.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from spark_groups.records.blocks import SNAPPY, XERIAL_HEADER_BYTES
 from spark_groups.records.layout import Octets
 
-_SNAPPY: Final = 2
 _ZSTD: Final = 4
 _STREAMED: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES: Final = 16
 _PREAMBLE_BYTES: Final = 5
 _FIRST_BLOCKS: Final = 1024
 _LEAST_BLOCK_BYTES: Final = 128
@@ -55,7 +54,7 @@ class Decompressor:
         self._zstd = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
         self._octets = new_octets(0)
         self.body = self._octets
-        """Where the last batch is; as large as a batch may be without more memory."""
+        """Memory that holds the last batch, and receives the next one if that fits."""
 
     def decompress(self, codec: int, compressed: Octets) -> Octets:
         """Return the records of a batch, valid until the next call.
@@ -76,7 +75,7 @@ class Decompressor:
                     return frame
             if codec in _STREAMED:
                 return self._read(_STREAMED[codec], compressed)
-            if codec == _SNAPPY:
+            if codec == SNAPPY:
                 return self._read_snappy(compressed)
         except (pa.ArrowException, OSError) as error:
             raise DecompressionError(str(error)) from error
@@ -116,7 +115,7 @@ class Decompressor:
             self._reserve(block.size + 1, 0)
             self._octets[: block.size] = np.frombuffer(block, np.uint8)
             return self._octets[: block.size]
-        at, used, blocks = _XERIAL_HEADER_BYTES, 0, 0
+        at, used, blocks = XERIAL_HEADER_BYTES, 0, 0
         while at < len(compressed):
             blocks += 1
             if blocks > _FIRST_BLOCKS + used // _LEAST_BLOCK_BYTES:

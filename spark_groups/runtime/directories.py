@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,12 @@ def runtime_directory(name: str | None) -> Path | None:
         return None
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     return directory if is_own and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) else None
+
+
+def user_directory(name: str) -> Path:
+    """Return this user's directory of a name for short-lived files; it may not exist."""
+    runtime = runtime_directory(os.environ.get("XDG_RUNTIME_DIR"))
+    return runtime / name if runtime else Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
 
 
 def is_private(directory: Path) -> bool:

@@ -203,7 +203,7 @@ class GroupDriver:
                 self._await(lambda: self._may_begin(client), wait_s)
             if not self._available_now:
                 self._await_assignment(client)
-                return self._plan_from(client, limit, self._readable_ends(client))
+                return self._plan_from(client, limit, self._ends_to_plan(client))
             return self._plan_available_now(client, limit, began_at)
 
     def await_commits(self, timeout_s: float) -> bool:
@@ -270,7 +270,7 @@ class GroupDriver:
         answered_at = suspension_clock()
         answer_timeout_s = max(self._config.settling.timeout_s, self._api_timeout_s)
         while True:
-            ends = self._readable_ends(client)
+            ends = self._ends_to_plan(client)
             with self._engine.changed:
                 plan = self._plan_from(client, limit, ends)
                 now = suspension_clock()
@@ -292,7 +292,7 @@ class GroupDriver:
             may_ask = knows_all_ends and not client.is_in_doubt
             self._engine.wait_for(lambda: self._engine.is_closing, 0 if may_ask else POLL_AGAIN_S)
 
-    def _readable_ends(self, client: GroupClient) -> ListOffsetsResponse:
+    def _ends_to_plan(self, client: GroupClient) -> ListOffsetsResponse:
         with self._engine.changed:
             self._check(client)
             keys = client.ends_to_list(suspension_clock())
@@ -342,7 +342,7 @@ class GroupDriver:
         return not client.may_describe or bool(client.assigned)
 
     def _await_first_answer(self, client: GroupClient) -> None:
-        """Wait for the first answer to a join or before it, and for the instance id's release."""
+        """Wait until the member has joined or may warm up, and for the instance id's release."""
         began_at = suspension_clock()
         wait_s = self._api_timeout_s
         while not self._await(lambda: client.is_member or client.is_warming_up, wait_s):

@@ -12,13 +12,12 @@ import json
 import logging
 import os
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.runtime.directories import is_private, runtime_directory
+from spark_groups.runtime.directories import is_private, user_directory
 from spark_groups.runtime.private_socket import connect_to, end_listening, listen_at
 
 logger = logging.getLogger(__name__)
@@ -33,10 +32,7 @@ _numbers = itertools.count()
 
 def snapshot_directory() -> Path:
     """Return this user's directory of sockets; it may not exist."""
-    runtime = runtime_directory(os.environ.get("XDG_RUNTIME_DIR"))
-    if runtime is not None:
-        return runtime / "spark-groups"
-    return Path(tempfile.gettempdir(), f"spark-groups-{os.getuid()}")
+    return user_directory("spark-groups")
 
 
 class SnapshotPublisher:

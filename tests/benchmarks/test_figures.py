@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.figures import (
     SMALL,
+    SMALL_LZ4,
     Goal,
     Spread,
     above,
@@ -18,7 +19,7 @@ from benchmarks.figures import (
     rate,
     ratios,
 )
-from benchmarks.readers import FAST, JVM_DEFAULT, JVM_TUNED
+from benchmarks.readers import FAST, JVM_DEFAULT, JVM_TUNED, NOWHERE, RANGES
 
 
 def reading(reader: str, repeat: int, add_batch_s: float, topic: str = SMALL) -> dict[str, Any]:
@@ -114,7 +115,12 @@ def test_the_median_says_whether_a_goal_is_met(
 
 
 def test_goals_are_those_of_what_was_measured() -> None:
-    of_throughput = {each.what: each for each in goals({"throughput": {"readings": READINGS}})}
-    assert of_throughput[f"{FAST}, {SMALL}, to {JVM_TUNED}"].verdict == "met"
-    assert of_throughput[f"{FAST}, {SMALL}, to {JVM_DEFAULT}"].verdict == "not measured"
+    bound = [reading(NOWHERE, repeat, 0.9) for repeat in (1, 2, 3)]
+    parts = {"throughput": {"readings": [*READINGS, *bound]}}
+    of_throughput = {each.what: each for each in goals(parts)}
+    assert of_throughput[f"{FAST}, {SMALL}, to {NOWHERE}"].verdict == "met"
+    assert of_throughput[f"{FAST}, {SMALL_LZ4}, to {NOWHERE}"].verdict == "not measured"
+    cpu = "CPU of all but the broker"
+    assert of_throughput[f"{cpu}, {FAST}, {SMALL}, to {JVM_TUNED}"].verdict == "met"
+    assert of_throughput[f"{cpu}, {RANGES}, {SMALL}, to {JVM_TUNED}"].verdict == "not measured"
     assert {each.verdict for each in goals({})} == {"not measured"}

@@ -10,8 +10,9 @@ import pytest
 
 from spark_groups.client import Channel
 from spark_groups.client.health import Condition, assess
+from spark_groups.client.requests.describe import DESCRIBE_AGAIN_S
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.client.warm_up import ASK_S, DESCRIBE_AGAIN_S, READ_BIT, WARM_UP_S
+from spark_groups.client.warm_up import ASK_S, READ_BIT, WARM_UP_S
 from spark_groups.errors import ErrorCode, GroupError
 from spark_groups.offsets.events import RangesOverruled, WarmUpBegan, WarmUpEnded
 from spark_groups.offsets.planning import PlanLimit

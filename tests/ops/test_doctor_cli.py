@@ -15,6 +15,7 @@ from spark_groups.ops.doctor_cli import (
     Check,
     Diagnosis,
     Outcome,
+    check_fast_reader,
     check_python,
     check_spark,
     check_workers,
@@ -71,6 +72,22 @@ def test_brokers_without_the_consumer_protocol_are_reported(command: Run) -> Non
     found = checks(done.stdout)["brokers"]
     assert found["outcome"] == "failed", found
     assert "group.coordinator.rebalance.protocols" in found["cure"]
+
+
+@pytest.mark.parametrize(
+    ("numba", "zstandard", "outcome", "found"),
+    [
+        ("0.60", "0.23", Outcome.OK, "numba 0.60, zstandard 0.23"),
+        ("0.60", None, Outcome.WARNING, "no zstandard"),
+        (None, None, Outcome.WARNING, "no numba and no zstandard"),
+    ],
+)
+def test_fast_reader_requires_all_packages_of_its_extra(
+    numba: str | None, zstandard: str | None, outcome: Outcome, found: str
+) -> None:
+    check = check_fast_reader({"numba": numba, "zstandard": zstandard})
+    assert (check.outcome, check.found) == (outcome, found)
+    assert ("spark-groups[fast]" in check.cure) == (outcome is Outcome.WARNING)
 
 
 def test_cures_stand_below_the_table() -> None:

@@ -142,7 +142,7 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
     monkeypatch.setattr(engine, "wait_for", wait_for)
     monkeypatch.setattr(engine, "pump", lambda: None)
     monkeypatch.setattr(driver_module, "suspension_clock", lambda: harness.now)
-    monkeypatch.setattr(driver, "_readable_ends", lambda client: listed)
+    monkeypatch.setattr(driver, "_ends_to_plan", lambda client: listed)
     with pytest.raises(AvailableNowError, match="flihgts"):
         driver._plan_available_now(client, PlanLimit(), harness.now)
     assert waits_s == [POLL_AGAIN_S] * 5

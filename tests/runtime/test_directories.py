@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from spark_groups.runtime.directories import (
     is_private,
     make_private,
     runtime_directory,
+    user_directory,
 )
 
 
@@ -41,6 +43,17 @@ def test_a_runtime_directory_is_taken_only_if_others_have_no_access(tmp_path: Pa
     assert runtime_directory(str(directory)) is None
     (tmp_path / "file").touch(mode=0o600)
     assert runtime_directory(str(tmp_path / "file")) is None
+
+
+def test_a_users_directory_is_below_the_runtime_directory_or_has_the_users_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert user_directory("files") == tmp_path / "files"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert user_directory("files") == tmp_path / f"files-{os.getuid()}"
 
 
 def test_a_link_and_a_file_are_refused(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ class PendingOffsets:
         self._must_fetch = bool(self._keys)
 
     def look_again(self, now: float) -> None:
-        """Look the offsets up although there is no batch, at most every few seconds."""
+        """Look the offsets up although there is no batch, at most every `RESOLVE_AGAIN_S`."""
         if self._keys and now - self._asked_at >= RESOLVE_AGAIN_S:
             self._asked_at = now
             self._must_fetch = self._must_list = True

@@ -13,6 +13,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from spark_groups.client.warm_up import READ_BIT
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.messages import error_answer
 from spark_groups.lab.coordinator.topic_images import TopicsImage
@@ -23,7 +24,7 @@ Finish = Callable[[m.Response], m.Response]
 """Completes the answer to the allowed part of a request."""
 GROUP_DENIED: Final = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TOPIC_DENIED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-OF_THE_GROUP: Final = 1 << 3 | 1 << 6 | 1 << 8
+GROUP_OPERATIONS: Final = READ_BIT | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE, as authorized operations."""
 _BY_PARTITION: Final[Mapping[type, tuple[str, type]]] = {
     m.OffsetCommitRequest: ("offsets", m.OffsetCommitResponse),
@@ -138,7 +139,7 @@ def _with_operations(request: m.DescribeGroupRequest, response: Any) -> m.Respon
     if not request.include_authorized_operations or response.error_code != ErrorCode.NONE:
         unchanged: m.Response = response
         return unchanged
-    completed: m.Response = replace(response, authorized_operations=OF_THE_GROUP)
+    completed: m.Response = replace(response, authorized_operations=GROUP_OPERATIONS)
     return completed
 
 

@@ -57,7 +57,7 @@ def has_hung_up(connection: socket.socket) -> bool:
         return True
 
 
-def answer_quickly(connection: socket.socket | None) -> None:
+def acknowledge_calls_at_once(connection: socket.socket | None) -> None:
     """Make a runner send, and acknowledge the JVM's calls, without delay; only TCP needs it.
 
     Starts a thread, because Linux delays acknowledgements again after each response.
@@ -74,7 +74,7 @@ def answer_quickly(connection: socket.socket | None) -> None:
 
 
 @cache
-def work_quickly() -> None:
+def acknowledge_tasks_at_once() -> None:
     """Make a worker send its rows, and acknowledge the messages of each later task, without delay.
 
     PySpark collects garbage between two tasks, after the last write of the first one: there the

@@ -1,6 +1,6 @@
 """Messages between a driver and the runners of its queries, as values and as lines of JSON.
 
-A driver's listener reports the batches that Spark has committed, and passes rebalances to the
+A driver's listener reports the batches that Spark has finished, and passes rebalances to the
 user's code; a runner is the group member. Each line is a JSON object with the message's name and
 fields; any other line is refused.
 """
@@ -35,7 +35,7 @@ class Listening(Message):
     """A driver listens; its first message, except `QueryRefused`.
 
     Args:
-        reports_batches: Whether the driver reports batches that Spark has committed.
+        reports_batches: Whether the driver reports finished batches.
         holds_revocations: Whether the driver's code runs before a revocation completes.
         spark_ui: URL of the Spark UI; empty if unknown.
         default_parallelism: Spark's default number of tasks; 0 if unknown.

@@ -149,8 +149,8 @@ class SourceOptions:
     )
     reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
         "reader",
-        "The reader in tasks: fast, which requires numba; librdkafka; or auto, which prefers fast."
-        " Both return the same rows.",
+        "The reader in tasks: fast, which requires spark-groups[fast]; librdkafka; or auto,"
+        " which prefers fast. Both return the same rows.",
         default=ReaderChoice.AUTO,
     )
     memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (

@@ -84,7 +84,7 @@ def _freeze_first_rows() -> None:
 
 def _fast() -> RangeReader:
     prepare()
-    from spark_groups.spark.reading import fast_reader  # requires numba
+    from spark_groups.spark.reading import fast_reader  # requires spark-groups[fast]
 
     return fast_reader
 

@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.runtime.directories import make_private, runtime_directory
+from spark_groups.runtime.directories import make_private, user_directory
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ def slot_held(run: str, tasks: int, directory: Path | None = None) -> Iterator[N
     if tasks == 1:
         yield
         return
-    directory = directory or _directory()
+    directory = directory or user_directory("spark-groups-warm-up")
     path = directory / hashlib.sha256(run.encode()).hexdigest()[:32]
     try:
         make_private(directory)
@@ -90,12 +89,6 @@ def _await_all(file: IO[bytes], tasks: int) -> bool:
             return False
         time.sleep(_LOOK_EVERY_S)
     return True
-
-
-def _directory() -> Path:
-    runtime = runtime_directory(os.environ.get("XDG_RUNTIME_DIR"))
-    name = "spark-groups-warm-up"
-    return runtime / name if runtime else Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
 
 
 def _sweep(directory: Path) -> None:

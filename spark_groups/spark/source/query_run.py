@@ -38,7 +38,7 @@ JVM_DYING_S: Final = 0.3
 LAST_REPORT_TIMEOUT_S: Final = 3.0
 """How long the end of a run waits for the report of its last batch."""
 WARM_REPORT_TIMEOUT_S: Final = 0.25
-"""How long the first plan waits for the report of the warm-up, which has the trigger's interval."""
+"""How long the first plan waits for the report of the warm-up, which tells the trigger interval."""
 WARM_UP_TASKS_MAX: Final = 1_000
 
 
@@ -128,7 +128,7 @@ class QueryRun:
     def _prove(self, proven: Offset, *, may_warm_up: bool) -> None:
         """Start the member in the first call, and finish the batch that ended at `proven`."""
         plan = self._plan_of(proven)
-        tasks = self._warm_up_tasks() if may_warm_up else 0
+        tasks = self._tasks() if may_warm_up else 0
         self.driver.start(checkpointed=plan, warm_up_tasks=tasks)
         if plan is not None:
             self.driver.finish(plan)
@@ -140,12 +140,6 @@ class QueryRun:
             self._first_batches.finished(self.control.trigger_interval_s, finished_at)
         self._proven = proven
         self.control.expect(None)
-
-    def _warm_up_tasks(self) -> int:
-        """Return the number of tasks that may warm the run up before it joins; 0: join at once."""
-        if self._available_now or self._options.instance_id is not None:
-            return 0
-        return self._tasks()
 
     def _tasks(self) -> int:
         """Return the number of tasks that read at once."""

@@ -1,9 +1,9 @@
 """`format("kafka-group")`: the data source, its stream reader, and its backlog reader.
 
-Spark copies a reader: one copy runs in a runner process on the driver's host and joins the group in
-its first call; others are pickled to executors and only read. While a query starts, Spark looks up
-sources, validates the load and plans the read in separate Python processes: each of these imports
-only what it needs.
+Spark copies a reader: one copy runs in a runner process on the driver's host and starts the member
+in its first call; others are pickled to executors and only read. While a query starts, Spark looks
+up sources, validates the load and plans the read in separate Python processes: each of these
+imports only what it needs.
 """
 
 from __future__ import annotations
@@ -175,11 +175,14 @@ class _StreamReader(DataSourceStreamReader):
             self._publisher.close()
 
     def _live(self) -> QueryRun:
-        """Return the run of this reader; the first call, in the runner, joins the group."""
+        """Return the run of this reader; the first call, in the runner, creates it."""
         if self._run is None:
             from spark_groups.runtime.snapshots import SnapshotPublisher
             from spark_groups.spark.control.channel import files_directory
-            from spark_groups.spark.control.jvm_connection import answer_quickly, jvm_connection
+            from spark_groups.spark.control.jvm_connection import (
+                acknowledge_calls_at_once,
+                jvm_connection,
+            )
             from spark_groups.spark.control.runner_process import RunnerEnd, log_to_stderr
             from spark_groups.spark.source.application import warn_of_siblings
             from spark_groups.spark.source.query_run import QueryRun
@@ -194,7 +197,7 @@ class _StreamReader(DataSourceStreamReader):
                 self.stop, files_directory=files_directory(), jvm_connection=connection
             ).watch()
             # Threads that start before watch() would not block SIGTERM.
-            answer_quickly(connection)
+            acknowledge_calls_at_once(connection)
             self._run.control.start()
             self._publisher = SnapshotPublisher(self._run.snapshot)
             self._publisher.start()
@@ -276,9 +279,9 @@ def _tasks(
 
 
 def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
-    from spark_groups.spark.control.jvm_connection import work_quickly
+    from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 
-    work_quickly()
+    acknowledge_tasks_at_once()
     if load.emits_ranges:
         from spark_groups.spark.reading.rows import range_rows
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_groups.spark.control.jvm_connection import work_quickly
+from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.tables.parquet_files import plain_schema
@@ -47,7 +47,7 @@ class RangesToTable:
         Args:
             tasks: The ranges of each task.
         """
-        work_quickly()
+        acknowledge_tasks_at_once()
         for ranges in tasks:
             yield from self.writer.write(self._rows(ranges), _task_name())
 

@@ -190,7 +190,7 @@ def test_a_refusal_is_reported_before_the_greeting_until_the_query_has_ended(
     listener.close()
 
 
-def test_runners_hear_the_parallelism_when_they_connect(tmp_path: Path) -> None:
+def test_runners_receive_the_parallelism_when_they_connect(tmp_path: Path) -> None:
     listener = GroupListener(JVM, directories=[tmp_path])
     listener.note_parallelism(2)
     assert Runner(tmp_path).next().default_parallelism == 2

@@ -288,7 +288,6 @@ def asked(run: QueryRun, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         ({"minpartitions": "5"}, 0, 5),
         ({"emit": "ranges"}, 8, 1),
         ({}, 100_000, 1_000),
-        ({"kafka.group.instance.id": "worker"}, 8, 0),
     ],
     ids=str,
 )
@@ -302,16 +301,6 @@ def test_a_new_run_may_warm_up_with_as_many_tasks_as_its_batches_have(
     assert seen == {"tasks": tasks}
 
 
-def available_now(run: QueryRun) -> None:
-    run.prepare_available_now()
-    run.latest_offset(NOTHING_PLANNED)
-
-
-def only_batch(run: QueryRun) -> None:
-    run.prepare_available_now()
-    run.latest_offset(NOTHING_PLANNED, everything=True)
-
-
 def without_a_start(run: QueryRun) -> None:
     run.latest_offset(None)
 
@@ -322,7 +311,7 @@ def replay(run: QueryRun) -> None:
     run.latest_offset(plan_as_json(end))
 
 
-@pytest.mark.parametrize("call", [available_now, only_batch, without_a_start, replay])
+@pytest.mark.parametrize("call", [without_a_start, replay])
 def test_other_runs_join_at_once(start: Start, monkeypatch, call) -> None:
     run = start()
     seen = asked(run, monkeypatch)
