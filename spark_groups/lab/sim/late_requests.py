@@ -22,6 +22,7 @@ from typing import Any
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.coordination import AcceptedOffset
+from spark_groups.offsets.events import PartitionsGivenUp
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.types import TopicIdPartition
@@ -46,6 +47,10 @@ class LateRequests:
         """Partitions that a late heartbeat took from a member, until the member releases them."""
         self._given_unaware: set[Sender] = set()
         """Partitions that a late heartbeat gave to a plain consumer that does not know it."""
+        self._given_up: set[TopicIdPartition] = set()
+        """Partitions that a member is about to release: its rebalance timeout is over."""
+        self._released_overdue: set[Sender] = set()
+        """The same once released, until they are assigned to that member again."""
         self._doubts: dict[Sender, Doubt] = {}
         self._assigned_at: dict[Sender, int] = {}
         """The member epoch of a partition's last assignment to a member."""
@@ -68,10 +73,16 @@ class LateRequests:
         }
 
     def is_late(self, each: AcceptedOffset) -> bool:
-        """Return whether an offset came late, or from a member that lost the partition unaware."""
+        """Return whether an offset came late, or from a member that lost the partition unaware.
+
+        A commit also comes late if it was under way when its member released the partition because
+        its rebalance timeout was over.
+        """
+        sender = (each.member_id, each.key)
+        if sender in self._released_overdue:
+            return True
         if not self._late and not self._taken_unaware:
             return False
-        sender = (each.member_id, each.key)
         return (
             sender,
             each.committed_offset,
@@ -146,7 +157,14 @@ class LateRequests:
         event = fact.event
         if self._taken_unaware and isinstance(event, PartitionsRevoked | PartitionsLost):
             self._taken_unaware -= {(event.member_id, key) for key in event.partitions}
+        if isinstance(event, PartitionsGivenUp):
+            self._given_up.update(event.partitions)
+        if self._given_up and isinstance(event, PartitionsRevoked):
+            overdue = self._given_up.intersection(event.partitions)
+            self._released_overdue.update((event.member_id, key) for key in overdue)
+            self._given_up -= overdue
         if isinstance(event, PartitionsAssigned):
+            self._released_overdue -= {(event.member_id, key) for key in event.partitions}
             self._given_unaware -= {(event.member_id, key) for key in event.partitions}
             # A commit of an earlier assignment no longer matters.
             for key in event.partitions:
@@ -161,7 +179,7 @@ class LateRequests:
             self._replaced[each.key] = self._overtaken[each.key]
         sender = (each.member_id, each.key)
         is_race = self._late.get((sender, each.committed_offset, each.at))
-        if sender in self._taken_unaware:
+        if sender in self._taken_unaware or sender in self._released_overdue:
             is_race = True
         if is_race is not None and each.before is not None:
             if each.before != each.committed_offset:

@@ -78,7 +78,7 @@ class CommitOwnership(Checker):
         each, late = fact.offset, self.scene.late
         if late.is_late(each) or late.undoes_late(each):
             return
-        if each.holder != each.member_id and each.key not in self.history.given_up:
+        if each.holder != each.member_id:
             self.fail(f"{each.member_id} commits {each.key}, but {each.holder} holds it")
         if each.before is None or each.committed_offset <= each.before:
             # A start, or nothing new; `CommitsNeverGoBack` checks the rest.
