@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -60,6 +62,14 @@ def test_every_argument_overrides_its_key() -> None:
         assert f"\n  - {argument}: {key}: " in done.stderr, done.stderr
 
 
+CLOSED_EARLY: Final = re.compile(
+    r'Traceback \(most recent call last\):\n  File "[^"]*daemon\.py", line \d+, in manager\n'
+    r'(?:    .*\n)*  File "[^"]*daemon\.py", line \d+, in worker\n(?:    .*\n)*'
+    r"BrokenPipeError: \[Errno 32\] Broken pipe\n"
+)
+"""Spark closes the unix socket of a process that plans before that has flushed its last bytes."""
+
+
 @pytest.mark.broker
 @pytest.mark.spark
 def test_job_that_ends_well_logs_no_error(
@@ -74,8 +84,9 @@ def test_job_that_ends_well_logs_no_error(
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
         assert exit_code == 0, job.text()
+    text = CLOSED_EARLY.sub("", job.text())
     for unwanted in ("Py4JException", " ERROR ", "ShutdownHook", "Traceback"):
-        assert unwanted not in job.text(), job.text()
+        assert unwanted not in text, text
 
 
 @pytest.mark.long
