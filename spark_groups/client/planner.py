@@ -47,7 +47,7 @@ class BatchPlanner:
     ) -> BatchPlan | None:
         """Return the next batch and record it, or None: nothing to read, nothing to record.
 
-        While a warm-up is due, the batch is that of the warm-up plan.
+        While the run warms up, the batch is that of the warm-up plan.
 
         Raises:
             DataLossError: A log was truncated and `failOnDataLoss` is true.

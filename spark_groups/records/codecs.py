@@ -1,7 +1,7 @@
 """Decompression of batches that `blocks` leaves to libraries, into bounded memory.
 
-They are pyarrow's codecs. For zstd these create a context for each batch, which takes as long as a
-small batch itself. So the package zstandard, which keeps its context, is tried first.
+Those are pyarrow's codecs. For zstd they create a context for each batch, which takes as long as a
+small batch itself: so the package zstandard, which keeps its context, decompresses most of these.
 """
 
 from __future__ import annotations

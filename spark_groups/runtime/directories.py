@@ -35,7 +35,7 @@ def runtime_directory(name: str | None) -> Path | None:
 
 
 def user_directory(name: str) -> Path:
-    """Return this user's directory of a name for short-lived files; it may not exist."""
+    """Return the directory of a name for this user's short-lived files; it may not exist."""
     runtime = runtime_directory(os.environ.get("XDG_RUNTIME_DIR"))
     return runtime / name if runtime else Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.types import BatchPlan
@@ -18,6 +20,42 @@ from tests.waiting import wait_until
 
 CONF = {"spark.ui.enabled": "false"}
 REPOSITORY = Path(__file__).parents[2]
+
+
+def start_module(
+    module: str, given: Mapping[str, Any], log: Path, **variables: str
+) -> subprocess.Popen[bytes]:
+    """Start a module of the tests as a Spark application.
+
+    Args:
+        given: Its only argument, as JSON.
+        log: What it prints is appended to this file.
+        variables: Variables of its environment.
+    """
+    with log.open("ab") as written:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(given)],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            env=environment(PYSPARK_PYTHON=sys.executable, **variables),
+            start_new_session=True,
+        )
+
+
+def stop_everything(process: subprocess.Popen[bytes]) -> list[int]:
+    """SIGSTOP all processes of an application, and return their pids."""
+    return [pid for pid in (process.pid, *descendants(process.pid)) if stop(pid)]
+
+
+def kill_everything(process: subprocess.Popen[bytes]) -> None:
+    """Stop all processes of an application first, so that none sees another one die."""
+    pids = stop_everything(process)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    process.wait(30)
+    wait_until(lambda: not any(map(is_alive, pids)), what="the end of the application")
 
 
 @dataclass(frozen=True)
@@ -86,15 +124,11 @@ class Application:
 
     def kill(self) -> None:
         """SIGKILL everything at once: JVM, driver, runner and workers."""
-        pids = self.pause()
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        self.process.wait(30)
-        wait_until(lambda: not any(map(is_alive, pids)), what=f"the end of {self.name}")
+        kill_everything(self.process)
 
     def pause(self) -> list[int]:
         """SIGSTOP everything at once and return the pids, for `resume`."""
-        return [pid for pid in (self.process.pid, *descendants(self.process.pid)) if stop(pid)]
+        return stop_everything(self.process)
 
     def resume(self, pids: list[int]) -> None:
         """Resume the paused process."""

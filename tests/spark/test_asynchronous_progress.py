@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -19,10 +16,8 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.types import BatchPlan
 from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
-from tests.processes import environment
 from tests.runtime.members import committed
-from tests.spark.applications import REPOSITORY
-from tests.spark.processing.test_killed import kill_everything
+from tests.spark.applications import kill_everything, start_module
 from tests.spark.processing.topics import records_in
 from tests.waiting import wait_until
 
@@ -80,19 +75,7 @@ class Copy:
             "jars": ",".join(map(str, fetch_connector(pyspark.__version__))),
         }
         log = self.directory / "log"
-        with log.open("ab") as written:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.spark.asynchronous_application"),
-                    json.dumps(given),
-                ],
-                cwd=REPOSITORY,
-                stdin=subprocess.DEVNULL,
-                stdout=written,
-                stderr=subprocess.STDOUT,
-                env=environment(PYSPARK_PYTHON=sys.executable),
-                start_new_session=True,
-            )
+        process = start_module("tests.spark.asynchronous_application", given, log)
         try:
             yield
             assert process.poll() is None, log.read_text(errors="replace")[-4000:]

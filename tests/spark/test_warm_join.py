@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,10 +15,8 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from tests.brokers import create_topic
-from tests.processes import environment
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
-from tests.spark.applications import REPOSITORY
-from tests.spark.processing.test_killed import kill_everything
+from tests.spark.applications import REPOSITORY, kill_everything, start_module
 from tests.spark.queries import written_rows
 from tests.spark.warm_application import Step
 from tests.waiting import wait_until
@@ -99,21 +94,14 @@ class Place:
             "directory": str(self.directory),
             "listens": listens,
         }
-        with (signs / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.warm_application", json.dumps(given)],
-                cwd=REPOSITORY,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment(
-                    PYSPARK_PYTHON=sys.executable,
-                    PYTHONPATH=str(REPOSITORY),
-                    HOLD_AT=hold_at.name if hold_at else "",
-                    SIGNS=str(signs),
-                ),
-                start_new_session=True,
-            )
+        process = start_module(
+            "tests.spark.warm_application",
+            given,
+            signs / "log",
+            PYTHONPATH=str(REPOSITORY),
+            HOLD_AT=hold_at.name if hold_at else "",
+            SIGNS=str(signs),
+        )
         try:
             if hold_at is not None:
                 held = signs / "held"

@@ -263,7 +263,7 @@ def test_so_many_are_resolved_and_the_rest_is_counted() -> None:
     assert f"and {MAX_RESOLVED + 7 - 8} more" in event.text(lambda _: None)
 
 
-def test_question_that_failed_is_left_to_the_next_description() -> None:
+def test_failed_fetch_waits_for_a_description_and_a_failed_listing_for_a_change() -> None:
     watch = PendingOffsets()
     watch.refresh(parts(3), NAMES, 1.0)
     assert watch.to_fetch(**MEMBER) is not None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,8 +11,7 @@ import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import Row, create_topic, produce
-from tests.processes import descendants, environment, is_alive
-from tests.spark.applications import REPOSITORY
+from tests.spark.applications import kill_everything, start_module
 from tests.spark.control.test_shutdown import committed_offsets
 from tests.spark.processing.topics import Seen, records_in
 from tests.waiting import wait_until
@@ -34,30 +29,7 @@ POISON = [b"3", b"8"]
 
 
 def start(given: dict[str, Any], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as written:
-        return subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.spark.processing.processing_application"),
-                json.dumps(given),
-            ],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            env=environment(PYSPARK_PYTHON=sys.executable),
-            start_new_session=True,
-        )
-
-
-def kill_everything(process: subprocess.Popen[bytes]) -> None:
-    """Stop all processes of an application first, so that none sees another one die."""
-    pids = [process.pid, *descendants(process.pid)]
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in pids:
-            if is_alive(pid):
-                os.kill(pid, number)
-    process.wait(30)
-    wait_until(lambda: not any(map(is_alive, pids)), what="the end of the application")
+    return start_module("tests.spark.processing.processing_application", given, log)
 
 
 def test_application_killed_between_letters_and_commit(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +15,8 @@ import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
-from tests.processes import descendants, environment, is_alive
-from tests.spark.applications import REPOSITORY
-from tests.spark.processing.test_killed import kill_everything
+from tests.processes import descendants, is_alive
+from tests.spark.applications import kill_everything, start_module
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace
 from tests.spark.tables.test_delta import offsets
@@ -95,16 +92,7 @@ class Place:
             "table": self.given_table,
             **({"hold": hold, "signs": str(self.directory)} if hold else {}),
         }
-        with self.log(name).open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.tables.table_application", json.dumps(given)],
-                cwd=REPOSITORY,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment(PYSPARK_PYTHON=sys.executable),
-                start_new_session=True,
-            )
+        process = start_module("tests.spark.tables.table_application", given, self.log(name))
         try:
             yield process
         finally:
