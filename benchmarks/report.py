@@ -239,14 +239,26 @@ def _triggers(readings: Readings) -> list[str]:
                     f"{count:,}",
                     source,
                     spread_text(Spread.of(each["trigger_ms"] for each in mine), 0),
+                    _trigger_cpu(mine),
                     " ".join(f"{each:.0f}" for each in medians) or "no result",
                 )
             )
     return [
         f"Each trigger reads one record of each partition; `{RATE_SOURCE}` shows Spark's own time.",
         "",
-        *markdown_table(("partitions", "source", "ms", "medians of the repeats"), rows),
+        *markdown_table(
+            ("partitions", "source", "ms", "CPU ms, JVM + Python", "medians of the repeats, ms"),
+            rows,
+        ),
     ]
+
+
+def _trigger_cpu(readings: Readings) -> str:
+    """Return the median CPU time of a trigger; a dash where there is none."""
+    if not readings:
+        return "-"
+    processes = ("jvm_cpu_ms", "python_cpu_ms")
+    return " + ".join(f"{statistics.median(e[name] for e in readings):.0f}" for name in processes)
 
 
 def _latency(readings: Readings) -> list[str]:

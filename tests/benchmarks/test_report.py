@@ -24,7 +24,14 @@ RESULTS = {
     },
     "triggers": {
         "readings": [
-            {"source": source, "partitions": count, "repeat": 0, "trigger_ms": took_ms}
+            {
+                "source": source,
+                "partitions": count,
+                "repeat": 0,
+                "trigger_ms": took_ms,
+                "jvm_cpu_ms": 80.0,
+                "python_cpu_ms": 20.0,
+            }
             for source, count, took_ms in (
                 (RATE_SOURCE, 1, 100),
                 (THIS_SOURCE, 1, 130),
@@ -82,7 +89,8 @@ def test_a_page_has_goals_medians_and_every_repeat(write, tmp_path: Path) -> Non
         " | 0.75 s (0.75 to 0.75) | met |",
         f"| {SMALL} | {FAST} | 2.00 (1.00 to 4.00) | 1.50 (1.00 to 2.00) | 0.71 (0.67 to 1.00)"
         " | 0.50 + 0.25 + 0.12 | 4.00 1.00 2.00 |",
-        "| 1,000 | kafka-group | - | no result |",
+        "| 1 | kafka-group | 130 (130 to 130) | 80 + 20 | 130 |",
+        "| 1,000 | kafka-group | - | - | no result |",
         "- `throughput`: processors 2; kafka 4.3.1",
     ):
         assert line in page.splitlines()
