@@ -341,14 +341,14 @@ class GroupClient:
         return frozenset(self.ledger.positions(self.member.assigned))
 
     def ends_to_list(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose log ends to list for the next plan.
+        """Return the partitions whose log ends to list: the next plan's, and pending ones."""
+        may_plan = self.ledger.in_flight is None and self._ownership_is_proven(now)
+        return self.plan_ends.to_list(self.pending) if may_plan else frozenset()
 
-        Beside the `readable` ones these are the partitions whose positions are not known yet, and
-        pending ones, whose ends are only displayed.
-        """
-        if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
-            return frozenset()
-        return self.plan_ends.to_list(self.pending)
+    @property
+    def ends_only_shown(self) -> frozenset[TopicIdPartition]:
+        """The pending partitions among the last `ends_to_list`."""
+        return self.plan_ends.shown
 
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]

@@ -296,7 +296,7 @@ class GroupDriver:
         with self._engine.changed:
             self._check(client)
             keys = client.ends_to_list(suspension_clock())
-            shown = keys - client.assigned.partitions
+            shown = client.ends_only_shown
         ends = self._ends.list(keys, shown) if self._ends is not None else ListOffsetsResponse()
         self._await_positions(client)
         with self._engine.changed:
@@ -481,7 +481,7 @@ class LogEnds:
 
         Args:
             keys: The partitions.
-            shown: Those that are only displayed: their errors are ignored.
+            shown: Those that no plan uses: their errors are ignored.
 
         Raises:
             GroupError: A broker refuses to list them; not retried.

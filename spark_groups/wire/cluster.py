@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ProtocolError, rule_for
@@ -170,9 +171,13 @@ class Cluster:
             errors.update(by_id.errors)
         return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
 
-    def topics(self, names: Iterable[str]) -> ClusterMetadata:
-        """Return the topics with these names and their leaders."""
-        return self._metadata(metadata_to_wire(names), self._deadline())
+    def topics(self, names: Iterable[str], deadline: float = inf) -> ClusterMetadata:
+        """Return the topics with these names and their leaders.
+
+        Args:
+            deadline: When to give up (of `time.monotonic`), if that is before the timeout.
+        """
+        return self._metadata(metadata_to_wire(names), min(deadline, self._deadline()))
 
     def every_topic(self) -> ClusterMetadata:
         """Return all topics that this principal may see."""

@@ -2,7 +2,7 @@
 
 Kafka's heartbeat names only the current assignment, so the client describes the group after each
 change; pending partitions are the target without the owned ones. Their committed offsets and log
-ends are fetched only for display: once a partition is assigned, both are fetched again. The ends
+ends are fetched only to be shown: once a partition is assigned, both are fetched again. The ends
 are listed together with those of each plan, the committed offsets after a change and with each
 batch, last on their channel.
 """

@@ -81,15 +81,15 @@ class PlanEnds:
     """The log ends that are listed for each plan.
 
     They include those of partitions whose committed offset is still being fetched, so that both
-    requests run at the same time, and those of pending partitions, which are only displayed.
+    requests run at the same time, and those of pending partitions, which are only shown.
     """
 
     positions: Positions
     pending: PendingOffsets
+    shown: frozenset[TopicIdPartition] = field(default=frozenset(), init=False)
+    """The pending partitions among those of `to_list`, until `take`."""
     _last_tenure: float = field(default=inf, init=False)
     """The ledger's last tenure when the ends were asked for."""
-    _shown: frozenset[TopicIdPartition] = field(default=frozenset(), init=False)
-    """The pending partitions of that request."""
 
     def to_list(self, pending: Assignment) -> frozenset[TopicIdPartition]:
         """Return the partitions whose ends the next plan needs, or shows."""
@@ -98,22 +98,28 @@ class PlanEnds:
         resolving = {key for key in unready if not ledger.owned[key].topic_gone}
         own = resolving.union(ledger.positions(assigned))
         self._last_tenure = ledger.last_tenure
-        self._shown = self.pending.to_list(pending, is_alone=not own)
-        return self._shown.union(own)
+        self.shown = self.pending.to_list(pending, is_alone=not own)
+        return self.shown.union(own)
 
-    def take(self, ends: Mapping[TopicIdPartition, int], now: float) -> dict[TopicIdPartition, int]:
-        """Show the ends of pending partitions, and return those that a plan may use."""
-        shown, self._shown = self._shown, frozenset()
+    def take(
+        self, ends: Mapping[TopicIdPartition, int], now: float
+    ) -> Mapping[TopicIdPartition, int]:
+        """Show the ends of pending partitions; return those of owned ones that a plan may use."""
+        shown, self.shown = self.shown, frozenset()
         for event in self.pending.handle_ends(shown, ends, now):
             self.positions.emit(event)
         return self.usable(ends)
 
-    def usable(self, ends: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        """Return the ends that were listed in the current tenure of their partition.
+    def usable(self, ends: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int]:
+        """Return the ends of owned partitions that were listed in their current tenure.
 
-        While a partition is pending its owner reads on, possibly beyond the end listed then.
+        While a partition is pending its owner reads on, possibly beyond the end listed then. Ends
+        of partitions that are not owned may be returned, too.
         """
-        owned = self.positions.ledger.owned
+        ledger = self.positions.ledger
+        if ledger.last_tenure <= self._last_tenure:
+            return ends
+        owned = ledger.owned
         return {
             key: end
             for key, end in ends.items()

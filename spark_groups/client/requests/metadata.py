@@ -16,7 +16,7 @@ from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.messages import MetadataRequest, MetadataResponse, RequestFailed
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
 
 ASK_AGAIN_S: Final = 0.5
 BELIEVED_S: Final = 3.0
@@ -144,6 +144,8 @@ class TopicNames:
     """True until subscribed topics were looked up at the beginning."""
     _asked_ahead: frozenset[TopicId] = field(default=frozenset(), init=False)
     """Topics of pending partitions whose names were asked for before the assignment."""
+    _pending: Assignment = field(default=NO_PARTITIONS, init=False)
+    """The pending partitions of these topics."""
 
     @property
     def has_baseline(self) -> bool:
@@ -160,8 +162,10 @@ class TopicNames:
         """Look up the names of assigned topics, and once those of pending partitions."""
         topics = self.positions.topics
         unknown = topics.unknown(self.positions.ledger.topic_ids())
-        if self.target.pending:
-            pending = frozenset(key.topic_id for key in self.target.pending)
+        # Each description makes a new value.
+        if self.target.pending is not self._pending and self.target.pending:
+            self._pending = self.target.pending
+            pending = frozenset(key.topic_id for key in self._pending.partitions)
             unknown |= topics.unknown(pending - self._asked_ahead)
             self._asked_ahead = pending
         return MetadataRequest(topic_ids=unknown) if unknown else None

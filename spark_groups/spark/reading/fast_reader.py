@@ -40,7 +40,7 @@ _FRAME_SPARE_BYTES: Final = 1024 * 1024
 """Response bytes other than records."""
 _WARM_BROKERS_MAX: Final = 32
 _WARM_S: Final = 5.0
-"""How long a warm-up connects to brokers."""
+"""How long a warm-up looks topics up and connects to brokers."""
 
 
 def read_ranges(
@@ -74,7 +74,7 @@ def warm_up(
         topics: The topics whose leaders are connected; none: all brokers.
 
     Raises:
-        BrokerUnreachableError: No broker responded in time.
+        BrokerUnreachableError: No broker responded within 5 s.
         AccessError: TLS or authentication failed.
     """
     with (cache or FAST_CONSUMERS).borrow(settings) as consumer:
@@ -136,12 +136,12 @@ class FastConsumer:
         nothing = RangeCursor(TopicPartition("", 0), 0, 0)
         for _ in self._decoder.decode(bytearray(), nothing):
             pass
-        known = self._cluster.topics(topics)
+        deadline = time.monotonic() + _WARM_S
+        known = self._cluster.topics(topics, deadline)
         self._pool.learn(known.nodes.values())
         leading = {
             each.node_id for topic in known.topics.values() for each in topic.leaders.values()
         }
-        deadline = time.monotonic() + _WARM_S
         wanted = sorted(known.nodes.keys() & (leading or known.nodes.keys()))
         for node_id in wanted[:_WARM_BROKERS_MAX]:
             self._pool.to(known.nodes[node_id], deadline)

@@ -19,6 +19,7 @@ from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.warm_up import slot_held, warm_slot
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from tests.brokers import create_topic
+from tests.wire.listener import await_end, listening
 
 
 def hold(directory: Path, tasks: int) -> None:
@@ -68,6 +69,19 @@ def test_a_worker_that_cannot_be_warmed_up_fails_no_batch(caplog) -> None:
     with caplog.at_level(logging.WARNING):
         warm_slot(warm, run="run", tasks=1)
     assert "not warm for the first batch: no broker responded" in caplog.text
+
+
+@pytest.mark.timeout(60)
+def test_brokers_that_do_not_answer_end_the_warm_up_in_time(monkeypatch) -> None:
+    monkeypatch.setattr(fast_reader, "_WARM_S", 0.2)
+    cache = ConsumerCache(fast_reader.FastConsumer)
+    with listening(await_end) as silent:
+        settings = RangeSettings(
+            bootstrap_servers=(f"127.0.0.1:{silent}",), group_id="g", request_timeout_s=3_600.0
+        )
+        with pytest.raises(BrokerUnreachableError):
+            fast_reader.warm_up(settings, ["topic"], cache=cache)
+    cache.close()
 
 
 @pytest.mark.broker
