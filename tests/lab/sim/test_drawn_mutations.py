@@ -14,6 +14,7 @@ import pytest
 
 from spark_groups.client.group_client import GroupClient
 from spark_groups.client.planner import BatchPlanner
+from spark_groups.client.warm_up import WarmUp
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
@@ -95,6 +96,10 @@ def waits_for_nothing(patch: Patch) -> None:
     patch.setattr(PlanLimit, "holds_back", lambda *_: False)
 
 
+def replaces_a_batch_that_is_not_committed(patch: Patch) -> None:
+    patch.setattr(WarmUp, "_is_all_committed", lambda *_: True)
+
+
 @dataclass(frozen=True)
 class Planted:
     """A bug, the promise it breaks, and a drawn schedule that detects it.
@@ -123,6 +128,7 @@ DRAWN = (
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
     Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kafka-4.0"),
     Planted("trigger delay", waits_for_nothing, 400_024, "kip-848"),
+    Planted("read once", replaces_a_batch_that_is_not_committed, 400_055, "kafka-4.0"),
 )
 
 
