@@ -51,6 +51,9 @@ POLL_AGAIN_S: Final = 0.1
 UNDER_WAY_S: Final = 0.1
 """How long a plan waits for a heartbeat under way: a healthy coordinator answers in milliseconds,
 and a slow one must not delay every batch."""
+RESOLVING_S: Final = 0.5
+"""How long a plan waits for the positions of partitions assigned this recently: nobody reads those
+that it omits for a whole batch, and only a plan after an assignment waits."""
 VALIDATION_S: Final = 2.0
 """How long a plan waits for new leaders to confirm positions; it omits unconfirmed partitions."""
 
@@ -328,7 +331,7 @@ class GroupDriver:
             return bool(may_read) or not client.is_resolving(now - FIRST_ASSIGNMENT_S)
 
         self._await(may_plan, FIRST_ASSIGNMENT_S)
-        self._await(lambda: not client.is_resolving(now - UNDER_WAY_S), UNDER_WAY_S)
+        self._await(lambda: not client.is_resolving(now - RESOLVING_S), RESOLVING_S)
 
     def _missing_answer(self) -> str:
         return (self._ends.problem if self._ends is not None else "") or "membership not confirmed"

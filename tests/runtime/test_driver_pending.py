@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,7 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
 ) -> None:
     """OffsetFetch is answered only once the log ends are asked for: both are under way together."""
     # However busy this machine is.
+    monkeypatch.setattr("spark_groups.runtime.driver.RESOLVING_S", 10.0)
     monkeypatch.setattr("spark_groups.runtime.driver.UNDER_WAY_S", 10.0)
     monkeypatch.setattr("spark_groups.runtime.driver.FIRST_ASSIGNMENT_S", 20.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
@@ -137,3 +139,37 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
         requests = [each.request for each in asked]
         assert sum(isinstance(each, OffsetFetchRequest) for each in requests) == 1
         assert not any(isinstance(each, OffsetForLeaderEpochRequest) for each in requests)
+
+
+def test_plan_waits_for_the_position_of_a_partition_that_was_just_assigned(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise no member reads the partition for a whole batch."""
+    # However busy this machine is.
+    monkeypatch.setattr("spark_groups.runtime.driver.RESOLVING_S", 20.0)
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        stays, goes = start(), start()
+
+        def shared() -> bool:
+            stays.run()
+            goes.run()
+            return len(stays.assigned) == len(goes.assigned) == 1
+
+        wait_until(shared, 30, what="each to have one partition")
+        ask = ChannelThreads._ask
+
+        def late(self: ChannelThreads, outgoing: Outgoing) -> Any:
+            if isinstance(outgoing.request, OffsetFetchRequest):
+                time.sleep(0.5)
+            return ask(self, outgoing)
+
+        monkeypatch.setattr(ChannelThreads, "_ask", late)
+        fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+        (own,) = stays.plan_rows(timeout_s=30).ranges
+        goes.driver.leave(5.0)
+        stays.finish()
+        wait_until(lambda: len(stays.assigned) == 2, 30, what="the other partition")
+        plan = stays.plan()
+        assert plan is not None
+        assert [each.partition for each in plan.ranges] == [1 - own.partition]
