@@ -3,10 +3,11 @@
     python -m benchmarks.cold_start [--repeats 5]
 
 A topic holds records already. For every reading a new Python process starts a new Spark, loads the
-topic and starts a query by the default trigger, and waits for its first row: counted
-from the start of the process, and from the query's. The broker has the same processors. The group
-of each reading is new, and so is its member. The first repeat warms the system's caches up, and
-what the fast reader compiles once on a machine; it is not counted.
+topic and starts a query by the default trigger, and waits for its first row: counted from the start
+of the process, and from the query's. Applications with this source do what the jobs do: they use
+unix sockets, listen, register the source, and start Python workers meanwhile. The broker has the
+same processors. The group of each reading is new, and so is its member. The first repeat warms the
+system's caches up, and what the fast reader compiles once on a machine; it is not counted.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ from benchmarks.latency import (
     stream,
 )
 from benchmarks.results import write_results
+from spark_groups import listen
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.jobs.run import start_workers
+from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.source.registration import register
 
 RECORDS = 1_000
 PEER = "JVM source"
@@ -69,8 +74,12 @@ class Reading:
 
 def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, float]:
     """Be one application: read the first rows, and return what it took."""
-    spark = latency_session()
+    spark = latency_session(unix_sockets=source != PEER)
     has_session_at = time.time()
+    if source != PEER:
+        listen(spark)
+        start_workers(spark, ReaderChoice(SOURCES[source].options["reader"]))
+        register(spark)
     came_at: list[float] = []
     has_rows = threading.Event()
 

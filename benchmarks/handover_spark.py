@@ -3,8 +3,8 @@
     python -m benchmarks.handover_spark DIRECTORY BOOTSTRAP GROUP TOPIC INSTANCE SOURCE
 
 INSTANCE is an instance id, or empty. SOURCE is `kafka-group` or Spark's own `kafka`, which is in no
-group. The query runs as the jobs run theirs: with a listener, the default trigger, and a
-clean end by SIGTERM.
+group. The query has the default trigger, and a clean end by SIGTERM. That of `kafka-group` runs as
+the jobs run theirs: with a listener, a registered source, and Python workers that start early.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from benchmarks.handover_diary import Diary
 from spark_groups import listen
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.shutdown import stop_on_sigterm
+from spark_groups.spark.jobs.run import start_workers
+from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.source.registration import register
 
 OWN_FORMAT = "kafka"
@@ -42,8 +44,10 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
     )
     spark.sparkContext.setLogLevel("WARN")
     end = stop_on_sigterm(spark)
-    listen(spark)
-    register(spark)
+    if source != OWN_FORMAT:
+        listen(spark)
+        start_workers(spark, ReaderChoice.AUTO)
+        register(spark)
 
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.select("partition").collect()

@@ -10,12 +10,13 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,7 +33,11 @@ from spark_groups.spark.jobs.job_options import (
     JobOptions,
     load_job,
 )
+from spark_groups.spark.options.packed import Load
+from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.source.registration import register
+from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.spark.tables.table import FencedTable
 from spark_groups.spark.tables.write import TableWriter, write_table
 from spark_groups.wire.security.config_references import Allowed, resolved
@@ -148,9 +153,38 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
     end = stop_on_sigterm(spark, timeout_s=options.stop_timeout_s)
     # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
+    load = Load.of(options.source)
+    if HAS_ADMISSION_CONTROL and not load.emits_ranges:
+        start_workers(spark, load.range_settings.reader)
     query = start_job(spark, options, write)
     logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
     end.await_termination(query)
+
+
+def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
+    """Start Python workers in the background, with the reader imported, while the query starts.
+
+    Otherwise they start when the first batch has been planned. Spark gives them to the query only
+    if the source is registered, on 4.2 and later, and if they have run Arrow batches: it keeps
+    workers by their environment, which differs for a source that it has found itself, and for RDDs.
+    """
+
+    def load(batches: Iterator[Any]) -> Iterator[Any]:
+        load_reader(reader)
+        yield from batches
+
+    def start() -> None:
+        tasks = spark.sparkContext.defaultParallelism
+        try:
+            spark.sparkContext.setJobDescription("Start Python workers for the first batch")
+            spark.range(0, tasks, numPartitions=tasks).mapInArrow(load, "id long").collect()
+        except Exception as error:
+            # The first batch starts them, and reports why they cannot start.
+            logger.debug("Python workers could not be started early: %s", error)
+
+    started = InheritableThread(target=start, name="start-workers", daemon=True)
+    started.start()
+    return started
 
 
 def start_job(spark: SparkSession, options: JobOptions, write: Write) -> StreamingQuery:

@@ -32,6 +32,7 @@ from spark_groups.spark.jobs.run import (
     start_job,
     written,
 )
+from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from tests.brokers import Row, create_topic, produce
 from tests.processes import environment
 from tests.spark.tables.iceberg_tables import Lake
@@ -276,6 +277,64 @@ def test_workers_use_unix_sockets_unless_configured_or_paths_are_long(
         check=True,
     )
     assert done.stdout.splitlines()[-1] == f"a job; {is_used}"
+
+
+EARLY_WORKERS = """
+import sys
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from spark_groups.spark.jobs.run import session, start_workers
+from spark_groups.spark.options.range_settings import ReaderChoice
+
+
+class Loaded(DataSource):
+    @classmethod
+    def name(cls):
+        return "loaded"
+
+    def schema(self):
+        return "is_loaded boolean"
+
+    def streamReader(self, schema):
+        return Reader()
+
+
+class Reader(DataSourceStreamReader):
+    def initialOffset(self):
+        return {"at": 0}
+
+    def latestOffset(self):
+        return {"at": 1}
+
+    def partitions(self, start, end):
+        return [InputPartition(each) for each in range(2)]
+
+    def read(self, partition):
+        yield ("spark_groups.records.arrow_batches" in sys.modules,)
+
+
+spark = session("a job")
+start_workers(spark, ReaderChoice.FAST).join()
+spark.dataSource.register(Loaded)
+rows = spark.readStream.format("loaded").load()
+query = rows.writeStream.format("memory").queryName("found").trigger(availableNow=True).start()
+query.awaitTermination()
+print({row.is_loaded for row in spark.table("found").collect()})
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="the jobs start workers early on 4.2")
+def test_workers_that_start_early_are_those_that_read() -> None:
+    submit = "--master local[2] pyspark-shell"
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY_WORKERS],
+        env=environment(PYSPARK_SUBMIT_ARGS=submit, PYSPARK_PYTHON=sys.executable),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "{True}"
 
 
 def guard(spark: SparkSession, directory: Path, checkpoint: str = "checkpoint") -> OutputGuard:
