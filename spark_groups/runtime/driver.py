@@ -52,8 +52,8 @@ UNDER_WAY_S: Final = 0.1
 """How long a plan waits for a heartbeat under way: a healthy coordinator answers in milliseconds,
 and a slow one must not delay every batch."""
 RESOLVING_S: Final = 0.5
-"""How long a plan waits for the positions of partitions assigned this recently: nobody reads those
-that it omits for a whole batch, and only a plan after an assignment waits."""
+"""How long a plan waits for the positions of partitions assigned this recently: no member reads
+those that it omits for a whole batch, and only a plan after an assignment waits."""
 VALIDATION_S: Final = 2.0
 """How long a plan waits for new leaders to confirm positions; it omits unconfirmed partitions."""
 
