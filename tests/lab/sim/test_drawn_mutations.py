@@ -34,7 +34,7 @@ from tests.lab.sim.test_mutations import (
 )
 
 Patch = pytest.MonkeyPatch
-SCHEDULES_MAX = 500
+SCHEDULES_MAX = 2_000
 """Within how many schedules a bug has to be found."""
 
 
@@ -137,10 +137,11 @@ def drawn_runs(seed: int) -> Iterator[Run]:
     return (Run(each, name) for each in count(seed) for name in PROFILES)
 
 
-def first_break(seed: int, schedules: int) -> Break | None:
-    """Play schedules until one breaks a promise."""
-    played: Iterator[Any] = map(play, islice(drawn_runs(seed), schedules))
-    return next(filter(None, played), None)
+def breaks(seed: int) -> Iterator[tuple[int, Break]]:
+    """Yield each broken promise, with the number of schedules played until then."""
+    for number, run in enumerate(islice(drawn_runs(seed), SCHEDULES_MAX), start=1):
+        if (broken := play(run)) is not None:
+            yield number, broken
 
 
 @pytest.mark.parametrize("planted", DRAWN, ids=lambda each: each.plant.__name__)
@@ -161,10 +162,11 @@ def test_planted_bug_is_found_from_any_seed(
     planted: Planted, seed: int, monkeypatch: Patch
 ) -> None:
     planted.plant(monkeypatch)
-    broken = first_break(seed, SCHEDULES_MAX)
-    assert broken is not None
-    print(f"{planted.plant.__name__}: {broken.promise}, {broken.run}")
-    assert broken.promise == planted.promise
+    for number, broken in breaks(seed):
+        print(f"{planted.plant.__name__}: {broken.promise}, {broken.run}, schedule {number}")
+        if broken.promise == planted.promise:
+            return
+    pytest.fail(f"{planted.promise} is not broken in {SCHEDULES_MAX} schedules")
 
 
 def test_every_checker_has_its_bug() -> None:
