@@ -142,10 +142,8 @@ class TopicNames:
     pause: Backoff
     _baseline_wanted: bool = field(default=True, init=False)
     """True until subscribed topics were looked up at the beginning."""
-    _asked_ahead: frozenset[TopicId] = field(default=frozenset(), init=False)
-    """Topics of pending partitions whose names were asked for before the assignment."""
-    _pending: Assignment = field(default=NO_PARTITIONS, init=False)
-    """The pending partitions of these topics."""
+    _asked_ahead: Assignment = field(default=NO_PARTITIONS, init=False)
+    """Pending partitions whose topics' names were asked for before the assignment."""
 
     @property
     def has_baseline(self) -> bool:
@@ -163,11 +161,10 @@ class TopicNames:
         topics = self.positions.topics
         unknown = topics.unknown(self.positions.ledger.topic_ids())
         # Each description makes a new value.
-        if self.target.pending is not self._pending and self.target.pending:
-            self._pending = self.target.pending
-            pending = frozenset(key.topic_id for key in self._pending.partitions)
-            unknown |= topics.unknown(pending - self._asked_ahead)
-            self._asked_ahead = pending
+        if self.target.pending is not self._asked_ahead and self.target.pending:
+            asked, self._asked_ahead = self._asked_ahead, self.target.pending
+            pending = frozenset(key.topic_id for key in self._asked_ahead.partitions)
+            unknown |= topics.unknown(pending - {key.topic_id for key in asked.partitions})
         return MetadataRequest(topic_ids=unknown) if unknown else None
 
     def answered(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
