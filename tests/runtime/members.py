@@ -164,6 +164,19 @@ def queries(bootstrap_servers: str, group_id: str, topics: str) -> Iterator[Call
             each.driver.leave(2.0)
 
 
+def two_sharing(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike]:
+    """Start two members of a group, and return them once each has one of its two partitions."""
+    first, second = start(), start()
+
+    def shared() -> bool:
+        first.run()
+        second.run()
+        return len(first.assigned) == len(second.assigned) == 1
+
+    wait_until(shared, 30, what="each to have one partition")
+    return first, second
+
+
 def committed(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], int]:
     """Return the committed offsets of a group by topic name and partition."""
     with Cluster(bootstrap_servers) as cluster:

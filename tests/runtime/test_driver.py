@@ -15,7 +15,7 @@ from spark_groups.offsets.starting import StartingPoint
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, delete_topic, grow_topic, produce
-from tests.runtime.members import all_at, committed, evict, fill, queries
+from tests.runtime.members import all_at, committed, evict, fill, queries, two_sharing
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -114,14 +114,7 @@ def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
     monkeypatch.setattr("spark_groups.runtime.driver.UNDER_WAY_S", 10.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        stays, goes = start(), start()
-
-        def shared() -> bool:
-            stays.run()
-            goes.run()
-            return len(stays.assigned) == len(goes.assigned) == 1
-
-        wait_until(shared, 30, what="each to have one partition")
+        stays, goes = two_sharing(start)
         fill(kafka.bootstrap_servers, topic_name, 2, 5)
         assert len(stays.plan_rows().ranges) == 1
         goes.driver.leave(5.0)

@@ -21,7 +21,7 @@ from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import LogEnds
 from spark_groups.types import TopicIdPartition
 from tests.brokers import create_topic
-from tests.runtime.members import QueryLike, evict, fill, queries
+from tests.runtime.members import QueryLike, evict, fill, queries, two_sharing
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -149,14 +149,7 @@ def test_plan_waits_for_the_position_of_a_partition_that_was_just_assigned(
     monkeypatch.setattr("spark_groups.runtime.driver.RESOLVING_S", 20.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        stays, goes = start(), start()
-
-        def shared() -> bool:
-            stays.run()
-            goes.run()
-            return len(stays.assigned) == len(goes.assigned) == 1
-
-        wait_until(shared, 30, what="each to have one partition")
+        stays, goes = two_sharing(start)
         ask = ChannelThreads._ask
 
         def late(self: ChannelThreads, outgoing: Outgoing) -> Any:

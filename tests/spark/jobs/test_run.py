@@ -243,6 +243,19 @@ def test_argument_that_there_is_not_is_refused(
     assert "--target" in capsys.readouterr().err
 
 
+def last_line(program: str, submit: str) -> str:
+    """Run a program with arguments of spark-submit, and return the last line that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(PYSPARK_SUBMIT_ARGS=submit, PYSPARK_PYTHON=sys.executable),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    return done.stdout.splitlines()[-1]
+
+
 SESSION = """
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.jobs.run import session
@@ -268,15 +281,7 @@ def test_workers_use_unix_sockets_unless_configured_or_paths_are_long(
     long = tmp_path / ("d" * 64)
     long.mkdir()
     submit = f"--master local[1] {arguments.format(long=long)} pyspark-shell"
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION],
-        env=environment(PYSPARK_SUBMIT_ARGS=submit, PYSPARK_PYTHON=sys.executable),
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == f"a job; {is_used}"
+    assert last_line(SESSION, submit) == f"a job; {is_used}"
 
 
 EARLY_WORKERS = """
@@ -325,16 +330,7 @@ print({row.is_loaded for row in spark.table("found").collect()})
 @pytest.mark.spark
 @pytest.mark.skipif(not HAS_ADMISSION_CONTROL, reason="the jobs start workers early on 4.2")
 def test_workers_that_start_early_are_those_that_read() -> None:
-    submit = "--master local[2] pyspark-shell"
-    done = subprocess.run(
-        [sys.executable, "-c", EARLY_WORKERS],
-        env=environment(PYSPARK_SUBMIT_ARGS=submit, PYSPARK_PYTHON=sys.executable),
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "{True}"
+    assert last_line(EARLY_WORKERS, "--master local[2] pyspark-shell") == "{True}"
 
 
 def guard(spark: SparkSession, directory: Path, checkpoint: str = "checkpoint") -> OutputGuard:
