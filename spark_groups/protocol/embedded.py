@@ -1,0 +1,186 @@
+"""The metadata that members of the classic protocol embed in JoinGroup and SyncGroup.
+
+The coordinator of a classic group carries these bytes from the members to the leader and back;
+only a migration reads them (ConsumerProtocolSubscription and ConsumerProtocolAssignment v0 to v3).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from spark_groups.errors import ProtocolError
+from spark_groups.types import TopicPartition
+from spark_groups.values import dataclass
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+NEWEST_EMBEDDED_VERSION: Final = 3
+NO_GENERATION: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What a member subscribes to, and owned before the rebalance (ConsumerProtocolSubscription).
+
+    Args:
+        version: 0 to 3; a greater one is read as 3 (KIP-429 added v1, KIP-792 v2, KIP-881 v3).
+        user_data: Bytes of its assignor, if any.
+        owned_partitions: From v1 on.
+        generation_id: The generation in which it owned them, from v2 on.
+        rack_id: From v3 on.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned_partitions: frozenset[TopicPartition] = frozenset()
+    generation_id: int = NO_GENERATION
+    rack_id: str | None = None
+    version: int = NEWEST_EMBEDDED_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedAssignment:
+    """What the leader assigned to a member (ConsumerProtocolAssignment)."""
+
+    partitions: frozenset[TopicPartition] = frozenset()
+    user_data: bytes | None = None
+    version: int = NEWEST_EMBEDDED_VERSION
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """Return the metadata of a JoinGroup protocol."""
+    version = subscription.version
+    parts = [struct.pack(">hi", version, len(subscription.topics))]
+    parts += [_string(each) for each in subscription.topics]
+    parts.append(_bytes(subscription.user_data))
+    if version >= 1:
+        parts.append(_partitions(subscription.owned_partitions))
+    if version >= 2:
+        parts.append(struct.pack(">i", subscription.generation_id))
+    if version >= 3:
+        parts.append(_string(subscription.rack_id))
+    return b"".join(parts)
+
+
+def decode_subscription(metadata: bytes) -> Subscription:
+    """Return the subscription in the metadata of a JoinGroup protocol.
+
+    Raises:
+        ProtocolError: The bytes are no subscription, for example of a protocol type that is not
+            "consumer".
+    """
+    reader = _Reader(metadata)
+    version = reader.version()
+    topics = tuple(reader.text() for _ in range(reader.length()))
+    user_data = reader.blob()
+    owned = reader.partitions() if version >= 1 else frozenset()
+    generation_id = reader.number(">i") if version >= 2 else NO_GENERATION
+    rack_id = reader.text_or_none() if version >= 3 else None
+    return Subscription(
+        version=version,
+        topics=topics,
+        user_data=user_data,
+        owned_partitions=owned,
+        generation_id=generation_id,
+        rack_id=rack_id,
+    )
+
+
+def encode_assignment(assignment: EmbeddedAssignment) -> bytes:
+    """Return the assignment of a SyncGroup member."""
+    version = struct.pack(">h", assignment.version)
+    return version + _partitions(assignment.partitions) + _bytes(assignment.user_data)
+
+
+def decode_assignment(assignment: bytes) -> EmbeddedAssignment:
+    """Return the assignment in the bytes of SyncGroup; empty bytes are an empty assignment.
+
+    Raises:
+        ProtocolError: The bytes are no assignment.
+    """
+    if not assignment:
+        return EmbeddedAssignment()
+    reader = _Reader(assignment)
+    version = reader.version()
+    partitions = reader.partitions()
+    return EmbeddedAssignment(version=version, partitions=partitions, user_data=reader.blob())
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return struct.pack(">h", -1)
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    by_topic: dict[str, list[int]] = {}
+    for each in sorted(partitions):
+        by_topic.setdefault(each.topic, []).append(each.partition)
+    parts = [struct.pack(">i", len(by_topic))]
+    for topic, numbers in by_topic.items():
+        parts += [_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
+    return b"".join(parts)
+
+
+class _Reader:
+    """Reads fields one after the other; each length is checked against the remaining bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, form: str) -> int:
+        size = struct.calcsize(form)
+        return int(struct.unpack(form, self._take(size))[0])
+
+    def version(self) -> int:
+        """Read the version; fields after those of the newest known one are ignored."""
+        version = self.number(">h")
+        if version < 0:
+            raise ProtocolError(f"{version} is no version of the embedded consumer protocol")
+        return min(version, NEWEST_EMBEDDED_VERSION)
+
+    def length(self) -> int:
+        length = self.number(">i")
+        if not 0 <= length <= len(self._data) - self._at:
+            raise ProtocolError(f"{length} is no length of an array in embedded metadata")
+        return length
+
+    def text(self) -> str:
+        found = self.text_or_none()
+        if found is None:
+            raise ProtocolError("embedded metadata has a null name")
+        return found
+
+    def text_or_none(self) -> str | None:
+        length = self.number(">h")
+        if length == -1:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError(f"embedded metadata has a name that is no text: {error}") from error
+
+    def blob(self) -> bytes | None:
+        length = self.number(">i")
+        return None if length == -1 else self._take(length)
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        found = set()
+        for _ in range(self.length()):
+            topic = self.text()
+            found |= {TopicPartition(topic, self.number(">i")) for _ in range(self.length())}
+        return frozenset(found)
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise ProtocolError(f"embedded metadata ends early: {size} bytes at {self._at}")
+        data, self._at = self._data[self._at : end], end
+        return data
