@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from spark_groups.lab.assignors.classic import (
     ClassicAssignor,
-    ClassicMember,
     ClassicRangeAssignor,
+    RebalanceProtocol,
     RoundRobinAssignor,
+    rebalance_protocol,
 )
-from spark_groups.protocol.embedded import Subscription
-from spark_groups.types import TopicPartition
+from spark_groups.lab.assignors.sticky import CooperativeStickyAssignor
+from tests.lab.assignors.groups import assigned, classic_member, partitions
 
 RANGE = ClassicRangeAssignor()
 ROUND_ROBIN = RoundRobinAssignor()
-
-
-def classic_member(*topics: str, instance_id: str | None = None) -> ClassicMember:
-    return ClassicMember(Subscription(topics=topics), instance_id)
-
-
-def partitions(**numbers: Sequence[int]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, each) for topic, own in numbers.items() for each in own)
-
-
-def assigned(
-    assignor: ClassicAssignor, members: dict[str, ClassicMember], **partition_counts: int
-) -> dict[str, frozenset[TopicPartition]]:
-    found = assignor.assign(members, partition_counts)
-    return {member_id: each.partitions for member_id, each in found.items()}
 
 
 def test_range_cuts_each_topic_for_itself() -> None:
@@ -81,3 +65,10 @@ def test_static_members_come_first_by_their_instance_id(assignor: ClassicAssigno
 def test_an_unknown_topic_is_left_out(assignor: ClassicAssignor) -> None:
     members = {"a": classic_member("t", "gone"), "b": classic_member("gone")}
     assert assigned(assignor, members, t=2) == {"a": partitions(t=[0, 1]), "b": frozenset()}
+
+
+def test_the_rebalance_protocol_is_the_best_that_all_assignors_support() -> None:
+    cooperative = CooperativeStickyAssignor()
+    assert rebalance_protocol([RANGE, ROUND_ROBIN]) is RebalanceProtocol.EAGER
+    assert rebalance_protocol([cooperative]) is RebalanceProtocol.COOPERATIVE
+    assert rebalance_protocol([cooperative, RANGE]) is RebalanceProtocol.EAGER
