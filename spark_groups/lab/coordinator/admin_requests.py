@@ -30,6 +30,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
+CLASSIC_MEMBER_TYPE: Final = 0
 CONSUMER_MEMBER_TYPE: Final = 1
 
 
@@ -74,7 +75,7 @@ def _member(
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        member_type=CONSUMER_MEMBER_TYPE,
+        member_type=CLASSIC_MEMBER_TYPE if member.classic else CONSUMER_MEMBER_TYPE,
         subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_existing((*member.assigned, *revoking), topic_names),

@@ -30,6 +30,8 @@ class TimerKind(Enum):
 
     SESSION = "session timeout of a member"
     REBALANCE = "rebalance timeout of a member that revokes"
+    JOIN = "time of a classic member in a consumer group to join again"
+    SYNC = "time of a classic member in a consumer group to fetch its assignment"
     ASSIGNMENT = "a target is due (the KIP; in Kafka a heartbeat computes it)"
     CLIENT_ASSIGNMENT = "timeout of the member that computes the assignment"
     REGEX = "patterns are resolved"
@@ -78,12 +80,14 @@ class Timer:
         member_epoch: The member epoch when it was set; a rebalance timer of another epoch is
             ignored.
         computation: The computation that it ends.
+        keeps_earlier: A timer with this key that is set already stays.
     """
 
     key: TimerKey
     at: float | None
     member_epoch: int = -1
     computation: Computation | None = None
+    keeps_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,10 @@ class CoordinatorErrorCode(IntEnum):
     INVALID_ASSIGNMENT never got a number in Kafka; this one is the model's own.
     """
 
+    INCONSISTENT_GROUP_PROTOCOL = 23
     INVALID_GROUP_ID = 24
+    REBALANCE_IN_PROGRESS = 27
+    MEMBER_ID_REQUIRED = 79
     INVALID_ASSIGNMENT = -848
 
 

@@ -115,6 +115,11 @@ class ConsumerGroup:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
+    @property
+    def classic_members(self) -> list[GroupMember]:
+        """Its members of the classic protocol."""
+        return [each for each in self.members.values() if each.classic]
+
     def static_member(self, instance_id: str) -> GroupMember | None:
         """Return the member that has an instance id."""
         member = self.members.get(self.instances.get(instance_id, ""))
@@ -191,6 +196,7 @@ class ConsumerGroup:
             subscribed_topic_regex=metadata.subscribed_topic_regex,
             server_assignor=metadata.server_assignor,
             client_assignors=metadata.client_assignors,
+            classic=metadata.classic,
             assigned=current.assigned,
             pending_revocation=current.pending_revocation,
         )

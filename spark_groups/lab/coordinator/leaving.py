@@ -79,7 +79,7 @@ def fence(
     timers = [
         Timer(TimerKey(kind, group_id, each.member_id), None)
         for each in members
-        for kind in (TimerKind.SESSION, TimerKind.REBALANCE)
+        for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
     ]
     return Outcome(None, tuple(records), (*timers, *epoch.timers))
 

@@ -162,13 +162,18 @@ def _commit_error(
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not has_epochs:
+    if not has_epochs and not member.classic:
         return ErrorCode.UNSUPPORTED_VERSION
     epoch, relaxed = request.member_epoch, profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
     is_valid = epoch == member.member_epoch or (
         relaxed and epoch < member.member_epoch and _had_all(member, names, epoch)
     )
-    return ErrorCode.NONE if is_valid else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if is_valid else _stale(member)
+
+
+def _stale(member: GroupMember) -> int:
+    """Return the error for an epoch that is not the member's; a classic one has a generation."""
+    return ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch: int) -> bool:
@@ -191,7 +196,7 @@ def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if request.member_epoch != member.member_epoch:
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return _stale(member)
     return ErrorCode.NONE
 
 

@@ -72,6 +72,8 @@ WRITES: Final[Mapping[type, Write]] = {
 FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: leaving.timed_out,
     TimerKind.REBALANCE: leaving.timed_out,
+    TimerKind.JOIN: leaving.timed_out,
+    TimerKind.SYNC: leaving.timed_out,
     TimerKind.CLIENT_ASSIGNMENT: client_assignment.timed_out,
     TimerKind.REGEX: lambda group, _timer, *rest: subscriptions.look_up_patterns(group, *rest),
     TimerKind.ASSIGNMENT: heartbeat.target_due,
@@ -100,6 +102,8 @@ class Timers:
         """Set or stop a timer."""
         if timer.at is None:
             self._by_key.pop(timer.key, None)
+            return
+        if timer.keeps_earlier and timer.key in self._by_key:
             return
         self._count += 1
         self._by_key[timer.key] = (self._count, timer)

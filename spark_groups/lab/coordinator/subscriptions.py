@@ -364,6 +364,13 @@ class Change:
         members[self.updated_member.member_id] = self.updated_member
         return members
 
+    def records(self) -> tuple[r.Record, ...]:
+        """Return the records of a replaced member, and of the changes of the sender."""
+        if self.updated_member is self.sender.member:
+            return self.sender.records
+        changed = r.member_metadata(self.group.group_id, self.updated_member)
+        return (*self.sender.records, changed)
+
     def counted(self) -> list[GroupMember]:
         """Return the members as the coordinator counts them, the sender last.
 
@@ -411,7 +418,10 @@ def subscription(change: Change, profile: Profile, context: RequestContext) -> G
         RefusedError: INVALID_REGULAR_EXPRESSION.
     """
     group, before, updated_member = change.group, change.sender.member, change.updated_member
-    pattern = pattern_change(group, before, updated_member, profile, context)
+    if updated_member.classic and not profile.classic_join_drops_pattern:
+        pattern = NO_PATTERNS
+    else:
+        pattern = pattern_change(group, before, updated_member, profile, context)
     has_changed = (
         updated_member.subscribed_topic_names != before.subscribed_topic_names
         or pattern.updated is not Updated.NO_CHANGE
@@ -460,7 +470,7 @@ def _needs_target(change: Change, pattern: Updated, profile: Profile) -> bool:
 def _changes_assignor(change: Change, profile: Profile, context: RequestContext) -> bool:
     group, updated_member = change.group, change.updated_member
     bump = profile.assignor_bump
-    if bump is AssignorBump.NEVER:
+    if bump is AssignorBump.NEVER or updated_member.classic:
         return False
     changes_vote = updated_member.server_assignor != change.sender.member.server_assignor
     may_tie = bump is AssignorBump.EVERY_HEARTBEAT and target_assignment.is_contested(group)
