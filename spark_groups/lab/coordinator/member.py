@@ -40,7 +40,7 @@ class ClientAssignor:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicMemberMetadata:
+class ClassicMetadata:
     """What a member of the classic protocol has besides, in a consumer group.
 
     Args:
@@ -87,7 +87,7 @@ class GroupMember:
     client_assignors: tuple[ClientAssignor, ...] = ()
     assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     pending_revocation: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    classic: ClassicMemberMetadata | None = None
+    classic: ClassicMetadata | None = None
 
     @property
     def is_away(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from spark_groups.lab.coordinator.member import (
-    ClassicMemberMetadata,
+    ClassicMetadata,
     ClientAssignor,
     GroupMember,
     ReconciliationState,
@@ -134,7 +134,7 @@ class MemberMetadataValue:
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     client_assignors: tuple[ClientAssignor, ...] = ()
-    classic: ClassicMemberMetadata | None = None
+    classic: ClassicMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)

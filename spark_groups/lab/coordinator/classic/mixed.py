@@ -38,7 +38,7 @@ from spark_groups.lab.coordinator.effects import (
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import (
-    ClassicMemberMetadata,
+    ClassicMetadata,
     ClientAssignor,
     GroupMember,
     ReconciliationState,
@@ -272,7 +272,7 @@ def _updated_member(
         "subscribed_topic_names": frozenset(embedded.topics),
         "client_id": context.client_id,
         "client_host": context.client_host,
-        "classic": ClassicMemberMetadata(request.session_timeout_ms, request.protocols),
+        "classic": ClassicMetadata(request.session_timeout_ms, request.protocols),
     }
     if profile.classic_join_drops_pattern:
         changes["subscribed_topic_regex"] = ""
@@ -282,7 +282,7 @@ def _updated_member(
     return member if updated_member == member else updated_member
 
 
-def client_assignors(metadata: ClassicMemberMetadata) -> tuple[ClientAssignor, ...]:
+def client_assignors(metadata: ClassicMetadata) -> tuple[ClientAssignor, ...]:
     """Return the protocols of a classic member as client-side assignors, as the KIP converts them.
 
     Raises:
@@ -321,7 +321,7 @@ def _validated(
     group: ConsumerGroup,
     request: SyncGroupRequest | ClassicHeartbeatRequest,
     profile: Profile,
-) -> tuple[GroupMember, ClassicMemberMetadata]:
+) -> tuple[GroupMember, ClassicMetadata]:
     """Return the sender of a SyncGroup or Heartbeat.
 
     Raises:
@@ -342,7 +342,7 @@ def _validated(
     return member, member.classic
 
 
-def _check_protocol(request: SyncGroupRequest, metadata: ClassicMemberMetadata) -> None:
+def _check_protocol(request: SyncGroupRequest, metadata: ClassicMetadata) -> None:
     expected_type, expected_name = CONSUMER_PROTOCOL_TYPE, metadata.protocol.name
     if request.protocol_type not in (None, expected_type) or request.protocol_name not in (
         None,
@@ -382,7 +382,7 @@ def _join_timer(group: ConsumerGroup, member: GroupMember, context: RequestConte
 def _embedded_assignment(
     group: ConsumerGroup,
     member: GroupMember,
-    metadata: ClassicMemberMetadata,
+    metadata: ClassicMetadata,
     context: RequestContext,
 ) -> bytes:
     """Return the assignment in the version of the member's subscription.

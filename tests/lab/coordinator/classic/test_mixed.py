@@ -12,7 +12,7 @@ from spark_groups.lab.coordinator.classic.mixed import RebalanceState, rebalance
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode as C
 from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
 from spark_groups.lab.coordinator.log import value_bytes
-from spark_groups.lab.coordinator.member import ClassicMemberMetadata, ReconciliationState
+from spark_groups.lab.coordinator.member import ClassicMetadata, ReconciliationState
 from spark_groups.lab.coordinator.profile import (
     KAFKA_4_0,
     KAFKA_4_1,
@@ -284,7 +284,7 @@ def test_records_of_a_join() -> None:
     assert record_types(group.decide_join("k1", subscribed("foo"))) == []
     value = member_metadata("g", group.member("k1"))
     assert value == outcome.records[0]
-    metadata = ClassicMemberMetadata(20_000, subscribed("foo"))
+    metadata = ClassicMetadata(20_000, subscribed("foo"))
     assert group.member("k1").classic == metadata
     without = member_metadata("g", group.member("m1"))
     # The flag of a tagged field and its length, presence, timeout, and one named protocol.
