@@ -31,6 +31,20 @@ _NOT_RECONCILED: Final = r.CurrentAssignmentValue(
 """The state of a member before its first assignment."""
 
 
+_TOMBSTONE_ORDER: Final = (
+    r.OffsetCommitKey,
+    r.CurrentAssignmentKey,
+    r.TargetMemberKey,
+    r.TargetMetadataKey,
+    r.MemberMetadataKey,
+    r.RegularExpressionKey,
+    r.PartitionMetadataKey,
+    r.GroupMetadataKey,
+    r.ClassicGroupMetadataKey,
+)
+"""Offsets first, then members and targets, then the group."""
+
+
 class GroupState(Enum):
     """The state of a group; the values are those of Describe and ListGroups."""
 
@@ -154,6 +168,13 @@ class ConsumerGroup:
     def records(self) -> Iterator[Record]:
         """Yield one record for each key with a value, as in a compacted log."""
         return (Record(key, value) for key, value in self._values.items())
+
+    def tombstones(self) -> tuple[Record, ...]:
+        """Return the tombstones of all records (Group.createGroupTombstoneRecords)."""
+        group_key = r.GroupMetadataKey if self.is_consumer_group else r.ClassicGroupMetadataKey
+        keys = dict.fromkeys((*self._values, group_key(self.group_id)))
+        ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
+        return tuple(Record(key, None) for key in ordered)
 
     def apply(self, record: Record) -> None:
         """Apply a record.

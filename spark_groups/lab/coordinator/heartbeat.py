@@ -21,6 +21,7 @@ from spark_groups.lab.coordinator import (
     client_assignment,
     leaving,
     member_checks,
+    migration,
     target_assignment,
 )
 from spark_groups.lab.coordinator import records as r
@@ -58,9 +59,36 @@ def heartbeat(
         check_request(request, profile, context)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             return leaving.leave(group, request, profile, context)
+        if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            return _first(group, request, profile, context)
         return _regular(group, request, profile, context)
     except RefusedError as refusal:
-        return Outcome(HeartbeatResponse(error_code=refusal.code, error_message=refusal.message))
+        return _refused(refusal)
+
+
+def _refused(refusal: RefusedError) -> Outcome[HeartbeatResponse]:
+    return Outcome(HeartbeatResponse(error_code=refusal.code, error_message=refusal.message))
+
+
+def _first(
+    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
+) -> Outcome[HeartbeatResponse]:
+    """Let a member join, after the conversion of a classic group."""
+    upgrade = migration.upgraded(group, profile, context)
+    try:
+        if upgrade.refusal:
+            raise upgrade.refusal
+        joined = _regular(upgrade.group, request, profile, context)
+    except RefusedError as refusal:
+        # The group stays classic, but its parked requests are answered.
+        return replace(_refused(refusal), classic=upgrade.classic, answers=upgrade.answers)
+    return replace(
+        joined,
+        records=(*upgrade.records, *joined.records),
+        timers=(*upgrade.timers, *joined.timers),
+        classic=upgrade.classic,
+        answers=upgrade.answers,
+    )
 
 
 def _regular(

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.admin_requests import group_tombstones
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
@@ -137,7 +136,7 @@ def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
         if topic not in subscribed and context.now - value.commit_timestamp_s >= retention_s
     ]
     if len(old) == len(group.offsets) and not group.members:
-        return Outcome(None, group_tombstones(group))
+        return Outcome(None, group.tombstones())
     return Outcome(None, _tombstones(group, old))
 
 

@@ -295,13 +295,13 @@ def _hashed(
     *,
     bumps: bool,
 ) -> GroupEpoch:
-    metadata_hash = _hash_of(names, context.topics)
+    new_hash = metadata_hash(names, context.topics)
     before = group.metadata.metadata_hash if group.metadata else 0
     records = []
     group_epoch = group.group_epoch
-    if bumps or metadata_hash != before:
+    if bumps or new_hash != before:
         group_epoch += 1
-        records.append(_record(group, group_epoch, metadata_hash))
+        records.append(_record(group, group_epoch, new_hash))
     if group.partition_metadata is not None:
         # The hash replaces the record of 4.0.
         records.append(r.Record(r.PartitionMetadataKey(group.group_id), None))
@@ -321,7 +321,7 @@ def _described(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadat
     )
 
 
-def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
+def metadata_hash(names: frozenset[str], topics: TopicsImage) -> int:
     """Return a 64-bit hash of the topics, 0 for none; Kafka's XXH3 is not visible outside."""
     found = [topics.by_name[each] for each in sorted(names) if each in topics.by_name]
     if not found:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.lab.coordinator import heartbeat, member_checks
+from spark_groups.lab.coordinator import heartbeat, member_checks, migration
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
@@ -43,23 +43,18 @@ from spark_groups.lab.coordinator.member import (
     GroupMember,
     ReconciliationState,
 )
-from spark_groups.lab.coordinator.profile import Profile
+from spark_groups.lab.coordinator.migration import classic_session_timer
+from spark_groups.lab.coordinator.profile import DowngradeRebalance, Profile
 from spark_groups.lab.coordinator.settings import MigrationPolicy
-from spark_groups.lab.coordinator.subscriptions import Change
+from spark_groups.lab.coordinator.subscriptions import Change, subscription
 from spark_groups.protocol.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
-    EmbeddedAssignment,
     Subscription,
     decode_subscription,
-    encode_assignment,
 )
-from spark_groups.types import Assignment, TopicIdPartition, TopicPartition
+from spark_groups.types import Assignment, TopicIdPartition
 
-KIP_EMBEDDED_VERSION: Final = 3
-"""The embedded version that the KIP requires of members that migrate."""
-UNKNOWN_VERSION: Final = -1
-"""The KIP's version of metadata that the coordinator cannot interpret."""
 _MEMBER_ID_REQUIRED_VERSION: Final = 4
 """The JoinGroup version from which a dynamic member joins with the id that it was given."""
 
@@ -145,19 +140,10 @@ def classic_heartbeat(
     )
 
 
-def classic_session_timer(group_id: str, member: GroupMember, context: RequestContext) -> Timer:
-    """Return the session timer of a classic member, with its own session timeout."""
-    assert member.classic is not None
-    return Timer(
-        TimerKey(TimerKind.SESSION, group_id, member.member_id),
-        context.now + member.classic.session_timeout_ms / 1000,
-    )
-
-
 def _join(
     group: ConsumerGroup, request: JoinGroupRequest, profile: Profile, context: RequestContext
 ) -> Outcome[JoinGroupResponse]:
-    member_id = request.member_id or context.new_member_id()
+    member_id = request.member_id or context.new_classic_id(context.client_id)
     _check_join(group, request, member_id, profile, context)
     if (
         not request.member_id
@@ -167,11 +153,16 @@ def _join(
         refused = CoordinatorErrorCode.MEMBER_ID_REQUIRED
         return Outcome(JoinGroupResponse(error_code=refused, member_id=member_id))
     sender = member_checks.classic_sender(group, request, member_id, profile)
-    embedded = embedded_subscription(request)
+    embedded = _subscription(request)
     _check_embedded(embedded, sender.member, profile)
     updated_member = _updated_member(sender.member, request, embedded, profile, context)
     change = Change(group, sender, updated_member)
-    step = heartbeat.next_step(change, _owned(embedded, context), profile, context)
+    owned = _owned(embedded, context)
+    instance_id = request.group_instance_id
+    replaced = group.static_member(instance_id) if instance_id is not None else None
+    if replaced and migration.downgrades_for(group, replaced, context):
+        return _join_downgraded(change, replaced, owned, profile, context)
+    step = heartbeat.next_step(change, owned, profile, context)
     key = TimerKey(TimerKind.SYNC, group.group_id, member_id)
     timers = (
         *step.timers,
@@ -180,11 +171,47 @@ def _join(
         Timer(key, context.now + request.rebalance_timeout_ms / 1000),
     )
     return Outcome(
-        joined(step.member), step.records, timers, topics_version=step.subscribed.topics_version
+        _joined(step.member), step.records, timers, topics_version=step.subscribed.topics_version
     )
 
 
-def joined(member: GroupMember) -> JoinGroupResponse:
+def _join_downgraded(
+    change: Change,
+    replaced: GroupMember,
+    owned: Assignment,
+    profile: Profile,
+    context: RequestContext,
+) -> Outcome[JoinGroupResponse]:
+    """Answer the classic member that replaces the last one of the new protocol."""
+    group, member = change.group, change.updated_member
+    if profile.downgrade_rebalance is DowngradeRebalance.ALWAYS:
+        step = heartbeat.next_step(change, owned, profile, context)
+        member, records, timers, rebalances = step.member, step.records, step.timers, True
+    else:
+        subscribed = subscription(change, profile, context)
+        records, timers = (*change.records(), *subscribed.records), subscribed.timers
+        rebalances = subscribed.has_changed or (
+            profile.downgrade_rebalance is DowngradeRebalance.STALE_TARGET
+            and group.assignment_epoch < subscribed.group_epoch
+        )
+        if not rebalances:
+            last = heartbeat.last_target(group, member, profile)
+            target = heartbeat.MemberTarget(group.assignment_epoch, last)
+            member = heartbeat.reconciled(change, subscribed, target, profile, context, owned=owned)
+    outcome = migration.downgraded(
+        group,
+        {replaced.member_id},
+        context,
+        _joined(member),
+        joining=member,
+        records=records,
+        rebalances=rebalances,
+    )
+    stopped = Timer(TimerKey(TimerKind.JOIN, group.group_id, member.member_id), None)
+    return replace(outcome, timers=(*timers, *outcome.timers, stopped))
+
+
+def _joined(member: GroupMember) -> JoinGroupResponse:
     """Return the response to a member that joined; nobody leads."""
     assert member.classic is not None
     return JoinGroupResponse(
@@ -227,7 +254,7 @@ def _check_join(
         )
 
 
-def embedded_subscription(request: JoinGroupRequest) -> Subscription:
+def _subscription(request: JoinGroupRequest) -> Subscription:
     """Return the subscription of the first protocol; all protocols have the same one.
 
     Raises:
@@ -243,7 +270,7 @@ def _check_embedded(embedded: Subscription, member: GroupMember, profile: Profil
     """Check what only the KIP requires (KIP-848, "JoinGroup Handling")."""
     if not profile.checks_embedded_metadata:
         return
-    if embedded.version < KIP_EMBEDDED_VERSION:
+    if embedded.version < migration.KIP_EMBEDDED_VERSION:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST,
             f"Version {embedded.version} of the embedded protocol is not supported.",
@@ -277,33 +304,16 @@ def _updated_member(
     if profile.classic_join_drops_pattern:
         changes["subscribed_topic_regex"] = ""
     if profile.checks_embedded_metadata:
-        changes["client_assignors"] = client_assignors(changes["classic"])
+        changes["client_assignors"] = _client_assignors(changes["classic"])
     updated_member = replace(member, **changes)
     return member if updated_member == member else updated_member
 
 
-def client_assignors(metadata: ClassicMetadata) -> tuple[ClientAssignor, ...]:
-    """Return the protocols of a classic member as client-side assignors, as the KIP converts them.
-
-    Raises:
-        RefusedError: UNKNOWN_SERVER_ERROR if the metadata is malformed.
-    """
+def _client_assignors(metadata: ClassicMetadata) -> tuple[ClientAssignor, ...]:
     try:
-        user_data = [
-            decode_subscription(each.metadata).user_data for each in metadata.supported_protocols
-        ]
+        return migration.client_assignors(metadata)
     except ProtocolError as error:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None) from error
-    return tuple(
-        ClientAssignor(
-            each.name,
-            minimum_version=UNKNOWN_VERSION,
-            maximum_version=UNKNOWN_VERSION,
-            metadata_version=UNKNOWN_VERSION,
-            metadata=data or b"",
-        )
-        for each, data in zip(metadata.supported_protocols, user_data, strict=True)
-    )
 
 
 def _owned(embedded: Subscription, context: RequestContext) -> Assignment:
@@ -385,25 +395,8 @@ def _embedded_assignment(
     metadata: ClassicMetadata,
     context: RequestContext,
 ) -> bytes:
-    """Return the assignment in the version of the member's subscription.
-
-    The KIP's client-side assignors also have metadata for it.
-    """
+    """Return the assignment; the KIP's client-side assignors may also have metadata for it."""
     target = group.targets.get(member.member_id, r.TargetMemberValue())
-    return encode_assignment(
-        EmbeddedAssignment(
-            partitions=named_partitions(member.assignment, context),
-            user_data=target.metadata or None,
-            version=decode_subscription(metadata.protocol.metadata).version,
-        )
-    )
-
-
-def named_partitions(partitions: Assignment, context: RequestContext) -> frozenset[TopicPartition]:
-    """Return partitions by topic name, without those of topics that no longer exist."""
-    names = {each.topic_id: each.name for each in context.topics.by_name.values()}
-    return frozenset(
-        TopicPartition(names[each.topic_id], each.partition)
-        for each in partitions.partitions
-        if each.topic_id in names
-    )
+    embedded = metadata.protocol.metadata
+    user_data = target.metadata or None
+    return migration.embedded_assignment(member.assignment, embedded, context, user_data)
