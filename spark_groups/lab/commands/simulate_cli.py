@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,15 @@ from spark_groups.lab.coordinator.metrics import PREFIX, mean_metrics
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile, profile_named
 from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
-from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, with_faults
+from spark_groups.lab.sim.swarm import (
+    Assignor,
+    Deploy,
+    Faults,
+    GroupProtocol,
+    Swarm,
+    with_faults,
+    with_protocol,
+)
 from spark_groups.lab.sim.timeline import Timeline
 from spark_groups.ops.connecting import JsonFlag
 from spark_groups.ops.output import (
@@ -63,7 +71,18 @@ RecordsPerSecond = Annotated[
     float,
     _group(min=0.01, max=1000.0, help="Records that are written to each partition in a second."),
 ]
-AssignorName = Annotated[Assignor, _group("--assignor", help="Who assigns partitions.")]
+ProtocolNames = Annotated[
+    list[str] | None,
+    _group(
+        "--protocol",
+        metavar="PROTOCOL",
+        help=f"How members rebalance: {', '.join(each.value for each in GroupProtocol)} (default:"
+        " consumer); repeatable or with commas, to compare. With --schedules: the protocols drawn.",
+    ),
+]
+AssignorName = Annotated[
+    Assignor, _group("--assignor", help="Who assigns partitions in the consumer protocol.")
+]
 Static = Annotated[
     bool,
     _group(
@@ -142,12 +161,28 @@ def profile_option(text: str) -> Profile:
         raise typer.BadParameter(f"{text!r} is none of {names}", param_hint="--profile") from error
 
 
+def protocols_option(names: Iterable[str]) -> tuple[GroupProtocol, ...]:
+    """Return the protocols that `--protocol` names, each once.
+
+    Raises:
+        typer.BadParameter: There is no such protocol.
+    """
+    known = {each.value: each for each in GroupProtocol}
+    named = [part.strip() for each in names for part in each.split(",")]
+    for text in named:
+        if text not in known:
+            told = f"{text!r} is none of {', '.join(known)}"
+            raise typer.BadParameter(told, param_hint="--protocol")
+    return tuple(dict.fromkeys(known[each] for each in named)) or (GroupProtocol.CONSUMER,)
+
+
 def simulate(  # noqa: PLR0917
     members: Members = 3,
     partitions: Partitions = 12,
     batch_length: BatchLength = 5.0,
     trigger: Trigger = 1.0,
     records_per_second: RecordsPerSecond = 10.0,
+    protocol: ProtocolNames = None,
     assignor: AssignorName = Assignor.UNIFORM,
     static: Static = False,
     heartbeat_interval: HeartbeatInterval = 5.0,
@@ -176,8 +211,13 @@ def simulate(  # noqa: PLR0917
     Counting begins when the group has started and is stable. A rolling deployment restarts the
     next application when the previous one reads again and the group is stable.
 
+    With a classic protocol the members are applications with Kafka's Java consumer: they poll,
+    process a batch of the same length, and commit.
+
     Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
     --restart-time 15 --records-per-second 50 --html rolling.html
+
+    Example: spark-groups simulate --protocol classic-eager,classic-cooperative,consumer
 
     Exit code 1 if a promise is broken.
     """
@@ -185,6 +225,7 @@ def simulate(  # noqa: PLR0917
     otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
     names = tuple(profile_option(each).name for each in profile or otherwise)
     seed_range = range(seed, seed + seeds)
+    protocols = protocols_option(protocol or ())
     if exhaustive is not None:
         _exhaust(exhaustive, names)
     elif swarm is not None:
@@ -192,7 +233,8 @@ def simulate(  # noqa: PLR0917
         _check([Run(seed, name, made_of) for name in names], shrinks=shrink_breaks)
     elif schedules is not None:
         numbers = range(seed, seed + -(-schedules // len(names)))
-        _check([Run(each, name) for each in numbers for name in names], shrinks=shrink_breaks)
+        drawn = partial(Run, protocols=protocols)
+        _check([drawn(each, name) for each in numbers for name in names], shrinks=shrink_breaks)
     else:
         planned = Swarm(
             queries=members,
@@ -211,7 +253,9 @@ def simulate(  # noqa: PLR0917
             listener=1,
             planned=1,
         )
-        _plan(with_faults(planned, faults), names, seed_range, html, as_json=as_json)
+        made_of = with_faults(planned, faults)
+        plans = [(each, name) for each in protocols for name in names]
+        _plan(made_of, plans, seed_range, html, as_json=as_json, compares=protocol is not None)
 
 
 def _swarm(text: str) -> Swarm:
@@ -233,19 +277,31 @@ def _progress(title: str, total: int) -> tuple[Progress, TaskID]:
 
 
 def _plan(
-    swarm: Swarm, profiles: tuple[str, ...], seeds: range, html: Path | None, *, as_json: bool
+    swarm: Swarm,
+    plans: Sequence[tuple[GroupProtocol, str]],
+    seeds: range,
+    html: Path | None,
+    *,
+    as_json: bool,
+    compares: bool,
 ) -> None:
-    """Play one group on every profile and show its figures."""
+    """Play one group with every protocol, on every profile, and show the figures.
+
+    Args:
+        plans: Protocols, each with the name of a profile.
+        compares: Whether the user named the protocols.
+    """
     figures: dict[str, Figures] = {}
     metrics: dict[str, dict[str, float]] = {}
     sections: list[tuple[str, str, Timeline]] = []
-    progress, bar = _progress("runs", len(profiles) * len(seeds))
+    progress, bar = _progress("runs", len(plans) * len(seeds))
     breaks = []
     with progress:
-        for name in profiles:
+        for protocol, profile in plans:
             found, found_metrics = [], []
+            name = _column(protocol, profile, plans, compares=compares)
             for seed in seeds:
-                played = Played(Run(seed, name, swarm))
+                played = Played(Run(seed, profile, with_protocol(swarm, protocol)))
                 found.append(played.figures)
                 found_metrics.append(played.coordinator_metrics)
                 breaks += [played.broken] if played.broken else []
@@ -258,19 +314,31 @@ def _plan(
         title = f"{swarm.queries} queries, {swarm.partitions} partitions: {swarm.deploy.value}"
         html.write_text(render_page(title, sections), encoding="utf-8")
     if as_json:
-        seeds_played = {"first": seeds[0], "count": len(seeds)}
-        by_profile = {name: asdict(each) for name, each in figures.items()}
         write_json(
             {
-                "seeds": seeds_played,
+                "seeds": {"first": seeds[0], "count": len(seeds)},
                 "swarm": swarm.text,
-                "profiles": by_profile,
+                "profiles": {name: asdict(each) for name, each in figures.items()},
                 "coordinator_metrics": metrics,
             }
         )
     else:
         console().print(render_figures(figures, metrics, seeds))
     _end(breaks)
+
+
+def _column(
+    protocol: GroupProtocol,
+    profile: str,
+    plans: Sequence[tuple[GroupProtocol, str]],
+    *,
+    compares: bool,
+) -> str:
+    """Return the name of a column: the profile, the protocol, or both."""
+    if not compares:
+        return profile
+    has_one_profile = len({each for _, each in plans}) == 1
+    return protocol.value if has_one_profile else f"{protocol.value}, {profile}"
 
 
 def _sentence(played: Played) -> str:
@@ -341,6 +409,7 @@ ROWS: Final = (
     ("group not stable, longest", "longest_unstable_s"),
     ("  all in all", "unstable_s"),
     ("batches", "batches"),
+    ("requests to the coordinator", "requests"),
     ("time counted", "counted_s"),
 )
 
@@ -348,11 +417,11 @@ ROWS: Final = (
 def render_figures(
     figures: Mapping[str, Figures], metrics: Mapping[str, Mapping[str, float]], seeds: range
 ) -> RenderableType:
-    """Return the figures of several profiles, and their coordinators' metrics, as a table.
+    """Return figures, and the coordinators' metrics, as a table with a column for each name.
 
     Args:
-        metrics: By profile: the coordinator's metrics by name. One that is 0 on every profile gets
-            no row.
+        figures: By profile or protocol.
+        metrics: The same: the coordinator's metrics by name. One that is 0 everywhere gets no row.
     """
     table = plain_table()
     table.add_column("")

@@ -16,7 +16,17 @@ from spark_groups.lab.coordinator.metrics import mean_metrics
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, profile_named
 from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
 from spark_groups.lab.sim.scene import Listeners, Scene
-from spark_groups.lab.sim.swarm import Assignor, Deploy, Faults, Swarm, drawn, shrunk, with_faults
+from spark_groups.lab.sim.swarm import (
+    Assignor,
+    Deploy,
+    Faults,
+    GroupProtocol,
+    Swarm,
+    drawn,
+    shrunk,
+    with_faults,
+    with_protocol,
+)
 from spark_groups.lab.sim.timeline import Timeline, TimelineRecorder
 from spark_groups.lab.sim.world import World
 
@@ -35,21 +45,25 @@ class Run:
 
     Args:
         swarm: None draws it from the seed.
+        protocols: Those of the members that are drawn.
     """
 
     seed: int
     profile: str
     swarm: Swarm | None = None
+    protocols: tuple[GroupProtocol, ...] = (GroupProtocol.CONSUMER,)
 
     @property
     def made_of(self) -> Swarm:
-        return self.swarm or drawn(Random(self.seed))
+        return self.swarm or drawn(Random(self.seed), self.protocols)
 
     @property
     def command(self) -> str:
         """The command that replays it."""
         words = ["spark-groups", "simulate", "--profile", self.profile, "--seed", str(self.seed)]
         if self.swarm is None:
+            if self.protocols != (GroupProtocol.CONSUMER,):
+                words += ["--protocol", ",".join(each.value for each in self.protocols)]
             return shlex.join([*words, "--schedules", "1"])
         return shlex.join([*words, "--swarm", self.swarm.text])
 
@@ -226,6 +240,7 @@ def simulate(
     batch_length_s: float = 5.0,
     trigger_s: float = 1.0,
     records_per_second: float = 10.0,
+    protocol: str = "consumer",
     assignor: str = "uniform",
     static: bool = False,
     heartbeat_interval_s: float = 5.0,
@@ -250,7 +265,9 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        assignor: The server-side assignor: uniform or range.
+        protocol: How the members rebalance: classic-eager, classic-cooperative or consumer. Classic
+            members are applications with Kafka's Java consumer: range, or cooperative-sticky.
+        assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.
         session_timeout_s: The group's session timeout.
@@ -285,6 +302,7 @@ def simulate(
     )
     _check(swarm, seeds)
     made_of, name = with_faults(swarm, _named(Faults, "faults", faults)), _profile(profile)
+    made_of = with_protocol(made_of, _named(GroupProtocol, "protocol", protocol))
     return simulation_of([Played(Run(seed + each, name, made_of)) for each in range(seeds)])
 
 

@@ -6,11 +6,19 @@ The next node replays the log: all replicated records and, by chance, unreplicat
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from typing import Final, cast
 
 from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.classic.messages import (
+    ClassicHeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
@@ -25,6 +33,7 @@ from spark_groups.lab.sim.network import Reply
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.storage import Storage
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.embedded import decode_assignment
 from spark_groups.types import TopicIdPartition
 from spark_groups.values import dataclass
 
@@ -36,6 +45,14 @@ PASSING_ERRORS: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
+
+_KEEPING_ALIVE: Final = (
+    m.HeartbeatResponse,
+    ClassicHeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
+"""Responses to requests that start the session of a member again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +124,14 @@ class Coordination:
     """When each member sent its last accepted heartbeat, or another node took over."""
     failing_until: float = 0.0
     """Appends to the log fail until then."""
+    classic_owners: dict[TopicIdPartition, tuple[str, str]] = field(default_factory=dict)
+    """The runs of classic members that own a partition in their own view, with the member id."""
     sensors: Sensors = field(init=False)
     _shard: Shard = field(init=False)
     _loading: bool = False
     _waiting: list[_Waiting] = field(default_factory=list)
+    _parked: list[_Waiting] = field(default_factory=list)
+    """JoinGroup and SyncGroup requests that wait for other members."""
     _flushing: bool = False
     _appended_at: float | None = None
     """When the first unreplicated record was appended."""
@@ -132,13 +153,58 @@ class Coordination:
         return self._shard.memory.group(self.group_id)
 
     @property
+    def state(self) -> str:
+        """The state of the group, by the name of its protocol."""
+        group = self.group
+        return group.classic.state.value if group.classic else group.state.value
+
+    @property
+    def epochs(self) -> str:
+        """Its generation; of a consumer group the group epoch and the assignment epoch."""
+        group = self.group
+        if group.classic:
+            return str(group.classic.generation_id)
+        return f"{group.group_epoch}/{group.assignment_epoch}"
+
+    @property
+    def member_ids(self) -> AbstractSet[str]:
+        """The ids of its members."""
+        group = self.group
+        return (group.classic.members if group.classic else group.members).keys()
+
+    @property
+    def assigned(self) -> dict[TopicIdPartition, str]:
+        """The member of each assigned partition, in the coordinator's view.
+
+        The coordinator of a classic group carries assignments without reading them.
+        """
+        group = self.group
+        if not group.classic:
+            members = group.members.values()
+            return {key: member.member_id for member in members for key in member.assigned}
+        by_name = self.storage.image.by_name
+        return {
+            TopicIdPartition(by_name[each.topic].topic_id, each.partition): member.member_id
+            for member in group.classic.members.values()
+            for each in decode_assignment(member.assignment).partitions
+            if each.topic in by_name
+        }
+
+    @property
     def answers(self) -> bool:
         """False while its node is still reading the log."""
         return not self._loading
 
     def holder(self, key: TopicIdPartition) -> str | None:
-        """Return the member that has a partition, or has not released it yet."""
-        for member in self.group.members.values():
+        """Return the member that has a partition, or has not released it yet.
+
+        In a classic group only the members know it.
+        """
+        group = self.group
+        if group.classic:
+            _, owner = self.classic_owners.get(key, ("", None))
+            return owner
+        for member in group.members.values():
             if key in member.assigned or key in member.pending_revocation:
                 return member.member_id
         return None
@@ -180,13 +246,32 @@ class Coordination:
         accepted: tuple[AcceptedOffset, ...] = ()
         if isinstance(request, m.OffsetCommitRequest):
             accepted = tuple(self._accepted(request))
+        classic = self.group.classic
         ticket = self._shard.submit(request, self.schedule.now, origin)
         waiting = _Waiting(ticket, reply, self.schedule.now, accepted)
         if ticket.response is not None:
             self._answer(waiting)
+        elif isinstance(request, JoinGroupRequest | SyncGroupRequest):
+            self._parked.append(waiting)
+            self._changed()
         else:
             self._waiting.append(waiting)
             self._changed()
+        if classic is not self.group.classic:
+            # It changes without records as well.
+            self._changed()
+        self._answer_parked()
+
+    def _answer_parked(self) -> None:
+        """Answer the parked requests for which the coordinator has an answer by now."""
+        if not self._parked:
+            return
+        parked, self._parked = self._parked, []
+        for each in parked:
+            if each.ticket.response is None:
+                self._parked.append(each)
+            else:
+                self._answer(each)
 
     def _accepted(self, request: m.OffsetCommitRequest) -> list[AcceptedOffset]:
         return [
@@ -212,9 +297,8 @@ class Coordination:
             for each in waiting.accepted:
                 if response.errors.get(each.key) == ErrorCode.NONE:
                     self.watch.committed(each)
-        elif isinstance(response, m.HeartbeatResponse) and not response.error_code:
-            assert isinstance(request, m.HeartbeatRequest)
-            member_id = response.member_id or request.member_id
+        elif isinstance(response, _KEEPING_ALIVE) and not response.error_code:
+            member_id = getattr(response, "member_id", "") or getattr(request, "member_id", "")
             if member_id in self.group.members:
                 self.last_heartbeat_at[member_id] = waiting.asked_at
 
@@ -241,6 +325,7 @@ class Coordination:
         waiting = self._settled(is_lost=now < self.failing_until)
         for each in waiting:
             self._answer(each)
+        self._answer_parked()
         if now < self.failing_until:
             self.watch.changed(self.group)
         self._set_alarm()
@@ -281,17 +366,18 @@ class Coordination:
         if self._loading or self._wakes_at != due_at:
             return
         self._wakes_at = None
-        now, before = self.schedule.now, set(self.group.members)
+        now, before = self.schedule.now, set(self.member_ids)
         end_offset = self.log.end_offset
         fired = self._shard.wake(now)
-        for member_id in before - set(self.group.members):
+        for member_id in before - self.member_ids:
             self.removed_at[member_id] = now
             if TimerKey(TimerKind.REBALANCE, self.group_id, member_id) in fired:
                 self.removed_for_slowness.add(member_id)
-        if self.log.end_offset != end_offset:
+        if self.log.end_offset != end_offset or self.group.classic:
             self._changed()
         else:
             self._set_alarm()
+        self._answer_parked()
 
     # What happens to it.
 
@@ -327,6 +413,10 @@ class Coordination:
             if not is_lost:
                 self._note(each)
             each.reply(None if crash else each.ticket.response)  # type: ignore[arg-type]
+        parked, self._parked = self._parked, []
+        for each in parked:
+            answer = error_answer(each.ticket.request, ErrorCode.NOT_COORDINATOR)
+            each.reply(None if crash else each.ticket.response or answer)  # type: ignore[arg-type]
         if self.chance.random() < 0.5:
             self.log.compact(self.chance.randint(0, self.log.end_offset))
         self.former_node = self.node

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from spark_groups.lab.coordinator.group import GroupState
 from spark_groups.lab.sim import facts
-from spark_groups.lab.sim.queries import LEAVE_S, Query
-from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.queries import LEAVE_S
+from spark_groups.lab.sim.scene import Application, Listeners, Scene
 from spark_groups.lab.sim.swarm import Deploy, Swarm
 
 LOOK_S: Final = 0.1
@@ -30,7 +29,7 @@ class Step:
     """
 
     not_before: float
-    queries: Sequence[Query]
+    queries: Sequence[Application]
     away_s: float | None
 
 
@@ -41,7 +40,7 @@ class Deployment:
     each waits until the restarted applications read again and the group is stable.
     """
 
-    def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
+    def __init__(self, scene: Scene, queries: Sequence[Application]) -> None:
         self.is_over = not scene.swarm.planned
         """True after the last step and the end of the counted time."""
         self._scene = scene
@@ -53,7 +52,9 @@ class Deployment:
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
-        return {} if self.is_over else {facts.Finished: self._finished}
+        if self.is_over:
+            return {}
+        return {facts.Finished: self._finished, facts.Consumed: self._consumed}
 
     def begin(self) -> None:
         """Schedule the deployment."""
@@ -84,8 +85,7 @@ class Deployment:
         schedule.after(0.0, look)
 
     def _is_stable(self) -> bool:
-        state = self._scene.coordination.group.state
-        return state in (GroupState.STABLE, GroupState.EMPTY)
+        return self._scene.coordination.state in ("Stable", "Empty")
 
     def _has_started(self) -> bool:
         """Return whether all applications read and the group has been stable for two batches."""
@@ -98,7 +98,10 @@ class Deployment:
     def _finished(self, fact: facts.Finished) -> None:
         self._readers.add(fact.plan.member_id)
 
-    def _reads(self, query: Query) -> bool:
+    def _consumed(self, fact: facts.Consumed) -> None:
+        self._readers.add(fact.member_id)
+
+    def _reads(self, query: Application) -> bool:
         """Return whether an application runs and has read, unless it has no partitions."""
         member = query.member
         if member is None or query.restless():
@@ -152,12 +155,12 @@ class Deployment:
         self.is_over = True
 
 
-def further(queries: Sequence[Query]) -> Sequence[Query]:
+def further(queries: Sequence[Application]) -> Sequence[Application]:
     """Return the applications that autoscaling adds: the second half."""
     return queries[(len(queries) + 1) // 2 :]
 
 
-def steps_of(swarm: Swarm, queries: Sequence[Query]) -> Iterator[tuple[float, Act]]:
+def steps_of(swarm: Swarm, queries: Sequence[Application]) -> Iterator[tuple[float, Act]]:
     """Yield the actions of a deployment by the clock, each with its instant."""
     begins_at = swarm.starts_s + (swarm.chaos_s - swarm.starts_s) / 4
     restart_s = swarm.restart_s - LEAVE_S

@@ -93,14 +93,18 @@ class NotReplayed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Consumed(Fact):
-    """A plain consumer has read a range and is about to commit it."""
+    """A consumer without a checkpoint has read these ranges, and commits them now or later.
+
+    Args:
+        ranges: By partition the offsets [from, until).
+        began_at: When it began to process them; seconds.
+    """
 
     who: str
     member_id: str
-    key: TopicIdPartition
-    from_offset: int
-    until_offset: int
-    records: Sequence[int]
+    ranges: Mapping[TopicIdPartition, tuple[int, int]]
+    records: Records
+    began_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,14 @@ class TakenBack(Fact):
 @dataclass(frozen=True, slots=True)
 class Happened(Fact):
     """A client reports an event."""
+
+    who: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicHappened(Fact):
+    """A consumer of the classic protocol reports an event; its member epoch is the generation."""
 
     who: str
     event: Event

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from math import ceil, inf
 from typing import Final, Generic, TypeVar
 
-from spark_groups.lab.coordinator.group import GroupState
 from spark_groups.lab.coordinator.metrics import Sensors
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.scene import Listeners, Scene
@@ -43,6 +42,7 @@ class Figures:
         unstable_s: The time in which the group was not stable.
         longest_unstable_s: The longest such period.
         batches: Finished batches.
+        requests: Requests of the members to the coordinator.
     """
 
     counted_s: float = 0.0
@@ -61,6 +61,7 @@ class Figures:
     unstable_s: float = 0.0
     longest_unstable_s: float = 0.0
     batches: int = 0
+    requests: int = 0
 
 
 LONGEST: Final = ("longest_not_read_s", "delay_max_s", "longest_unstable_s")
@@ -237,8 +238,8 @@ class Moves(Generic[Partition]):
 
 
 def application_of(member_id: str) -> str:
-    """Return the application of a simulated member id."""
-    return member_id.partition(".")[0]
+    """Return the application of a simulated member id, such as q1.2.1, k1.2-uuid or k1-uuid."""
+    return member_id.replace("-", ".").partition(".")[0]
 
 
 def usual_of(swarm: Swarm) -> Usual:
@@ -257,6 +258,7 @@ class FigureCounter:
         self._began_at: float | None = None
         self._counted_s = 0.0
         self._is_over = False
+        self._requests = 0
         self._batch_began_at: dict[str, float] = {}
         self._is_stable = True
         self._unstable_since: float | None = None
@@ -269,6 +271,7 @@ class FigureCounter:
             facts.CountingBegins: self._begin,
             facts.CountingEnds: self._end,
             facts.GroupChanged: self._changed,
+            facts.Sent: self._sent,
             facts.Read: self._batch_begins,
             facts.Finished: self._finished,
             facts.Consumed: self._consumed,
@@ -283,6 +286,7 @@ class FigureCounter:
             "counted_s": self._counted_s,
             "unstable_s": sum(self._unstable),
             "longest_unstable_s": max(self._unstable, default=0.0),
+            "requests": self._requests,
         }
         return Figures(**values)  # type: ignore[arg-type]
 
@@ -310,14 +314,17 @@ class FigureCounter:
     def _changed(self, fact: facts.GroupChanged) -> None:
         if self._is_over:
             return
-        now, group = self._scene.now, fact.group
-        self._is_stable = group.state in (GroupState.STABLE, GroupState.EMPTY)
-        owners = {
-            key: application_of(member.member_id)
-            for member in group.members.values()
-            for key in member.assigned
-        }
-        self._moves.seen(map(application_of, group.members), owners, is_stable=self._is_stable)
+        now, coordination = self._scene.now, self._scene.coordination
+        owners = coordination.assigned
+        self._is_stable = coordination.state in ("Stable", "Empty")
+        if fact.group.classic and owners:
+            # A cooperative rebalance leaves partitions to the next generation.
+            self._is_stable &= len(owners) == len(self._scene.storage.logs)
+        self._moves.seen(
+            map(application_of, coordination.member_ids),
+            {key: application_of(each) for key, each in owners.items()},
+            is_stable=self._is_stable,
+        )
         if self._began_at is None:
             return
         if not self._is_stable and self._unstable_since is None:
@@ -326,6 +333,10 @@ class FigureCounter:
             self._unstable.append(now - self._unstable_since)
             self._unstable_since = None
 
+    def _sent(self, fact: facts.Sent) -> None:
+        is_counted = self._began_at is not None and not self._is_over
+        self._requests += is_counted and fact.outgoing.channel.leads_to_coordinator
+
     def _batch_begins(self, fact: facts.Read) -> None:
         self._batch_began_at[fact.who] = self._scene.now
 
@@ -333,7 +344,7 @@ class FigureCounter:
         self._count(self._batch_began_at[fact.who], fact.records)
 
     def _consumed(self, fact: facts.Consumed) -> None:
-        self._count(self._scene.now, {fact.key: fact.records})
+        self._count(fact.began_at, fact.records)
 
     def _count(self, began_at: float, records: facts.Records) -> None:
         logs = self._scene.storage.logs

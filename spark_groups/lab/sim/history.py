@@ -52,6 +52,7 @@ class History:
             facts.Consumed: self._consumed,
             facts.Committed: self._committed,
             facts.Happened: self._happened,
+            facts.ClassicHappened: self._happened,
             facts.Grown: self._grown,
             facts.Cut: self._cut,
             facts.Aged: self._aged,
@@ -80,8 +81,10 @@ class History:
             self._note(each.key, each.from_offset, each.until_offset)
 
     def _consumed(self, fact: facts.Consumed) -> None:
-        self.read.setdefault(fact.key, set()).update(fact.records)
-        self._note(fact.key, fact.from_offset, fact.until_offset)
+        for key, found in fact.records.items():
+            self.read.setdefault(key, set()).update(found)
+        for key, (from_offset, until_offset) in fact.ranges.items():
+            self._note(key, from_offset, until_offset)
 
     def _note(self, key: TopicIdPartition, from_offset: int, until_offset: int) -> None:
         ranges = self.finished.setdefault(key, [])
@@ -97,7 +100,7 @@ class History:
         if each.before is None and each.key not in self.first:
             self.first[each.key] = self.lowest[each.key] = each.committed_offset
 
-    def _happened(self, fact: facts.Happened) -> None:
+    def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         match fact.event:
             case RangesInherited(ranges=ranges):
                 for each in ranges:

@@ -10,7 +10,7 @@ from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.lab.sim.facts import Aged, Cut, Deleted, Grown, Incident
 from spark_groups.lab.sim.network import ANY_BROKER
 from spark_groups.lab.sim.queries import LEAVE_S, Query
-from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.scene import Application, Scene
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import commit_metadata, parse_commit_metadata
 from spark_groups.protocol import messages as m
@@ -38,7 +38,7 @@ class Operator:
         queries: Their last plans suggest offsets to reset to.
     """
 
-    def __init__(self, scene: Scene, queries: Sequence[Query], until: float) -> None:
+    def __init__(self, scene: Scene, queries: Sequence[Application], until: float) -> None:
         self._scene = scene
         self._queries = queries
         self._until = until
@@ -50,7 +50,7 @@ class Operator:
         scene, coordination = self._scene, self._scene.coordination
         if scene.now >= self._until:
             return
-        offsets = {} if coordination.group.members else self._offsets()
+        offsets = {} if coordination.member_ids else self._offsets()
         if not offsets or not coordination.answers:
             scene.schedule.after(TRY_AGAIN_S, self.act)
             return
@@ -107,7 +107,7 @@ PAUSES_S: Final = (2.0, 11.0, 14.0, 30.0)
 class Incidents:
     """Draws and performs the incidents of a run."""
 
-    def __init__(self, scene: Scene, queries: Sequence[Query]) -> None:
+    def __init__(self, scene: Scene, queries: Sequence[Application]) -> None:
         self._scene = scene
         self._queries = queries
 
@@ -133,6 +133,7 @@ class Incidents:
             (swarm.pauses, lambda: self._one().stand_still(self._pick(PAUSES_S))),
             (swarm.zombies, self._replace_frozen),
             (swarm.resets, self._reset),
+            (swarm.migrations, self._migrate),
         ):
             for _ in range(count):
                 yield act
@@ -140,7 +141,7 @@ class Incidents:
     def _pick(self, choices: Sequence[float]) -> float:
         return self._scene.chance.choice(choices)
 
-    def _one(self) -> Query:
+    def _one(self) -> Application:
         """Choose a query, preferably one that is revoking partitions."""
         reconciling = [
             each
@@ -165,7 +166,7 @@ class Incidents:
         query.kill(AWAY_S[0], forget=forget)
         self._stir(query, 2 * self._scene.swarm.session_s)
 
-    def _stir(self, spared: Query, within_s: float) -> None:
+    def _stir(self, spared: Application, within_s: float) -> None:
         """Restart other queries: each time the group has a new epoch."""
         chance = self._scene.chance
         others = [each for each in self._queries if each is not spared]
@@ -178,6 +179,15 @@ class Incidents:
 
     def _replace_frozen(self) -> None:
         self._one().replace_frozen(self._pick(PAUSES_S), self._pick((1.0, 5.0, 15.0)))
+
+    def _migrate(self) -> None:
+        """End all members of one protocol for a while: the group changes its protocol, and back."""
+        of_queries = self._scene.chance.random() < 0.5
+        leaving = [each for each in self._queries if isinstance(each, Query) == of_queries]
+        away_s = self._pick(AWAY_S[1:])
+        self._say("migrates", *(each.name for each in leaving), f"{away_s} s")
+        for each in leaving:
+            each.stop(away_s)
 
     # The coordinator, and the way to it.
 

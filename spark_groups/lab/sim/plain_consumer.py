@@ -163,7 +163,7 @@ class PlainConsumer:
 
     def _commit(self) -> None:
         scene, member = self._scene, self.member
-        offsets = {}
+        offsets, ranges, records = {}, {}, {}
         for key in sorted(self._positions):
             log, position = scene.storage.logs.get(key), self._positions[key]
             if log is None:
@@ -171,10 +171,10 @@ class PlainConsumer:
             first = min(self._consumed_from[key], position)
             self._consumed_from[key] = position
             offsets[key] = m.OffsetAndMetadata(position)
-            records = log.read(first, position)
-            scene.publish(Consumed(self.name, member.member_id, key, first, position, records))
+            ranges[key], records[key] = (first, position), log.read(first, position)
         if not offsets:
             return
+        scene.publish(Consumed(self.name, member.member_id, ranges, records, scene.now))
         request = m.OffsetCommitRequest(
             group_id=member.config.group_id,
             member_id=member.member_id,

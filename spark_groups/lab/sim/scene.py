@@ -18,7 +18,7 @@ from spark_groups.lab.sim.storage import Storage
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.membership import MemberState
-from spark_groups.types import Assignment, TopicIdPartition
+from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
 LINES_KEPT: Final = 400
 LINE_LENGTH: Final = 400
@@ -97,6 +97,47 @@ class Participant(Protocol):
         """Return why it is not settled, or ""."""
 
 
+class Application(Participant, Protocol):
+    """A participant that incidents and deployments end and start again."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """False once it is stopped for good."""
+
+    @property
+    def plan(self) -> BatchPlan | None:
+        """The last plan in its checkpoint, if it has one."""
+
+    @property
+    def current(self) -> Running | None:
+        """Its current run."""
+
+    def kill(self, for_s: float, *, forget: bool) -> None:
+        """End without a leave."""
+
+    def stop(self, for_s: float | None) -> None:
+        """Finish the batch, leave the group, and come back; None: stop for good."""
+
+    def fail(self, for_s: float) -> None:
+        """Fail the running batch."""
+
+    def stay_down(self, for_s: float, *, kill: bool) -> None:
+        """End, and do not restart for some seconds."""
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+
+    def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
+        """Freeze, be replaced by another run, and wake up beside it."""
+
+
+class Running(Protocol):
+    """One run of an application."""
+
+    @property
+    def name(self) -> str: ...
+
+
 @dataclass(slots=True)
 class Scene:
     """One run."""
@@ -147,13 +188,12 @@ def restless(
         is_excused: Whether a partition may stay at this committed offset.
     """
     coordination = scene.coordination
-    state = coordination.group.state.value
+    state = coordination.state
     if state != "Stable" and any(each.member for each in scene.participants):
         yield f"the group is {state}"
-    members = coordination.group.members.values()
-    held = {key for member in members for key in member.assigned}
+    held = coordination.assigned.keys()
     # A group that has not seen a new, grown or deleted topic yet is not settled.
-    for key in sorted(scene.storage.logs.keys() ^ held) if members else ():
+    for key in sorted(scene.storage.logs.keys() ^ held) if coordination.member_ids else ():
         yield f"{key} is {'held, but gone' if key in held else 'not held'}"
     for each in scene.participants:
         if why := each.restless():

@@ -6,7 +6,7 @@ bugs that only show without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Final, TypeVar
@@ -38,6 +38,14 @@ class Faults(Enum):
     MANY = "many"
 
 
+class GroupProtocol(Enum):
+    """How the members of a group rebalance; the values are those of the command line."""
+
+    CLASSIC_EAGER = "classic-eager"
+    CLASSIC_COOPERATIVE = "classic-cooperative"
+    CONSUMER = "consumer"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
     """The parts of one run; the defaults are a calm one.
@@ -45,6 +53,8 @@ class Swarm:
     Args:
         queries: Streaming queries in the group.
         consumers: Plain consumers in the group.
+        classic: Consumers of the classic protocol in the group.
+        cooperative: 1 if their assignor is cooperative-sticky; else range, which is eager.
         topics: Subscribed topics.
         partitions: Initial partitions of each topic.
         from_latest: Whether `startingOffsets` is latest; else it is earliest.
@@ -104,10 +114,13 @@ class Swarm:
         resets: How often all queries end and an operator resets committed offsets.
         skew: The largest clock drift; 0.001 is one second in 1,000.
         late: 1 if a request may arrive after its sender stopped waiting.
+        migrations: How often all members of one protocol leave for a while.
     """
 
     queries: int = 2
     consumers: int = 0
+    classic: int = 0
+    cooperative: int = 0
     topics: int = 1
     partitions: int = 4
     from_latest: int = 1
@@ -164,6 +177,7 @@ class Swarm:
     resets: int = 0
     skew: float = 0.0
     late: int = 0
+    migrations: int = 0
 
     @property
     def faults(self) -> dict[str, float]:
@@ -212,17 +226,67 @@ FAULTS: Final = (
     *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
     *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
     *("zombies", "truncations", "retentions", "resets", "skew", "late", "vanishings"),
-    *("consumers", "moves"),
+    *("consumers", "classic", "moves"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
-Plain consumers commit when they please, and a deleted topic takes its records with it:
+Consumers beside the queries commit when they please, and a deleted topic takes its records with it:
 that is no fault, but the promise does not hold beside them.
 """
 
 
-def drawn(chance: Chance) -> Swarm:
-    """Draw a swarm; about one run in four has no faults."""
+def drawn(
+    chance: Chance, protocols: Collection[GroupProtocol] = (GroupProtocol.CONSUMER,)
+) -> Swarm:
+    """Draw a swarm; about one run in four has no faults.
+
+    Args:
+        protocols: Those of the members; with others than consumer each group has classic members.
+    """
+    swarm = _drawn(chance)
+    classic = [each for each in protocols if each is not GroupProtocol.CONSUMER]
+    if not classic:
+        return swarm
+    is_mixed = GroupProtocol.CONSUMER in protocols and chance.random() < MIXED
+    return _with_classic(swarm, chance, chance.choice(classic), is_mixed=is_mixed)
+
+
+MIXED: Final = 0.7
+"""The share of groups with classic members that have queries as well."""
+
+
+def _with_classic(
+    swarm: Swarm, chance: Chance, protocol: GroupProtocol, *, is_mixed: bool
+) -> Swarm:
+    pick = chance.choice
+    mixed = replace(
+        swarm,
+        classic=pick((1, 2, 2, 3)),
+        cooperative=int(protocol is GroupProtocol.CLASSIC_COOPERATIVE),
+        # These consumers detect no truncation, no recreated topic, and no operator's reset.
+        truncations=0,
+        vanishings=0,
+        resets=0,
+        denials=0,
+        late=0,
+        # Nor does a static leader that returns notice partitions added in its absence (KIP-814).
+        growth=0 if swarm.static else swarm.growth,
+        # A broker answers only the last of two equal JoinGroup requests.
+        duplicates=0.0,
+        migrations=pick((0, 1, 2)) if is_mixed else 0,
+    )
+    return mixed if is_mixed else replace(mixed, queries=0, consumers=0, available_now=0)
+
+
+def with_protocol(swarm: Swarm, protocol: GroupProtocol) -> Swarm:
+    """Return a swarm whose queries are applications of a protocol, to plan with."""
+    if protocol is GroupProtocol.CONSUMER:
+        return swarm
+    is_cooperative = protocol is GroupProtocol.CLASSIC_COOPERATIVE
+    return replace(swarm, queries=0, classic=swarm.queries, cooperative=int(is_cooperative))
+
+
+def _drawn(chance: Chance) -> Swarm:
     pick = chance.choice
     queries = pick((1, 2, 2, 3, 3, 4))
     calm = Swarm(
@@ -358,6 +422,10 @@ def _smaller(swarm: Swarm) -> Iterator[Swarm]:
             steps: list[object] = [getattr(CALM, name)]
         else:
             least = LEAST.get(name, 0)
+            if name == "queries" and swarm.classic:
+                least = 0
+            if name == "classic" and not swarm.queries:
+                least = 1
             halved = value // 2 if isinstance(value, int) else value / 2
             steps = [least, halved, value - 1] if isinstance(value, int) else [least, halved]
             steps = [step for step in steps if isinstance(step, int | float) and step >= least]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.types import TopicIdPartition
 
@@ -64,6 +65,8 @@ class TimelineRecorder:
         self._scene = scene
         self._open: dict[TopicIdPartition, Span] = {}
         self._running: dict[str, BatchSpan] = {}
+        self._classic: dict[TopicIdPartition, Span] = {}
+        """What the members of a classic group own, in their own view."""
 
     def listeners(self) -> Listeners:
         """Return what to call for each kind of fact."""
@@ -71,6 +74,8 @@ class TimelineRecorder:
             facts.GroupChanged: self._changed,
             facts.Read: self._read,
             facts.Finished: self._finished,
+            facts.Consumed: self._consumed,
+            facts.ClassicHappened: self._classic_happened,
             facts.Incident: self._incident,
             facts.CountingBegins: lambda _: self._mark("counting begins"),
             facts.CountingEnds: lambda _: self._mark("counting ends"),
@@ -85,6 +90,13 @@ class TimelineRecorder:
         return self.timeline
 
     def _changed(self, fact: facts.GroupChanged) -> None:
+        if fact.group.classic:
+            known = fact.group.classic.members
+            gone = [key for key, span in self._classic.items() if span.member_id not in known]
+            for key in gone:
+                del self._classic[key]
+            self._follow(self._classic)
+            return
         now: dict[TopicIdPartition, Span] = {}
         for member in fact.group.members.values():
             for held, is_revoking in ((member.assigned, False), (member.pending_revocation, True)):
@@ -106,6 +118,22 @@ class TimelineRecorder:
                 self._open[key] = after
                 name = self._scene.storage.name_of(key.topic_id) or str(key.topic_id)
                 self.timeline.names.setdefault(key, f"{name}-{key.partition}")
+
+    def _classic_happened(self, fact: facts.ClassicHappened) -> None:
+        now, event = self._scene.now, fact.event
+        match event:
+            case PartitionsAssigned(partitions=partitions):
+                span = Span(event.member_id, event.member_epoch, is_revoking=False, begins=now)
+                self._classic.update(dict.fromkeys(partitions, span))
+            case PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions):
+                for key in partitions:
+                    self._classic.pop(key, None)
+        if self._scene.coordination.group.classic:
+            self._follow(self._classic)
+
+    def _consumed(self, fact: facts.Consumed) -> None:
+        batch = BatchSpan(fact.who, fact.ranges, fact.began_at, self._scene.now)
+        self.timeline.batches.append(batch)
 
     def _read(self, fact: facts.Read) -> None:
         unfinished = self._running.get(fact.who)

@@ -14,10 +14,11 @@ from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
-from spark_groups.lab.coordinator.shard import DEFAULT_ORIGIN
+from spark_groups.lab.coordinator.shard import DEFAULT_ORIGIN, Origin
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.checkers.registry import all_checkers
+from spark_groups.lab.sim.classic_consumer import ClassicConsumer, NamedOutgoing
 from spark_groups.lab.sim.coordination import (
     PASSING_ERRORS,
     AcceptedOffset,
@@ -31,12 +32,13 @@ from spark_groups.lab.sim.network import Network, Reply
 from spark_groups.lab.sim.plain_consumer import PlainConsumer
 from spark_groups.lab.sim.queries import HELD_S, Query
 from spark_groups.lab.sim.rights import Finish, sent_by_name
-from spark_groups.lab.sim.scene import Listeners, Scene, restless
+from spark_groups.lab.sim.scene import Application, Listeners, Scene, restless
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.storage import NONE_REFUSED, Refused, Storage
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicIdPartition, TopicPartition
 
@@ -98,9 +100,17 @@ class World:
         self.consumers = [
             PlainConsumer(scene, f"c{each}", consumed) for each in range(1, swarm.consumers + 1)
         ]
-        scene.participants += [*self.queries, *self.consumers]
+        self.classic = [
+            ClassicConsumer(
+                scene, f"k{each}", tuple(names), f"k{each}" if each <= swarm.static else None
+            )
+            for each in range(1, swarm.classic + 1)
+        ]
+        applications: list[Application] = [*self.queries, *self.classic]
+        scene.participants += [*self.queries, *self.consumers, *self.classic]
         history = History()
         checkers = all_checkers(scene, history)
+        scene.listen([{facts.ClassicHappened: self._classic_happened}])
         scene.listen([scene.late.listeners(), history.listeners()])
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
@@ -110,8 +120,8 @@ class World:
             self._replaced,
             lambda since: scene.publish(facts.TakenBack(since)),
         )
-        self._incidents = Incidents(scene, self.queries)
-        self._deployment = Deployment(scene, self.queries)
+        self._incidents = Incidents(scene, applications)
+        self._deployment = Deployment(scene, applications)
         scene.listen([self._deployment.listeners()])
         self._written = dict.fromkeys(storage.logs, 0)
         """Records that a run for capacity planning has written to each partition."""
@@ -123,7 +133,9 @@ class World:
         # A member that Spark calls rarely has a longer budget, and a listener may use all of it.
         held_s = swarm.holds * 2 * max(HELD_S)
         down_s = min(1, swarm.resets) * longest_reset_s(swarm)
-        waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s + down_s
+        # The answer to a lost JoinGroup is awaited for as long as a rebalance may take.
+        rebalances_s = (4 if swarm.classic else 1) * swarm.rebalance_s
+        waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + rebalances_s + held_s + down_s
         return QUIET_S + waits_s
 
     def run(self) -> None:
@@ -162,6 +174,16 @@ class World:
         for act in self._incidents.drawn():
             scene.schedule.after(scene.chance.uniform(from_s, scene.swarm.chaos_s), act)
 
+    def _classic_happened(self, fact: facts.ClassicHappened) -> None:
+        owners, event = self.scene.coordination.classic_owners, fact.event
+        match event:
+            case PartitionsAssigned(partitions=partitions, member_id=member_id):
+                owners.update(dict.fromkeys(partitions, (fact.who, member_id)))
+            case PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions):
+                for key in partitions:
+                    if key in owners and owners[key][0] == fact.who:
+                        del owners[key]
+
     def _committed(self, offset: AcceptedOffset) -> None:
         if offset.member_id != NO_MEMBER_ID:
             self.scene.publish(facts.Committed(offset))
@@ -174,8 +196,7 @@ class World:
         self.scene.publish(facts.Replaced())
 
     def _say(self, what: str, *details: object) -> None:
-        group = self.scene.coordination.group
-        epochs = f"{group.group_epoch}/{group.assignment_epoch}"
+        epochs = self.scene.coordination.epochs
         self.scene.log.add(self.scene.now, "group", epochs, what, *details)
 
     def _produce(self) -> None:
@@ -284,7 +305,10 @@ class World:
             self._say("answers", request, "->", response)
             reply(response and complete_response(response))
 
-        coordination.serve(outgoing, DEFAULT_ORIGIN, code, answer)
+        origin = DEFAULT_ORIGIN
+        if isinstance(outgoing, NamedOutgoing):
+            origin = Origin(outgoing.client_id)
+        coordination.serve(outgoing, origin, code, answer)
 
 
 def _finishing(finish: Finish, reply: Reply) -> Reply:

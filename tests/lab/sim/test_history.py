@@ -87,6 +87,6 @@ def test_only_what_grows_beside_a_group_that_reads_was_added() -> None:
 def test_plain_consumers_have_read_what_they_are_about_to_commit() -> None:
     record = Recorded()
     record.commit(0)
-    record.publish(facts.Consumed("c1", "c1.1", KEY, 0, 7, range(7)))
+    record.publish(facts.Consumed("c1", "c1.1", {KEY: (0, 7)}, {KEY: range(7)}, 0.0))
     assert record.history.reached(KEY) == 7
     assert record.history.read[KEY] == set(range(7))

@@ -62,7 +62,7 @@ class Checker:
         notices by its own clock, a moment late if that is slow.
         """
         coordination, swarm = self.scene.coordination, self.scene.swarm
-        if member_id in coordination.group.members:
+        if member_id in coordination.member_ids:
             return False
         if member_id in coordination.removed_for_slowness:
             return True

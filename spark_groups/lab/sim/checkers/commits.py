@@ -11,6 +11,7 @@ from spark_groups.lab.sim.checkers.checker import Checker, on
 from spark_groups.lab.sim.coordination import AcceptedOffset
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
+from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from spark_groups.types import TopicIdPartition
 
@@ -42,7 +43,7 @@ class CommitOwnership(Checker):
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         members = list(fact.group.members.values())
-        if members == self._members:
+        if members == self._members or fact.group.classic:
             # Most changes are commits.
             return
         self._members = members
@@ -51,9 +52,22 @@ class CommitOwnership(Checker):
             for key in (*member.assigned, *member.pending_revocation):
                 held[key] = member.member_id
         for key, holder in held.items():
-            holders = self._holders.setdefault(key, [])
-            if not holders or holders[-1][1] != holder:
-                holders.append((self.scene.now, holder))
+            self._hold(key, holder)
+
+    @on(facts.ClassicHappened)
+    def _classic(self, fact: facts.ClassicHappened) -> None:
+        """Follow the members of a classic group: only they know what they own."""
+        if not self.scene.coordination.group.classic:
+            return
+        event = fact.event
+        if isinstance(event, PartitionsAssigned | PartitionsRevoked | PartitionsLost):
+            for key in event.partitions:
+                self._hold(key, self.scene.coordination.holder(key))
+
+    def _hold(self, key: TopicIdPartition, holder: str | None) -> None:
+        holders = self._holders.setdefault(key, [])
+        if not holders or holders[-1][1] != holder:
+            holders.append((self.scene.now, holder))
 
     @on(facts.TakenBack)
     def _taken_back(self, fact: facts.TakenBack) -> None:
@@ -71,7 +85,8 @@ class CommitOwnership(Checker):
 
     @on(facts.Consumed)
     def _consumed(self, fact: facts.Consumed) -> None:
-        self._planned[fact.member_id, fact.key, fact.until_offset] = self.scene.now
+        for key, (_, until_offset) in fact.ranges.items():
+            self._planned[fact.member_id, key, until_offset] = fact.began_at
 
     @on(facts.Committed)
     def _committed(self, fact: facts.Committed) -> None:

@@ -166,11 +166,11 @@ class NoFinalFailure(Checker):
         name = self.scene.storage.name_of(fact.key.topic_id)
         self._lost.add(f"{name}-{fact.key.partition}")
 
-    @on(facts.Happened)
-    def _happened(self, fact: facts.Happened) -> None:
+    @on(facts.Happened, facts.ClassicHappened)
+    def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         event = fact.event
         if isinstance(event, MemberFailed) and not (
-            self._is_replaced(event) or self._is_denied(event)
+            self._is_replaced(event) or self._is_denied(event) or self._is_forgotten(fact)
         ):
             self.fail(f"{fact.who} failed permanently: {event.message}")
         if isinstance(event, DataLost) and not (
@@ -188,6 +188,16 @@ class NoFinalFailure(Checker):
         """Return whether the permission was missing now or shortly before."""
         is_denial = any(name in event.message for name in DENIALS)
         return is_denial and self.scene.rights.missed_since(self.scene.now - DENIAL_AGE_S)
+
+    def _is_forgotten(self, fact: facts.Happened | facts.ClassicHappened) -> bool:
+        """Return whether a coordinator may have lost the new member id of a static classic member.
+
+        The id is recorded when the leader of the generation syncs. A coordinator that takes over
+        before that knows the former id, and fences the member.
+        """
+        swarm = self.scene.swarm
+        takes_over = swarm.moves or swarm.coordinator_crashes or swarm.failed_appends
+        return isinstance(fact, facts.ClassicHappened) and bool(swarm.static and takes_over)
 
     def _is_replaced(self, event: MemberFailed) -> bool:
         """Return whether two runs of one query compete for its instance id, as paused ones do."""

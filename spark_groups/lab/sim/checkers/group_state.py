@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
 from spark_groups.lab.coordinator.group import ConsumerGroup, GroupState
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.records import TargetMemberValue
@@ -11,8 +12,9 @@ from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker, on
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
+from spark_groups.protocol.embedded import decode_assignment
 from spark_groups.protocol.events import EpochChanged
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import TopicIdPartition, TopicPartition
 
 SLACK_S: Final = 2.0
 """Allowed delay: a failed append is retried after a second."""
@@ -81,16 +83,24 @@ class TimeoutsEnforced(Checker):
 
 
 class LegalTarget(Checker):
-    """A target assigns each partition once, and only to members."""
+    """A target assigns each partition once, and only to members.
+
+    So does the leader of a generation of a classic group.
+    """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._targets: list[tuple[str, TargetMemberValue]] = []
         self._member_ids: list[str] = []
+        self._generation_id = 0
+        """The last generation of a classic group that was checked."""
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
+        if group.classic:
+            self._check_classic(group.classic)
+            return
         targets, member_ids = list(group.targets.items()), list(group.members)
         if targets == self._targets and member_ids == self._member_ids:
             # Most changes are commits.
@@ -103,6 +113,17 @@ class LegalTarget(Checker):
             for key in target.partitions.partitions:
                 if targeted.setdefault(key, member_id) != member_id:
                     self.fail(f"{key} is assigned to {targeted[key]} and to {member_id}")
+
+    def _check_classic(self, group: ClassicGroup) -> None:
+        """Check what the leader of a generation assigned."""
+        if group.state is not ClassicState.STABLE or group.generation_id == self._generation_id:
+            return
+        self._generation_id = group.generation_id
+        targeted: dict[TopicPartition, str] = {}
+        for member in group.members.values():
+            for key in decode_assignment(member.assignment).partitions:
+                if targeted.setdefault(key, member.member_id) != member.member_id:
+                    self.fail(f"{key} is assigned to {targeted[key]} and to {member.member_id}")
 
 
 class MemberEpochs(Checker):

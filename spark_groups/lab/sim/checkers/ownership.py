@@ -5,8 +5,9 @@ from __future__ import annotations
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker, on
+from spark_groups.lab.sim.classic_consumer import ClassicRun
 from spark_groups.lab.sim.history import History
-from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.scene import MemberView, Scene
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
@@ -17,7 +18,9 @@ class SingleOwner(Checker):
     """No two members that consider themselves current own one partition at the same time.
 
     Checked on the coordinator, in the clients and in their plans. An exception are partitions that
-    a delayed heartbeat took from a member, which it cannot know (`LateRequests`).
+    a delayed heartbeat took from a member, which it cannot know (`LateRequests`). In a classic
+    group it holds within a generation: a static member that misses a rebalance stays in the group,
+    and owns its partitions in its own view until the next answer.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -37,10 +40,10 @@ class SingleOwner(Checker):
                 if held.setdefault(key, member.member_id) != member.member_id:
                     self.fail(f"at the coordinator {held[key]} and {member.member_id} hold {key}")
 
-    @on(facts.Happened)
-    def _happened(self, fact: facts.Happened) -> None:
+    @on(facts.Happened, facts.ClassicHappened)
+    def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         event = fact.event
-        members = self.scene.coordination.group.members
+        members = self.scene.coordination.member_ids
         if not isinstance(event, PartitionsAssigned) or event.member_id not in members:
             return
         for other in self.scene.participants:
@@ -50,9 +53,18 @@ class SingleOwner(Checker):
             # A leaving member uses its partitions no more, whether or not it got an answer.
             if member.member_id == event.member_id or member.state is MemberState.LEAVING:
                 continue
+            if self._is_behind(member):
+                continue
             for key in event.partitions.partitions & member.owned.partitions:
                 if not self.scene.late.is_taken_unaware(member.member_id, key):
                     self.fail(f"{fact.who} is given {key} while {other.name} owns it")
+
+    def _is_behind(self, member: MemberView) -> bool:
+        """Return whether a classic member is of an earlier generation than its group."""
+        classic = self.scene.coordination.group.classic
+        if classic is None or not isinstance(member, ClassicRun):
+            return False
+        return member.generation_id != classic.generation_id
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:

@@ -229,7 +229,10 @@ class StartingOffsetsUsed(Checker):
     @on(facts.Committed)
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
-        if each.before is not None or self.scene.swarm.consumers or each.key in self.history.cut:
+        swarm = self.scene.swarm
+        if swarm.consumers or swarm.classic:
+            return
+        if each.before is not None or each.key in self.history.cut:
             return
         wanted = self._wanted.get(each.key)
         if wanted is not None and each.committed_offset != wanted:
