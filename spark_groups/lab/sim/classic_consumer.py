@@ -255,11 +255,12 @@ class ClassicRun:
             if log is None:
                 continue
             # Retention moves the position. Runs with these consumers truncate no logs.
-            begins = max(self._positions[key], log.start_offset)
-            is_limited = scene.is_faulty and not swarm.planned
-            ends = begins + RECORDS_A_POLL if is_limited else log.end_offset
-            if begins < log.end_offset:
-                ranges[key] = (begins, min(ends, log.end_offset))
+            begins = self._positions[key]
+            ends = log.end_offset
+            if scene.is_faulty and not swarm.planned:
+                ends = min(ends, max(begins, log.start_offset) + RECORDS_A_POLL)
+            if begins < ends:
+                ranges[key] = (begins, ends)
         if not ranges:
             return False
         began_at = scene.now

@@ -19,7 +19,7 @@ from spark_groups.lab.coordinator.classic.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
+from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.messages import CoordinatorRequest, error_answer
@@ -53,6 +53,7 @@ _KEEPING_ALIVE: Final = (
     SyncGroupResponse,
 )
 """Responses to requests that start the session of a member again."""
+_ACCEPTED: Final = (ErrorCode.NONE, CoordinatorErrorCode.REBALANCE_IN_PROGRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,7 @@ class Coordination:
             for each in waiting.accepted:
                 if response.errors.get(each.key) == ErrorCode.NONE:
                     self.watch.committed(each)
-        elif isinstance(response, _KEEPING_ALIVE) and not response.error_code:
+        elif isinstance(response, _KEEPING_ALIVE) and response.error_code in _ACCEPTED:
             member_id = getattr(response, "member_id", "") or getattr(request, "member_id", "")
             if member_id in self.group.members:
                 self.last_heartbeat_at[member_id] = waiting.asked_at

@@ -181,11 +181,13 @@ class Scene:
 def restless(
     scene: Scene,
     is_excused: Callable[[TopicIdPartition, int | None], bool] = lambda _key, _committed: False,
+    is_unassigned: Callable[[TopicIdPartition], bool] = lambda _key: False,
 ) -> Iterator[str]:
     """Yield why a group is not settled.
 
     Args:
         is_excused: Whether a partition may stay at this committed offset.
+        is_unassigned: Whether a partition may stay unassigned.
     """
     coordination = scene.coordination
     state = coordination.state
@@ -194,7 +196,8 @@ def restless(
     held = coordination.assigned.keys()
     # A group that has not seen a new, grown or deleted topic yet is not settled.
     for key in sorted(scene.storage.logs.keys() ^ held) if coordination.member_ids else ():
-        yield f"{key} is {'held, but gone' if key in held else 'not held'}"
+        if key in held or not is_unassigned(key):
+            yield f"{key} is {'held, but gone' if key in held else 'not held'}"
     for each in scene.participants:
         if why := each.restless():
             yield why

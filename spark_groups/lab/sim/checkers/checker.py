@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.types import TopicIdPartition
 
 
 class BrokenInvariantError(AssertionError):
@@ -68,6 +69,16 @@ class Checker:
             return True
         removed_s = self.scene.now - coordination.removed_at.get(member_id, -inf)
         return removed_s < 2 * swarm.skew * swarm.session_s
+
+    def is_left_unassigned(self, key: TopicIdPartition) -> bool:
+        """Return whether a generation of a classic group leaves out a partition, maybe for good.
+
+        A cooperative member that has released a partition joins again, and the next generation
+        assigns it. A static member that restarts in between returns to its generation instead.
+        """
+        coordination, swarm = self.scene.coordination, self.scene.swarm
+        may_return = bool(swarm.cooperative and swarm.static) and coordination.group.classic
+        return bool(may_return) and key not in coordination.assigned
 
     def fail(self, text: str) -> NoReturn:
         """Raise BrokenInvariantError: the promise is broken."""

@@ -18,19 +18,20 @@ from spark_groups.types import TopicIdPartition
 class GroupSettles(Checker):
     """When faults stop, everything is soon stable, owned, read and committed.
 
-    Exceptions are effects of delayed commits that no member can detect, and partitions that a plain
-    consumer received in the answer to a delayed join.
+    Exceptions are effects of delayed commits that no member can detect, partitions that a plain
+    consumer received in the answer to a delayed join, and `is_left_unassigned`.
     """
 
     @on(facts.Quiet)
     def _quiet(self, _fact: facts.Quiet) -> None:
-        reasons = list(restless(self.scene, self._is_excused))
+        reasons = list(restless(self.scene, self._is_excused, self.is_left_unassigned))
         if reasons:
             self.fail("the group did not settle: " + "; ".join(reasons))
 
     def _is_excused(self, key: TopicIdPartition, committed_offset: int | None) -> bool:
         late, holder = self.scene.late, self.scene.coordination.holder(key)
-        return late.is_race(key, committed_offset) or late.is_given_unaware(holder, key)
+        is_late = late.is_race(key, committed_offset) or late.is_given_unaware(holder, key)
+        return is_late or self.is_left_unassigned(key)
 
 
 SETTLED_S: Final = 8.0

@@ -62,6 +62,8 @@ class NoGap(Checker):
         for key, log in self.scene.storage.logs.items():
             if self.scene.late.is_given_unaware(self.scene.coordination.holder(key), key):
                 continue
+            if self.is_left_unassigned(key):
+                continue
             lowest = max(history.lowest.get(key, log.end_offset), log.start_offset)
             was_read = history.read.get(key, set())
             unread = [
