@@ -237,7 +237,8 @@ def test_settings_may_forbid_an_upgrade(
 
 def test_other_protocol_types_stay_classic() -> None:
     shard = driven()
-    shard.join(protocol_type="connect", protocols=(ClassicProtocol("sessioned", b"x"),))
+    request = shard.join_request(protocols=(ClassicProtocol("sessioned", b"x"),))
+    shard.send(replace(request, protocol_type="connect"), api_version=3)
     shard.wait(3.0)
     response = beat(shard, "m1", 0)
     assert response.error_code == E.GROUP_ID_NOT_FOUND

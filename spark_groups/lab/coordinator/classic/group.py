@@ -131,6 +131,13 @@ class ClassicGroup:
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
+    def may_expire_offsets(self) -> bool:
+        """True if it knows which offsets its members need; while it rebalances, it keeps all."""
+        if self.state is ClassicState.STABLE:
+            return self.uses_consumer_protocol and self.subscribed_topics is not None
+        return self.state is ClassicState.EMPTY
+
+    @property
     def ordered(self) -> tuple[ClassicMember, ...]:
         """The members in the order of Kafka's HashMap, which decides who leads next."""
         table = grown_table(self.most_members)

@@ -91,42 +91,48 @@ class Driven:
             self._take()
         self.now = end
 
+    def wait_for(self, *tickets: Ticket) -> None:
+        """Let time pass until all tickets are answered."""
+        while any(each.response is None for each in tickets):
+            at = self.shard.next_wakeup()
+            assert at is not None
+            self.wait(max(at - self.now, 0.0))
+
+    def join_request(
+        self,
+        member_id: str = "",
+        instance_id: str | None = None,
+        *,
+        protocols: tuple[ClassicProtocol, ...] = (RANGE,),
+        session_s: float = 10.0,
+        rebalance_s: float = 60.0,
+    ) -> JoinGroupRequest:
+        """Return a JoinGroup of the group."""
+        return JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=round(session_s * 1000),
+            rebalance_timeout_ms=round(rebalance_s * 1000),
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocols=protocols,
+        )
+
     def join(
         self,
         member_id: str = "",
         instance_id: str | None = None,
         *,
         client: str = "c",
-        protocols: tuple[ClassicProtocol, ...] = (RANGE,),
-        session_s: float = 10.0,
-        rebalance_s: float = 60.0,
         api_version: int = NEWEST_API_VERSION,
-        **changes: Any,
+        **fields: Any,
     ) -> Ticket:
         """Send a JoinGroup; a dynamic member that is given an id joins again with it."""
-        request = JoinGroupRequest(
-            **{
-                "group_id": GROUP,
-                "session_timeout_ms": round(session_s * 1000),
-                "rebalance_timeout_ms": round(rebalance_s * 1000),
-                "member_id": member_id,
-                "group_instance_id": instance_id,
-                "protocols": protocols,
-                **changes,
-            }
-        )
+        request = self.join_request(member_id, instance_id, **fields)
         ticket = self.send(request, client=client, api_version=api_version)
         response: Any = ticket.response
         if response and response.error_code == CoordinatorErrorCode.MEMBER_ID_REQUIRED:
-            again = {**changes, "member_id": response.member_id}
-            return self.join(
-                client=client,
-                protocols=protocols,
-                session_s=session_s,
-                rebalance_s=rebalance_s,
-                api_version=api_version,
-                **again,
-            )
+            request = self.join_request(response.member_id, **fields)
+            ticket = self.send(request, client=client, api_version=api_version)
         return ticket
 
     def sync(
@@ -180,7 +186,7 @@ class Driven:
     def stabilise(self, *instance_ids: str | None, **joining: Any) -> list[str]:
         """Let members join an empty group and sync; return their member ids, in their order."""
         tickets = [self.join(instance_id=each, **joining) for each in instance_ids]
-        self.wait(60.0 if len(tickets) > 1 else 3.0)
+        self.wait_for(*tickets)
         responses: list[Any] = [each.response for each in tickets]
         self.sync_all()
         return [each.member_id for each in responses]
