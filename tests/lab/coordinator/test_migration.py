@@ -527,3 +527,35 @@ def test_each_description_knows_its_own_groups() -> None:
     classic: Any = shard.send(DescribeGroupsRequest(group_id=GROUP)).response
     assert isinstance(classic, DescribeGroupsResponse)
     assert (classic.error_code, classic.group_state) == (E.GROUP_ID_NOT_FOUND, "Dead")
+
+
+@pytest.mark.parametrize("profile", [KAFKA_4_0, KAFKA_4_4], ids=lambda each: each.name)
+def test_before_the_first_generation_the_coordinator_fails(profile: Profile) -> None:
+    shard = driven(profile)
+    ticket = shard.join()
+    assert ticket.response is None
+    assert beat(shard, "m1", 0).error_code == E.UNKNOWN_SERVER_ERROR
+    response: Any = ticket.response
+    assert response.error_code == C.REBALANCE_IN_PROGRESS
+    assert listed(shard) == ("classic", "PreparingRebalance")
+
+
+def test_in_the_kip_the_user_data_of_classic_members_does_not_bump_the_epoch() -> None:
+    shard = driven(KIP_848)
+    beat(shard, "m1", 0)
+
+    def protocols(user_data: bytes) -> tuple[ClassicProtocol, ...]:
+        embedded = encode_subscription(Subscription(topics=("foo",), user_data=user_data))
+        return (ClassicProtocol("sticky", embedded),)
+
+    joined: Any = shard.join(protocols=protocols(b"generation 1")).response
+    member_id = joined.member_id
+    epoch = consumer_group(shard).group_epoch
+    shard.join(member_id, protocols=protocols(b"generation 2"))
+    assert consumer_group(shard).group_epoch == epoch
+    (assignor,) = consumer_group(shard).members[member_id].client_assignors
+    assert (assignor.name, assignor.metadata) == ("sticky", b"generation 2")
+    # Without classic protocol a member no longer has them, and its change bumps nothing either.
+    beat(shard, member_id, 0)
+    assert consumer_group(shard).group_epoch == epoch
+    assert consumer_group(shard).members[member_id].client_assignors == ()
