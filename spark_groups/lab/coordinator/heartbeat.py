@@ -226,7 +226,7 @@ def _updated_member(
         if value is not None and value != getattr(member, name)
     }
     if member.classic:
-        changes["classic"] = None
+        changes |= {"classic": None, "client_assignors": ()}
     return replace(member, **changes) if changes else member
 
 

@@ -272,8 +272,8 @@ def _converted(
     """Return the members of a classic group as members of a consumer group.
 
     Raises:
-        RefusedError: The metadata is malformed or not supported, or a custom assignor has added
-            to an assignment what only it can read.
+        RefusedError: The metadata is malformed or not supported, a custom assignor has added to an
+            assignment what only it can read, or no protocol is selected yet.
     """
     try:
         return tuple(_converted_member(classic, each, profile, context) for each in classic.ordered)
@@ -293,7 +293,10 @@ def _converted_member(
             " to a default assignor before re-attempting the upgrade.",
             profile,
         )
-    embedded = decode_subscription(member.metadata(classic.protocol_name or ""))
+    if classic.protocol_name not in {each.name for each in member.protocols}:
+        # Before the first generation no protocol is selected, and Kafka throws.
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    embedded = decode_subscription(member.metadata(classic.protocol_name))
     if profile.checks_embedded_metadata and embedded.version < KIP_EMBEDDED_VERSION:
         reason = f"version {embedded.version} of the embedded protocol is not supported."
         raise _refused(classic, reason, profile)

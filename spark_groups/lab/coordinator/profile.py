@@ -83,7 +83,7 @@ class Profile:
         classic_join_drops_pattern: A classic member that replaces a static one drops its pattern
             (not 4.0).
         classic_follows_target: A classic member joins again when the target has changed; otherwise
-            as soon as the group epoch has grown (from 4.3 on; KIP-1263).
+            as soon as the group epoch has grown (the KIP, from 4.3 on; KIP-1263).
         disabled_policy_refuses_classic: With the migration policy `disabled` no classic member can
             join a consumer group (from 4.3 on).
         checks_embedded_metadata: The embedded metadata of a classic member must have version 3 and
@@ -209,6 +209,7 @@ KIP_848: Final = Profile(
     known_static_member_rejoins=True,
     hashes_metadata=False,
     assignor_bump=AssignorBump.CHANGED_VOTE,
+    classic_follows_target=True,
     checks_embedded_metadata=True,
     refused_upgrade_is_invalid=True,
     every_join_bumps=True,

@@ -458,13 +458,23 @@ def _needs_target(change: Change, pattern: Updated, profile: Profile) -> bool:
     return (
         updated_member.subscribed_topic_names != before.subscribed_topic_names
         or is_resolved
-        or updated_member.client_assignors != before.client_assignors
+        or _changes_client_assignors(before, updated_member)
         or (
             profile.every_join_bumps
             and before.member_id not in change.group.members
             and change.sender.predecessor is None
         )
     )
+
+
+def _changes_client_assignors(before: GroupMember, updated_member: GroupMember) -> bool:
+    """Return whether client-side assignors or their metadata are new.
+
+    Those of a classic member do not count: assignors embed in each JoinGroup what the member owns.
+    """
+    if before.classic or updated_member.classic:
+        return False
+    return updated_member.client_assignors != before.client_assignors
 
 
 def _changes_assignor(change: Change, profile: Profile, context: RequestContext) -> bool:

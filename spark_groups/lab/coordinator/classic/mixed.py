@@ -212,7 +212,7 @@ def _join_downgraded(
 
 
 def _joined(member: GroupMember) -> JoinGroupResponse:
-    """Return the response to a member that joined; nobody leads."""
+    """Return the response to a member that joined; no member leads."""
     assert member.classic is not None
     return JoinGroupResponse(
         generation_id=member.member_epoch,

@@ -71,7 +71,7 @@ def test_a_classic_member_rebalances_on_its_own(profile: Profile) -> None:
     assert group.member("k1").member_epoch == epoch
     assert group.member("k1").state is ReconciliationState.UNRELEASED_PARTITIONS
     assert group.synced("k1").partitions == frozenset()
-    # m1 still has all partitions: k1 waits, and then is told to fetch what is free.
+    # m1 still has all partitions: k1 waits until some are free.
     assert group.classic_beat("k1").error_code == E.NONE
     group.beat("m1", topic_partitions=foo(0, 1, 2, 3, 4, 5))
     assert group.classic_beat("k1").error_code == E.NONE
