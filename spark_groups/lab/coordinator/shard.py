@@ -356,6 +356,10 @@ class Shard:
             self._answered.append(ticket)
         self._parked.clear()
 
+    def timer(self, key: TimerKey) -> Timer | None:
+        """Return a timer, if it is set."""
+        return self._timers.get(key)
+
     def next_wakeup(self) -> float | None:
         """Return when the next timer fires, in seconds; None without timers."""
         return self._timers.next_at()

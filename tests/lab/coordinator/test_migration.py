@@ -131,7 +131,7 @@ def test_a_classic_group_becomes_a_consumer_group(profile: Profile) -> None:
         assert (member.classic.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 60_000)
         assert member.classic.supported_protocols == (RANGE,)
     types = written(shard, before)
-    conversion = [-2, 5, 5, 3, 7, 7, 6, 8, 8]
+    conversion = [-2, 5, 5, *([4] if profile is KIP_848 else []), 3, 7, 7, 6, 8, 8]
     assert types[: len(conversion)] == conversion
     assert types[len(conversion)] == 5
 
@@ -158,7 +158,7 @@ def test_what_the_leader_assigned_is_the_target_until_the_next_one() -> None:
 
 
 @EVERY_PROFILE
-def test_a_classic_member_is_told_and_joins_the_consumer_group(profile: Profile) -> None:
+def test_a_classic_member_learns_and_joins_the_consumer_group(profile: Profile) -> None:
     shard = driven(profile)
     (k0,) = assign(shard, (0, 1, 2, 3, 4, 5))
     beat(shard, "m1", 0)
@@ -468,7 +468,7 @@ def test_failed_appends_undo_conversions() -> None:
         )
     )
     assert consumer_group(shard).members.keys() == {k0, "m1"}
-    # A list shows what is replicated.
+    # A list shows replicated groups only.
     assert listed(shard) == ("classic", "Stable")
     shard.fail()
     response: Any = ticket.response
