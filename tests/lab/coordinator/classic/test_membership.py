@@ -222,6 +222,16 @@ def test_a_description_shows_metadata_only_while_the_group_is_stable() -> None:
     assert [each.member_metadata for each in described().members] == [b"", b""]
 
 
+@pytest.mark.parametrize(
+    ("api_version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_before_v6_a_missing_group_is_only_dead(api_version: int, error: int) -> None:
+    request = DescribeGroupsRequest(group_id=GROUP)
+    response: Any = Driven().send(request, api_version=api_version).response
+    assert (response.error_code, response.group_state) == (error, "Dead")
+    assert (response.error_message is None) is (error == ErrorCode.NONE)
+
+
 def test_a_list_shows_the_state_of_a_classic_group() -> None:
     driven = Driven()
     (first,) = driven.stabilise(None)
