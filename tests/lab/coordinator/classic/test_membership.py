@@ -103,6 +103,9 @@ def test_a_heartbeat_waits_for_the_records_before_it() -> None:
     request = ClassicHeartbeatRequest(group_id=GROUP, generation_id=1, member_id=first)
     ticket = driven.send(request)
     assert ticket.response is None
+    # One that is refused does not.
+    refused: Any = driven.send(replace(request, generation_id=0)).response
+    assert refused.error_code == ILLEGAL
     driven.replicate()
     assert ticket.response is not None
 
