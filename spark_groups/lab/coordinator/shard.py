@@ -251,6 +251,11 @@ class Shard:
         """Groups with records, including writes that are not replicated yet."""
         return self.memory.groups
 
+    @property
+    def parked(self) -> Mapping[Parked, Ticket]:
+        """The JoinGroup and SyncGroup requests that wait for an answer."""
+        return self._parked
+
     def submit(
         self,
         request: m.CoordinatorRequest,
@@ -504,9 +509,10 @@ class Shard:
             ticket.response = outcome.response
             ticket = None
         for answer in outcome.answers:
-            if parked := self._parked.pop(answer.parked, None):
-                parked.response = answer.response
-                self._answered.append(parked)
+            waiting = self._parked.pop(answer.parked, None)
+            if waiting and answer.response:
+                waiting.response = answer.response
+                self._answered.append(waiting)
         return ticket
 
     def _remove_classic(self, group_id: str, outcome: Outcome[Any]) -> ClassicGroup | None:

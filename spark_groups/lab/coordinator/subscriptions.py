@@ -315,6 +315,7 @@ def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> r
 
 
 def partition_metadata(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
+    """Return the ids and partition counts of topics, of those that exist."""
     found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
     return r.PartitionMetadataValue(
         {each.name: (each.topic_id, each.partition_count) for each in found}
