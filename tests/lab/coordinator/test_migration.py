@@ -559,3 +559,18 @@ def test_in_the_kip_the_user_data_of_classic_members_does_not_bump_the_epoch() -
     beat(shard, member_id, 0)
     assert consumer_group(shard).group_epoch == epoch
     assert consumer_group(shard).members[member_id].client_assignors == ()
+
+
+@pytest.mark.parametrize(("profile", "epoch"), [(KAFKA_4_0, 2), (KAFKA_4_1, 1), (KAFKA_4_4, 1)])
+def test_a_static_member_that_upgrades_its_group(profile: Profile, epoch: int) -> None:
+    shard = driven(profile)
+    shard.join(instance_id="i1")
+    shard.wait(3.0)
+    (k0,) = shard.group.members
+    shard.sync(k0, {k0: encode_assignment(EmbeddedAssignment(partitions=owned("foo", 0, 1)))})
+    response = beat(shard, "m1", 0, instance_id="i1")
+    assert (response.error_code, response.member_epoch) == (E.NONE, epoch)
+    assert consumer_group(shard).members.keys() == {"m1"}
+    assert consumer_group(shard).group_epoch == epoch
+    # Without a new target it keeps what the leader assigned.
+    assert response.assignment == (foo(0, 1) if epoch == 1 else foo(0, 1, 2, 3, 4, 5))
