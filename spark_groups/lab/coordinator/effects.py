@@ -127,10 +127,10 @@ class Parked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a parked request."""
+    """The answer to a parked request; None if its member is gone, and it is never answered."""
 
     parked: Parked
-    response: JoinGroupResponse | SyncGroupResponse
+    response: JoinGroupResponse | SyncGroupResponse | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,15 +335,19 @@ def _records(
     by_id = {each.member_id: each for each in members}
     ordered = [by_id[each] for each in timeline_order(list(by_id))]
     names = subscriptions.subscribed_names(members, {})
-    metadata_hash = (
-        subscriptions.metadata_hash(names, context.topics) if profile.hashes_metadata else 0
-    )
+    metadata_hash, listed = 0, []
+    if profile.hashes_metadata:
+        metadata_hash = subscriptions.metadata_hash(names, context.topics)
+    elif profile.upgrade_keeps_epoch:
+        topics = subscriptions.partition_metadata(names, context.topics)
+        listed.append(r.Record(r.PartitionMetadataKey(group_id), topics))
     targets = (
         r.Record(r.TargetMemberKey(group_id, each.member_id), r.TargetMemberValue(each.assignment))
         for each in ordered
     )
     return (
         *(r.member_metadata(group_id, each) for each in ordered),
+        *listed,
         r.Record(r.GroupMetadataKey(group_id), r.GroupMetadataValue(epoch, metadata_hash)),
         *targets,
         r.Record(r.TargetMetadataKey(group_id), r.TargetMetadataValue(epoch)),

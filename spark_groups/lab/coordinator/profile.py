@@ -88,6 +88,8 @@ class Profile:
             join a consumer group (from 4.3 on).
         checks_embedded_metadata: The embedded metadata of a classic member must have version 3 and
             the member's generation, and counts as that of a client-side assignor (the KIP).
+        upgrade_keeps_epoch: A converted group has the metadata of its topics, so that only a new
+            subscription bumps its epoch (not 4.0).
         refused_upgrade_is_invalid: A join that cannot convert its classic group is answered
             INVALID_REQUEST (the KIP), and not GROUP_ID_NOT_FOUND.
         downgrade_rebalance: When a classic group that a static member has made by its return
@@ -132,6 +134,7 @@ class Profile:
     classic_follows_target: bool = False
     disabled_policy_refuses_classic: bool = False
     checks_embedded_metadata: bool = False
+    upgrade_keeps_epoch: bool = True
     refused_upgrade_is_invalid: bool = False
     downgrade_rebalance: DowngradeRebalance = DowngradeRebalance.STALE_TARGET
     every_join_bumps: bool = False
@@ -157,6 +160,7 @@ KAFKA_4_0: Final = Profile(
     describes_no_group_id=False,
     keeps_old_instance_ids=True,
     classic_join_drops_pattern=False,
+    upgrade_keeps_epoch=False,
     downgrade_rebalance=DowngradeRebalance.ALWAYS,
     stable_extras=False,
 )
@@ -169,6 +173,7 @@ KAFKA_4_1: Final = replace(
     refreshes_patterns=True,
     describes_no_group_id=True,
     classic_join_drops_pattern=True,
+    upgrade_keeps_epoch=True,
     downgrade_rebalance=DowngradeRebalance.NEW_SUBSCRIPTION,
     stable_extras=True,
 )

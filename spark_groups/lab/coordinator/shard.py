@@ -251,6 +251,11 @@ class Shard:
         """Groups with records, including writes that are not replicated yet."""
         return self.memory.groups
 
+    @property
+    def parked(self) -> Mapping[Parked, Ticket]:
+        """The JoinGroup and SyncGroup requests that wait for an answer."""
+        return self._parked
+
     def submit(
         self,
         request: m.CoordinatorRequest,
@@ -355,6 +360,10 @@ class Shard:
                 ticket.response = replace(ticket.response, member_id=parked.member_id)
             self._answered.append(ticket)
         self._parked.clear()
+
+    def timer(self, key: TimerKey) -> Timer | None:
+        """Return a timer, if it is set."""
+        return self._timers.get(key)
 
     def next_wakeup(self) -> float | None:
         """Return when the next timer fires, in seconds; None without timers."""
@@ -500,9 +509,10 @@ class Shard:
             ticket.response = outcome.response
             ticket = None
         for answer in outcome.answers:
-            if parked := self._parked.pop(answer.parked, None):
-                parked.response = answer.response
-                self._answered.append(parked)
+            waiting = self._parked.pop(answer.parked, None)
+            if waiting and answer.response:
+                waiting.response = answer.response
+                self._answered.append(waiting)
         return ticket
 
     def _remove_classic(self, group_id: str, outcome: Outcome[Any]) -> ClassicGroup | None:

@@ -277,7 +277,7 @@ def _listed(
     *,
     bumps: bool,
 ) -> GroupEpoch:
-    now = _described(names, context.topics)
+    now = partition_metadata(names, context.topics)
     records = []
     if now != (group.partition_metadata or r.PartitionMetadataValue({})):
         records.append(r.Record(r.PartitionMetadataKey(group.group_id), now))
@@ -314,7 +314,8 @@ def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> r
     )
 
 
-def _described(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
+def partition_metadata(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
+    """Return the ids and partition counts of topics, of those that exist."""
     found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
     return r.PartitionMetadataValue(
         {each.name: (each.topic_id, each.partition_count) for each in found}

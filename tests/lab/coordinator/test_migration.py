@@ -131,7 +131,7 @@ def test_a_classic_group_becomes_a_consumer_group(profile: Profile) -> None:
         assert (member.classic.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 60_000)
         assert member.classic.supported_protocols == (RANGE,)
     types = written(shard, before)
-    conversion = [-2, 5, 5, 3, 7, 7, 6, 8, 8]
+    conversion = [-2, 5, 5, *([4] if profile is KIP_848 else []), 3, 7, 7, 6, 8, 8]
     assert types[: len(conversion)] == conversion
     assert types[len(conversion)] == 5
 
@@ -158,7 +158,7 @@ def test_what_the_leader_assigned_is_the_target_until_the_next_one() -> None:
 
 
 @EVERY_PROFILE
-def test_a_classic_member_is_told_and_joins_the_consumer_group(profile: Profile) -> None:
+def test_a_classic_member_learns_and_joins_the_consumer_group(profile: Profile) -> None:
     shard = driven(profile)
     (k0,) = assign(shard, (0, 1, 2, 3, 4, 5))
     beat(shard, "m1", 0)
@@ -468,7 +468,7 @@ def test_failed_appends_undo_conversions() -> None:
         )
     )
     assert consumer_group(shard).members.keys() == {k0, "m1"}
-    # A list shows what is replicated.
+    # A list shows replicated groups only.
     assert listed(shard) == ("classic", "Stable")
     shard.fail()
     response: Any = ticket.response
@@ -559,3 +559,18 @@ def test_in_the_kip_the_user_data_of_classic_members_does_not_bump_the_epoch() -
     beat(shard, member_id, 0)
     assert consumer_group(shard).group_epoch == epoch
     assert consumer_group(shard).members[member_id].client_assignors == ()
+
+
+@pytest.mark.parametrize(("profile", "epoch"), [(KAFKA_4_0, 2), (KAFKA_4_1, 1), (KAFKA_4_4, 1)])
+def test_a_static_member_that_upgrades_its_group(profile: Profile, epoch: int) -> None:
+    shard = driven(profile)
+    shard.join(instance_id="i1")
+    shard.wait(3.0)
+    (k0,) = shard.group.members
+    shard.sync(k0, {k0: encode_assignment(EmbeddedAssignment(partitions=owned("foo", 0, 1)))})
+    response = beat(shard, "m1", 0, instance_id="i1")
+    assert (response.error_code, response.member_epoch) == (E.NONE, epoch)
+    assert consumer_group(shard).members.keys() == {"m1"}
+    assert consumer_group(shard).group_epoch == epoch
+    # Without a new target it keeps what the leader assigned.
+    assert response.assignment == (foo(0, 1) if epoch == 1 else foo(0, 1, 2, 3, 4, 5))

@@ -63,7 +63,10 @@ class Draft:
         self.group = self.group.moved(state, self.context.now)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending one."""
+        """Remove a member or a pending one; its SyncGroup is never answered."""
+        member = self.group.members.get(member_id)
+        if member and member.awaits_sync:
+            self.answers.append(Answer(Parked(self.group_id, member_id, Phase.SYNC), None))
         self.group = self.group.without(member_id)
 
     def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:

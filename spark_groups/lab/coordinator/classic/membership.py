@@ -31,8 +31,7 @@ def heartbeat(
 ) -> Outcome[ClassicHeartbeatResponse]:
     """Handle a Heartbeat request."""
     if not request.group_id:
-        code = CoordinatorErrorCode.INVALID_GROUP_ID
-        return Outcome(ClassicHeartbeatResponse(error_code=code))
+        return _refuse(CoordinatorErrorCode.INVALID_GROUP_ID)
     if group.members:
         return mixed.classic_heartbeat(group, request, profile, context)
     return heartbeat_classic(group, request, profile, context)
@@ -47,17 +46,22 @@ def heartbeat_classic(
     """Extend the session of a classic member, and tell it of a rebalance."""
     classic = group.classic
     if classic is None:
-        return Outcome(ClassicHeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        return _refuse(ErrorCode.UNKNOWN_MEMBER_ID)
     error = member_error(classic, request.member_id, request.group_instance_id)
     if not error and request.generation_id != classic.generation_id:
         error = ErrorCode.ILLEGAL_GENERATION
     if error:
-        return Outcome(ClassicHeartbeatResponse(error_code=error))
+        return _refuse(error)
     draft = Draft(classic, context)
     draft.schedule_session(request.member_id)
     rebalances = classic.state is ClassicState.PREPARING_REBALANCE
     code = CoordinatorErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE
     return draft.outcome(ClassicHeartbeatResponse(error_code=code))
+
+
+def _refuse(error_code: int) -> Outcome[ClassicHeartbeatResponse]:
+    """Refuse a heartbeat; that waits for no records."""
+    return Outcome(ClassicHeartbeatResponse(error_code=error_code), answers_at_once=True)
 
 
 def leave(
@@ -75,7 +79,7 @@ def leave_classic(
     """Remove members of a classic group, with one rebalance for all of them."""
     if group.classic is None:
         unknown = tuple(_left(each, ErrorCode.UNKNOWN_MEMBER_ID) for each in request.members)
-        return Outcome(m.LeaveGroupResponse(members=unknown))
+        return Outcome(m.LeaveGroupResponse(members=unknown), answers_at_once=True)
     draft = Draft(group.classic, context)
     results = tuple(_left(each, _remove(draft, each)) for each in request.members)
     if any(not each.error_code for each in results):

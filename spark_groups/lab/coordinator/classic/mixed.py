@@ -91,7 +91,7 @@ def join(
     try:
         return _join(group, request, profile, context)
     except RefusedError as refusal:
-        return Outcome(JoinGroupResponse(error_code=refusal.code))
+        return Outcome(JoinGroupResponse(error_code=refusal.code), answers_at_once=True)
 
 
 def sync(
@@ -102,12 +102,13 @@ def sync(
         member, metadata = _validated(group, request, profile)
         _check_protocol(request, metadata)
     except RefusedError as refusal:
-        return Outcome(SyncGroupResponse(error_code=refusal.code))
+        return Outcome(SyncGroupResponse(error_code=refusal.code), answers_at_once=True)
     revokes = member.state is ReconciliationState.UNREVOKED_PARTITIONS
     if member.member_epoch < _epoch_to_reach(group, profile) and not revokes:
         return Outcome(
             SyncGroupResponse(error_code=CoordinatorErrorCode.REBALANCE_IN_PROGRESS),
             timers=(_join_timer(group, member, context),),
+            answers_at_once=True,
         )
     sync_key = TimerKey(TimerKind.SYNC, group.group_id, member.member_id)
     return Outcome(
@@ -130,7 +131,7 @@ def classic_heartbeat(
     try:
         member, _ = _validated(group, request, profile)
     except RefusedError as refusal:
-        return Outcome(ClassicHeartbeatResponse(error_code=refusal.code))
+        return Outcome(ClassicHeartbeatResponse(error_code=refusal.code), answers_at_once=True)
     timers = (classic_session_timer(group.group_id, member, context),)
     if not _must_join(group, member, profile):
         return Outcome(ClassicHeartbeatResponse(), timers=timers)
@@ -151,7 +152,8 @@ def _join(
         and context.api_version >= _MEMBER_ID_REQUIRED_VERSION
     ):
         refused = CoordinatorErrorCode.MEMBER_ID_REQUIRED
-        return Outcome(JoinGroupResponse(error_code=refused, member_id=member_id))
+        response = JoinGroupResponse(error_code=refused, member_id=member_id)
+        return Outcome(response, answers_at_once=True)
     sender = member_checks.classic_sender(group, request, member_id, profile)
     embedded = _subscription(request)
     _check_embedded(embedded, sender.member, profile)

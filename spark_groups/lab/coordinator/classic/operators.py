@@ -5,6 +5,9 @@ Source: GroupMetadataManager.describeGroups; ClassicGroupMember.describe.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
 from spark_groups.lab.coordinator.classic.messages import (
@@ -16,21 +19,26 @@ from spark_groups.lab.coordinator.effects import RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.profile import Profile
 
+_ERROR_VERSION: Final = 6
+"""The version from which a missing group is an error (KIP-1043)."""
+
 
 def describe(
     group: ConsumerGroup,
     _request: DescribeGroupsRequest,
     _profile: Profile,
-    _context: RequestContext,
+    context: RequestContext,
 ) -> DescribeGroupsResponse:
-    """Describe a classic group, or one that only has offsets."""
+    """Describe a classic group, or one that only has offsets; any other is dead."""
     if not group.exists or group.is_consumer_group:
+        dead = DescribeGroupsResponse(group_id=group.group_id, group_state=ClassicState.DEAD.value)
+        if context.api_version < _ERROR_VERSION:
+            return dead
         problem = "is not a classic group" if group.exists else "not found"
-        return DescribeGroupsResponse(
+        return replace(
+            dead,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group.group_id} {problem}.",
-            group_id=group.group_id,
-            group_state=ClassicState.DEAD.value,
         )
     classic = group.classic or ClassicGroup(group_id=group.group_id)
     is_stable = classic.state is ClassicState.STABLE

@@ -103,6 +103,9 @@ def test_a_heartbeat_waits_for_the_records_before_it() -> None:
     request = ClassicHeartbeatRequest(group_id=GROUP, generation_id=1, member_id=first)
     ticket = driven.send(request)
     assert ticket.response is None
+    # One that is refused does not.
+    refused: Any = driven.send(replace(request, generation_id=0)).response
+    assert refused.error_code == ILLEGAL
     driven.replicate()
     assert ticket.response is not None
 
@@ -220,6 +223,16 @@ def test_a_description_shows_metadata_only_while_the_group_is_stable() -> None:
     assert described().group_state == "PreparingRebalance"
     assert (described().protocol_type, described().protocol_data) == ("consumer", "")
     assert [each.member_metadata for each in described().members] == [b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_before_v6_a_missing_group_is_only_dead(api_version: int, error: int) -> None:
+    request = DescribeGroupsRequest(group_id=GROUP)
+    response: Any = Driven().send(request, api_version=api_version).response
+    assert (response.error_code, response.group_state) == (error, "Dead")
+    assert (response.error_message is None) is (error == ErrorCode.NONE)
 
 
 def test_a_list_shows_the_state_of_a_classic_group() -> None:
