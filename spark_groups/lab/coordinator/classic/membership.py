@@ -30,7 +30,8 @@ def heartbeat(
 ) -> Outcome[ClassicHeartbeatResponse]:
     """Handle a Heartbeat request."""
     if not request.group_id:
-        return _refuse(CoordinatorErrorCode.INVALID_GROUP_ID)
+        code = CoordinatorErrorCode.INVALID_GROUP_ID
+        return Outcome(ClassicHeartbeatResponse(error_code=code))
     return heartbeat_classic(group, request, profile, context)
 
 
