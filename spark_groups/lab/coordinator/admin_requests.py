@@ -14,6 +14,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import leaving, member_checks, target_assignment
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.effects import (
     CoordinatorErrorCode,
     Outcome,
@@ -122,8 +123,12 @@ def list_groups(
 def _listed_group(group: ConsumerGroup) -> m.ListedGroup:
     """Return a list entry; Kafka lists a group with only offsets as a simple classic group."""
     if not group.is_consumer_group:
+        classic = group.classic or ClassicGroup(group_id=group.group_id)
         return m.ListedGroup(
-            group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
+            group_id=group.group_id,
+            protocol_type=classic.protocol_type or "",
+            group_state=classic.state.value,
+            group_type="classic",
         )
     return m.ListedGroup(group_id=group.group_id, group_state=group.state.value)
 
@@ -137,6 +142,7 @@ _TOMBSTONE_ORDER: Final = (
     r.RegularExpressionKey,
     r.PartitionMetadataKey,
     r.GroupMetadataKey,
+    r.ClassicGroupMetadataKey,
 )
 """Offsets first, then members and targets, then the group."""
 
@@ -150,7 +156,7 @@ def delete_group(
     """Delete a group."""
     if not group.exists:
         return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.members:
+    if not group.is_empty:
         return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
     return Outcome(m.DeleteGroupsResponse(), group_tombstones(group))
 
@@ -158,7 +164,8 @@ def delete_group(
 def group_tombstones(group: ConsumerGroup) -> tuple[r.Record, ...]:
     """Return the tombstones of all records of a group (Group.createGroupTombstoneRecords)."""
     keys: set[r.Key] = {each.key for each in group.records()}
-    keys.add(r.GroupMetadataKey(group.group_id))
+    group_key = r.GroupMetadataKey if group.is_consumer_group else r.ClassicGroupMetadataKey
+    keys.add(group_key(group.group_id))
     ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
     return tuple(r.Record(key, None) for key in ordered)
 

@@ -37,6 +37,10 @@ class BrokerSettings:
         offsets_retention_s: `offsets.retention.minutes`.
         offsets_partitions: `offsets.topic.num.partitions`.
         offset_metadata_max_bytes: `offset.metadata.max.bytes`.
+        classic_min_session_timeout_s: `group.min.session.timeout.ms`.
+        classic_max_session_timeout_s: `group.max.session.timeout.ms`.
+        classic_initial_rebalance_delay_s: `group.initial.rebalance.delay.ms`.
+        classic_max_size: `group.max.size`.
     """
 
     session_timeout_s: float = 45.0
@@ -52,6 +56,10 @@ class BrokerSettings:
     offsets_retention_s: float = 604_800.0
     offsets_partitions: int = 50
     offset_metadata_max_bytes: int = 4096
+    classic_min_session_timeout_s: float = 6.0
+    classic_max_session_timeout_s: float = 1800.0
+    classic_initial_rebalance_delay_s: float = 3.0
+    classic_max_size: int = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+"""DescribeGroups, the description of a classic group.
+
+Source: GroupMetadataManager.describeGroups; ClassicGroupMember.describe.
+"""
+
+from __future__ import annotations
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
+from spark_groups.lab.coordinator.classic.messages import (
+    DescribedClassicMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from spark_groups.lab.coordinator.effects import RequestContext
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.profile import Profile
+
+
+def describe(
+    group: ConsumerGroup,
+    _request: DescribeGroupsRequest,
+    _profile: Profile,
+    _context: RequestContext,
+) -> DescribeGroupsResponse:
+    """Describe a classic group, or one that only has offsets."""
+    if not group.exists or group.is_consumer_group:
+        problem = "is not a classic group" if group.exists else "not found"
+        return DescribeGroupsResponse(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group.group_id} {problem}.",
+            group_id=group.group_id,
+            group_state=ClassicState.DEAD.value,
+        )
+    classic = group.classic or ClassicGroup(group_id=group.group_id)
+    is_stable = classic.state is ClassicState.STABLE
+    protocol = classic.protocol_name or ""
+    return DescribeGroupsResponse(
+        group_id=group.group_id,
+        group_state=classic.state.value,
+        protocol_type=classic.protocol_type or "",
+        protocol_data=protocol if is_stable else "",
+        members=tuple(
+            DescribedClassicMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata(protocol) if is_stable else b"",
+                member_assignment=each.assignment,
+            )
+            for each in classic.ordered
+        ),
+    )
