@@ -31,6 +31,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
+CLASSIC_MEMBER_TYPE: Final = 0
 CONSUMER_MEMBER_TYPE: Final = 1
 
 
@@ -75,7 +76,7 @@ def _member(
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        member_type=CONSUMER_MEMBER_TYPE,
+        member_type=CLASSIC_MEMBER_TYPE if member.classic else CONSUMER_MEMBER_TYPE,
         subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_existing((*member.assigned, *revoking), topic_names),
@@ -133,20 +134,6 @@ def _listed_group(group: ConsumerGroup) -> m.ListedGroup:
     return m.ListedGroup(group_id=group.group_id, group_state=group.state.value)
 
 
-_TOMBSTONE_ORDER: Final = (
-    r.OffsetCommitKey,
-    r.CurrentAssignmentKey,
-    r.TargetMemberKey,
-    r.TargetMetadataKey,
-    r.MemberMetadataKey,
-    r.RegularExpressionKey,
-    r.PartitionMetadataKey,
-    r.GroupMetadataKey,
-    r.ClassicGroupMetadataKey,
-)
-"""Offsets first, then members and targets, then the group."""
-
-
 def delete_group(
     group: ConsumerGroup,
     _request: m.DeleteGroupsRequest,
@@ -158,16 +145,7 @@ def delete_group(
         return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
     if not group.is_empty:
         return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
-    return Outcome(m.DeleteGroupsResponse(), group_tombstones(group))
-
-
-def group_tombstones(group: ConsumerGroup) -> tuple[r.Record, ...]:
-    """Return the tombstones of all records of a group (Group.createGroupTombstoneRecords)."""
-    keys: set[r.Key] = {each.key for each in group.records()}
-    group_key = r.GroupMetadataKey if group.is_consumer_group else r.ClassicGroupMetadataKey
-    keys.add(group_key(group.group_id))
-    ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
-    return tuple(r.Record(key, None) for key in ordered)
+    return Outcome(m.DeleteGroupsResponse(), group.tombstones())
 
 
 def remove_members(
@@ -194,9 +172,8 @@ def remove_members(
                 member_id=each.member_id, instance_id=each.instance_id, error_code=error_code
             )
         )
-    fenced = leaving.fence(group, tuple(found.values()), profile, context)
     response = m.LeaveGroupResponse(members=tuple(results))
-    return Outcome(response, fenced.records, fenced.timers)
+    return leaving.fence(group, tuple(found.values()), profile, context, response)
 
 
 def _named_member(group: ConsumerGroup, named: m.LeavingMember, profile: Profile) -> GroupMember:

@@ -35,6 +35,8 @@ class TimerKind(Enum):
 
     SESSION = "session timeout of a member"
     REBALANCE = "rebalance timeout of a member that revokes"
+    JOIN = "time of a classic member in a consumer group to join again"
+    SYNC = "time of a classic member in a consumer group to fetch its assignment"
     ASSIGNMENT = "a target is due (the KIP; in Kafka a heartbeat computes it)"
     CLIENT_ASSIGNMENT = "timeout of the member that computes the assignment"
     REGEX = "patterns are resolved"
@@ -94,6 +96,7 @@ class Timer:
         member_epoch: The member epoch when it was set; a rebalance timer of another epoch is
             ignored.
         computation: The computation that it ends.
+        keeps_earlier: A timer with this key that is set already stays.
         generation_id: The generation of a classic group when it was set.
         initial_delay: The delay that it ends; None after the initial rebalance.
     """
@@ -102,6 +105,7 @@ class Timer:
     at: float | None
     member_epoch: int = -1
     computation: Computation | None = None
+    keeps_earlier: bool = False
     generation_id: int = -1
     initial_delay: InitialDelay | None = None
 

@@ -31,6 +31,20 @@ _NOT_RECONCILED: Final = r.CurrentAssignmentValue(
 """The state of a member before its first assignment."""
 
 
+_TOMBSTONE_ORDER: Final = (
+    r.OffsetCommitKey,
+    r.CurrentAssignmentKey,
+    r.TargetMemberKey,
+    r.TargetMetadataKey,
+    r.MemberMetadataKey,
+    r.RegularExpressionKey,
+    r.PartitionMetadataKey,
+    r.GroupMetadataKey,
+    r.ClassicGroupMetadataKey,
+)
+"""Offsets first, then members and targets, then the group."""
+
+
 class GroupState(Enum):
     """The state of a group; the values are those of Describe and ListGroups."""
 
@@ -129,6 +143,11 @@ class ConsumerGroup:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
+    @property
+    def classic_members(self) -> list[GroupMember]:
+        """Its members of the classic protocol."""
+        return [each for each in self.members.values() if each.classic]
+
     def static_member(self, instance_id: str) -> GroupMember | None:
         """Return the member that has an instance id."""
         member = self.members.get(self.instances.get(instance_id, ""))
@@ -149,6 +168,13 @@ class ConsumerGroup:
     def records(self) -> Iterator[Record]:
         """Yield one record for each key with a value, as in a compacted log."""
         return (Record(key, value) for key, value in self._values.items())
+
+    def tombstones(self) -> tuple[Record, ...]:
+        """Return the tombstones of all records (Group.createGroupTombstoneRecords)."""
+        group_key = r.GroupMetadataKey if self.is_consumer_group else r.ClassicGroupMetadataKey
+        keys = dict.fromkeys((*self._values, group_key(self.group_id)))
+        ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
+        return tuple(Record(key, None) for key in ordered)
 
     def apply(self, record: Record) -> None:
         """Apply a record.
@@ -208,6 +234,7 @@ class ConsumerGroup:
             subscribed_topic_regex=metadata.subscribed_topic_regex,
             server_assignor=metadata.server_assignor,
             client_assignors=metadata.client_assignors,
+            classic=metadata.classic,
             assigned=current.assigned,
             pending_revocation=current.pending_revocation,
         )

@@ -231,6 +231,12 @@ def _member(value: r.MemberMetadataValue) -> int:
             _text(each.name) + 2 + 2 + 1 + 2 + _bytes(each.metadata) + _NO_TAGS
             for each in value.client_assignors
         )
+    if value.classic:
+        protocols = value.classic.supported_protocols
+        supported = _array(
+            _text(each.name) + _bytes(each.metadata) + _NO_TAGS for each in protocols
+        )
+        size += _tagged(1 + 4 + supported + _NO_TAGS)
     return size
 
 

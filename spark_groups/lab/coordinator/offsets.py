@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.admin_requests import group_tombstones
 from spark_groups.lab.coordinator.classic.commits import commit_error, session_after_commit
 from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
@@ -153,7 +152,7 @@ def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
         >= retention_s
     ]
     if len(old) == len(group.offsets) and group.is_empty:
-        return Outcome(None, group_tombstones(group))
+        return Outcome(None, group.tombstones())
     return Outcome(None, _tombstones(group, old))
 
 
@@ -188,13 +187,18 @@ def _commit_error(
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not has_epochs:
+    if not has_epochs and not member.classic:
         return ErrorCode.UNSUPPORTED_VERSION
     epoch, relaxed = request.member_epoch, profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
     is_valid = epoch == member.member_epoch or (
         relaxed and epoch < member.member_epoch and _had_all(member, names, epoch)
     )
-    return ErrorCode.NONE if is_valid else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if is_valid else _stale(member)
+
+
+def _stale(member: GroupMember) -> int:
+    """Return the error for an epoch that is not the member's; a classic one has a generation."""
+    return ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch: int) -> bool:
@@ -217,7 +221,7 @@ def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if request.member_epoch != member.member_epoch:
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return _stale(member)
     return ErrorCode.NONE
 
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember, ReconciliationState
+from spark_groups.lab.coordinator.member import (
+    ClassicMetadata,
+    ClientAssignor,
+    GroupMember,
+    ReconciliationState,
+)
 from spark_groups.protocol.messages import NO_LEADER_EPOCH
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
 from spark_groups.values import dataclass
@@ -172,6 +177,7 @@ class MemberMetadataValue:
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     client_assignors: tuple[ClientAssignor, ...] = ()
+    classic: ClassicMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +264,7 @@ def member_metadata(group_id: str, member: GroupMember) -> Record:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.server_assignor,
             client_assignors=member.client_assignors,
+            classic=member.classic,
         ),
     )
 

@@ -92,6 +92,8 @@ WRITES: Final[Mapping[type, Write]] = {
 FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: leaving.timed_out,
     TimerKind.REBALANCE: leaving.timed_out,
+    TimerKind.JOIN: leaving.timed_out,
+    TimerKind.SYNC: leaving.timed_out,
     TimerKind.CLIENT_ASSIGNMENT: client_assignment.timed_out,
     TimerKind.REGEX: lambda group, _timer, *rest: subscriptions.look_up_patterns(group, *rest),
     TimerKind.ASSIGNMENT: heartbeat.target_due,
@@ -125,6 +127,8 @@ class Timers:
         """Set or stop a timer."""
         if timer.at is None:
             self._by_key.pop(timer.key, None)
+            return
+        if timer.keeps_earlier and timer.key in self._by_key:
             return
         self._count += 1
         self._by_key[timer.key] = (self._count, timer)
@@ -190,6 +194,7 @@ class _Write:
         ticket: The request; None for a timer, and for a request that is parked or answered.
         timers_before: The previous state of its timers, in the order in which they were set.
         classic_before: The classic group that its tombstone removed from memory, if any.
+        makes_classic: It made a classic group of a consumer group.
     """
 
     group_id: str
@@ -198,6 +203,7 @@ class _Write:
     timers_before: tuple[tuple[TimerKey, Timer | None], ...]
     appended: Appended | None = None
     classic_before: ClassicGroup | None = None
+    makes_classic: bool = False
 
 
 @dataclass(slots=True)
@@ -324,7 +330,7 @@ class Shard:
         for write in reversed(writes):
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
-            if write.classic_before:
+            if write.classic_before or write.makes_classic:
                 self.memory.set_classic(write.group_id, write.classic_before)
             if write.ticket:
                 write.ticket.response = m.error_answer(
@@ -354,6 +360,10 @@ class Shard:
                 ticket.response = replace(ticket.response, member_id=parked.member_id)
             self._answered.append(ticket)
         self._parked.clear()
+
+    def timer(self, key: TimerKey) -> Timer | None:
+        """Return a timer, if it is set."""
+        return self._timers.get(key)
 
     def next_wakeup(self) -> float | None:
         """Return when the next timer fires, in seconds; None without timers."""
@@ -448,9 +458,12 @@ class Shard:
         ticket: Ticket | None = None,
         fired: Timer | None = None,
     ) -> None:
+        makes_classic = bool(outcome.classic) and self.memory.group(group_id).is_consumer_group
         ticket = self._answer(group_id, outcome, ticket)
         if batch_bytes(outcome.records) > MAX_BATCH_BYTES:
             self._refuse(group_id, outcome, ticket, fired)
+            if makes_classic:
+                self.memory.set_classic(group_id, None)
             return
         timers_before = [
             (each.key, self._timers.get(each.key))
@@ -479,6 +492,7 @@ class Shard:
                     tuple(timers_before),
                     outcome.appended,
                     classic_before,
+                    makes_classic,
                 )
             )
         elif ticket:

@@ -16,6 +16,8 @@ from functools import partial
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator import migration
+from spark_groups.lab.coordinator.classic import mixed
 from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import (
@@ -47,7 +49,7 @@ NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 _MEMBER_ID_REQUIRED_VERSION: Final = 4
 _SKIP_ASSIGNMENT_VERSION: Final = 9
 
-JoinOutcome = Outcome[JoinGroupResponse | None]
+JoinOutcome = Outcome[JoinGroupResponse] | Outcome[JoinGroupResponse | None]
 
 
 def join(
@@ -64,9 +66,22 @@ def join(
         <= broker.classic_max_session_timeout_s
     ):
         return _answer(request.member_id, CoordinatorErrorCode.INVALID_SESSION_TIMEOUT)
+    if group.members:
+        return mixed.join(group, request, profile, context)
     if group.is_consumer_group:
-        return _answer("", CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return _join_empty(group, request, profile, context)
     return join_classic(group, request, profile, context)
+
+
+def _join_empty(
+    group: ConsumerGroup, request: JoinGroupRequest, profile: Profile, context: RequestContext
+) -> JoinOutcome:
+    """Handle a JoinGroup request to an empty consumer group: a new classic one replaces it."""
+    if request.member_id:
+        return _answer(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    joined_new = join_classic(ConsumerGroup(group.group_id), request, profile, context)
+    tombstones = migration.consumer_tombstones(group)
+    return replace(joined_new, records=(*tombstones, *joined_new.records))
 
 
 def join_classic(

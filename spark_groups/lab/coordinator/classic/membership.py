@@ -9,6 +9,7 @@ from __future__ import annotations
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import admin_requests
 from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator.classic import mixed
 from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicState
@@ -32,6 +33,8 @@ def heartbeat(
     if not request.group_id:
         code = CoordinatorErrorCode.INVALID_GROUP_ID
         return Outcome(ClassicHeartbeatResponse(error_code=code))
+    if group.members:
+        return mixed.classic_heartbeat(group, request, profile, context)
     return heartbeat_classic(group, request, profile, context)
 
 

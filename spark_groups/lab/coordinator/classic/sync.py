@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.classic import mixed
 from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState, metadata_record
@@ -38,7 +39,7 @@ from spark_groups.lab.coordinator.profile import Profile
 _PROTOCOL_VERSION: Final = 5
 """The version from which SyncGroup must name the protocol and its type."""
 
-SyncOutcome = Outcome[SyncGroupResponse | None]
+SyncOutcome = Outcome[SyncGroupResponse] | Outcome[SyncGroupResponse | None]
 
 
 def sync(
@@ -50,6 +51,8 @@ def sync(
         return _answer(CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         return _answer(CoordinatorErrorCode.INVALID_GROUP_ID)
+    if group.members:
+        return mixed.sync(group, request, profile, context)
     return sync_classic(group, request, profile, context)
 
 
