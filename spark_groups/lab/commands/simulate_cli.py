@@ -77,7 +77,9 @@ ProtocolNames = Annotated[
         "--protocol",
         metavar="PROTOCOL",
         help=f"How members rebalance: {', '.join(each.value for each in GroupProtocol)} (default:"
-        " consumer); repeatable or with commas, to compare. With --schedules: the protocols drawn.",
+        " consumer); repeatable or with commas, to compare. Classic members are applications that"
+        " poll, process a batch of the same length and commit. With --schedules: the protocols to"
+        " draw.",
     ),
 ]
 AssignorName = Annotated[
@@ -211,12 +213,8 @@ def simulate(  # noqa: PLR0917
     Counting begins when the group has started and is stable. A rolling deployment restarts the
     next application when the previous one reads again and the group is stable.
 
-    With a classic protocol the members are applications with Kafka's Java consumer: they poll,
-    process a batch of the same length, and commit.
-
     Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
     --restart-time 15 --records-per-second 50 --html rolling.html
-
     Example: spark-groups simulate --protocol classic-eager,classic-cooperative,consumer
 
     Exit code 1 if a promise is broken.
@@ -224,17 +222,11 @@ def simulate(  # noqa: PLR0917
     is_hunt = schedules is not None or swarm is not None
     otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
     names = tuple(profile_option(each).name for each in profile or otherwise)
-    seed_range = range(seed, seed + seeds)
     protocols = protocols_option(protocol or ())
     if exhaustive is not None:
         _exhaust(exhaustive, names)
-    elif swarm is not None:
-        made_of = _swarm(swarm)
-        _check([Run(seed, name, made_of) for name in names], shrinks=shrink_breaks)
-    elif schedules is not None:
-        numbers = range(seed, seed + -(-schedules // len(names)))
-        drawn = partial(Run, protocols=protocols)
-        _check([drawn(each, name) for each in numbers for name in names], shrinks=shrink_breaks)
+    elif is_hunt:
+        _check(_hunted(schedules or 0, swarm, seed, names, protocols), shrinks=shrink_breaks)
     else:
         planned = Swarm(
             queries=members,
@@ -253,9 +245,24 @@ def simulate(  # noqa: PLR0917
             listener=1,
             planned=1,
         )
-        made_of = with_faults(planned, faults)
         plans = [(each, name) for each in protocols for name in names]
-        _plan(made_of, plans, seed_range, html, as_json=as_json, compares=protocol is not None)
+        made_of, compares = with_faults(planned, faults), protocol is not None
+        _plan(made_of, plans, range(seed, seed + seeds), html, as_json=as_json, compares=compares)
+
+
+def _hunted(
+    schedules: int,
+    swarm: str | None,
+    seed: int,
+    profiles: Sequence[str],
+    protocols: tuple[GroupProtocol, ...],
+) -> list[Run]:
+    """Return the runs to check: those of a named swarm, or drawn ones."""
+    if swarm is not None:
+        made_of = _swarm(swarm)
+        return [Run(seed, name, made_of) for name in profiles]
+    seeds = range(seed, seed + -(-schedules // len(profiles)))
+    return [Run(each, name, protocols=protocols) for each in seeds for name in profiles]
 
 
 def _swarm(text: str) -> Swarm:

@@ -265,8 +265,7 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        protocol: How the members rebalance: classic-eager, classic-cooperative or consumer. Classic
-            members are applications with Kafka's Java consumer: range, or cooperative-sticky.
+        protocol: How members rebalance: classic-eager, classic-cooperative or consumer.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.

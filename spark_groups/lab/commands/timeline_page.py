@@ -56,10 +56,11 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
-        "<p>A bar is the period in which a member owns a partition, with its member epoch. It is"
-        " faint while the partition is pending revocation. A thin stripe is a batch that reads it,"
-        " a red one a batch that never finished. A gap is a period without an owner. A hollow"
-        " bar is a static member that is away: it keeps the partition, which is not read. Dotted"
+        "<p>A bar is the period in which a member owns a partition, with its member epoch, or the"
+        " generation of a classic member. It is faint while the partition is pending revocation. A"
+        " thin stripe is a batch that reads it, a red one a batch that never finished. A gap is a"
+        " period without an owner. A hollow bar is a static member that is away: it keeps the"
+        " partition, which is not read. Dotted"
         " lines are incidents, and the start and end of counting. Hover for details.</p>",
     ]
     for heading, sentence, timeline in sections:

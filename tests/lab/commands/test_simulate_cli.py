@@ -35,6 +35,31 @@ def simulate(*words: str) -> Result:
     return CliRunner().invoke(app, ["simulate", *words])
 
 
+def test_protocols_are_compared_on_one_workload(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("--protocol", "classic-eager,consumer", "--protocol", "classic-cooperative")
+    found = simulate(*SHORT, "--seeds", "1", *words, "--html", str(page))
+    assert found.exit_code == 0
+    head = found.stdout.splitlines()[0].split()
+    assert head == ["classic-eager", "consumer", "classic-cooperative"]
+    assert "requests to the coordinator" in found.stdout
+    html = page.read_text(encoding="utf-8")
+    for name in head:
+        assert f"<h2>{name}</h2>" in html
+    found = simulate(*SHORT, "--seeds", "1", *words, "--json")
+    profiles = json.loads(found.stdout)["profiles"]
+    assert list(profiles) == head
+    rates = [each["records"] / each["counted_s"] for each in profiles.values()]
+    assert rates == pytest.approx([12 * 10] * 3, rel=0.05)
+    assert all(each["requests"] and each["batches"] for each in profiles.values())
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    found = simulate("--protocol", "classic")
+    assert found.exit_code == 2
+    assert "'classic' is none of classic-eager" in found.output
+
+
 def test_profiles_are_compared() -> None:
     found = simulate(*SHORT, "--seeds", "2", "--profile", "kafka-4.0", "--profile", "kafka-4.3")
     assert found.exit_code == 0, found.output

@@ -101,7 +101,7 @@ class Talk:
         self.poll()
         return request
 
-    def told_to_rebalance(self) -> None:
+    def learns_of_a_rebalance(self) -> None:
         self.now += 3.0
         assert isinstance(self.asks(), c.ClassicHeartbeatRequest)
         code = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
@@ -154,7 +154,7 @@ def test_the_leader_assigns_and_joins_again_when_a_topic_grows() -> None:
 
 def test_an_eager_member_gives_up_everything_before_it_joins() -> None:
     talk = eager()
-    talk.told_to_rebalance()
+    talk.learns_of_a_rebalance()
     assert talk.asks() is None, "it joins when the application polls"
     talk.poll()
     assert talk.member.is_preparing
@@ -167,7 +167,7 @@ def test_an_eager_member_gives_up_everything_before_it_joins() -> None:
 
 def test_a_cooperative_member_gives_up_what_it_was_not_assigned_and_joins_again() -> None:
     talk = cooperative()
-    talk.told_to_rebalance()
+    talk.learns_of_a_rebalance()
     subscription = decode_subscription(talk.join().protocols[0].metadata)
     assert (subscription.owned_partitions, subscription.generation_id) == (t(0, 1), 1)
     assert talk.member.readable == t(0, 1), "it reads on"

@@ -12,6 +12,7 @@ from spark_groups.lab.sim.swarm import (
     FAULTS,
     Deploy,
     Faults,
+    GroupProtocol,
     Swarm,
     drawn,
     shrunk,
@@ -23,9 +24,22 @@ def test_one_seed_is_one_swarm_and_every_part_is_drawn_somewhere() -> None:
     swarms = [drawn(Random(seed)) for seed in range(300)]
     assert swarms == [drawn(Random(seed)) for seed in range(300)]
     fixed = {"heartbeat_s", "starts_s", "deploy_every_s", "restart_s", "assignor", "planned"}
+    classic = {"classic", "cooperative", "migrations"}
     for each in fields(Swarm):
         values = {getattr(swarm, each.name) for swarm in swarms}
-        assert (len(values) == 1) == (each.name in fixed), each.name
+        assert (len(values) == 1) == (each.name in fixed | classic), each.name
+
+
+def test_classic_members_are_drawn_last_so_that_seeds_keep_their_groups() -> None:
+    for seed in range(100):
+        alone, chance = drawn(Random(seed)), Random(seed)
+        mixed = drawn(chance, tuple(GroupProtocol))
+        assert mixed.classic
+        assert (mixed.partitions, mixed.session_s) == (alone.partitions, alone.session_s)
+        assert drawn(Random(seed), (GroupProtocol.CLASSIC_EAGER,)).cooperative == 0
+    swarms = [drawn(Random(seed), tuple(GroupProtocol)) for seed in range(100)]
+    for name in ("classic", "cooperative", "migrations", "queries", "consumers"):
+        assert len({getattr(swarm, name) for swarm in swarms}) > 1, name
 
 
 def test_about_a_quarter_has_no_faults() -> None:
@@ -76,6 +90,16 @@ def test_what_is_not_needed_goes_and_what_is_needed_stays() -> None:
     assert 0.1 < found.loss < 0.2
     assert (found.deploy, found.batch_s, found.chaos_s) == (Deploy.NONE, 1.0, 10.0)
     assert (found.session_s, found.rebalance_s) == (LARGE.session_s, LARGE.rebalance_s)
+
+
+def test_a_group_keeps_a_member_of_some_protocol_when_it_is_shrunk() -> None:
+    swarm = Swarm(queries=2, classic=2, cooperative=1)
+    classic = shrunk(swarm, lambda each: each if each.classic else None)
+    assert classic is not None
+    assert (classic.queries, classic.classic, classic.cooperative) == (0, 1, 0)
+    queries = shrunk(swarm, lambda each: each if each.queries else None)
+    assert queries is not None
+    assert (queries.queries, queries.classic) == (1, 0)
 
 
 def test_what_does_not_fail_is_not_shrunk() -> None:

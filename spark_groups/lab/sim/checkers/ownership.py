@@ -113,7 +113,8 @@ class CleanHandOver(Checker):
     Replayed batches count. Exceptions: a member reports that it releases partitions uncommitted
     because its rebalance timeout is over, and a member that leaves. A commit without an answer must
     be looked up first; no member can detect one that arrives after that. A replayed batch need not
-    be committed where an operator or a plain consumer was the last to set the offset.
+    be committed where an operator or a plain consumer was the last to set the offset. A classic
+    consumer commits what it has read before it releases partitions, unless a fault prevents that.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -130,6 +131,13 @@ class CleanHandOver(Checker):
         """Partitions that a query committed last."""
         self._plain_members: set[str] = set()
         """Member ids of plain consumers."""
+        self._consumed_to: dict[tuple[str, TopicIdPartition], int] = {}
+        """The offset up to which a consumer without a checkpoint has read a partition."""
+        swarm = scene.swarm
+        faults = swarm.faults.items()
+        has_faults = any(value for name, value in faults if name not in ("classic", "consumers"))
+        # A static member that misses a rebalance may not commit any more.
+        self._is_calm = not has_faults and not swarm.static
 
     @on(facts.Read)
     def _reads(self, fact: facts.Read) -> None:
@@ -174,6 +182,19 @@ class CleanHandOver(Checker):
     @on(facts.Consumed)
     def _consumed(self, fact: facts.Consumed) -> None:
         self._plain_members.add(fact.member_id)
+        for key, (_, until_offset) in fact.ranges.items():
+            self._consumed_to[fact.who, key] = until_offset
+
+    @on(facts.ClassicHappened)
+    def _classic_happened(self, fact: facts.ClassicHappened) -> None:
+        event = fact.event
+        if not isinstance(event, PartitionsRevoked | PartitionsLost):
+            return
+        for key in event.partitions:
+            reached = self._consumed_to.pop((fact.who, key), 0)
+            is_committed = self._committed.get(key, 0) >= reached
+            if self._is_calm and isinstance(event, PartitionsRevoked) and not is_committed:
+                self.fail(f"{fact.who} released {key}, read up to {reached}, uncommitted")
 
     @on(facts.Happened)
     def _happened(self, fact: facts.Happened) -> None:

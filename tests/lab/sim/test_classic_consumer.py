@@ -1,0 +1,188 @@
+"""Groups with classic consumers keep every promise, migrate both ways, and bugs are caught."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from spark_groups.lab.assignors.classic import ClassicRangeAssignor
+from spark_groups.lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from spark_groups.lab.commands.simulation import Run, play
+from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.classic_consumer import ClassicRun
+from spark_groups.lab.sim.classic_membership import Assigned, ClassicMembership
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import GroupProtocol, Swarm
+from spark_groups.protocol import events
+from tests.lab.sim.scenes import Facts, world
+
+Patch = pytest.MonkeyPatch
+CLASSIC = (GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE)
+EAGER = Swarm(queries=0, classic=3, partitions=6, stops=3, chaos_s=40.0)
+COOPERATIVE = replace(EAGER, cooperative=1)
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("profile", PROFILES)
+def test_classic_groups_keep_every_promise(profile: str, seed: int) -> None:
+    assert play(Run(seed, profile, protocols=CLASSIC)) is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("profile", PROFILES)
+def test_mixed_groups_keep_every_promise(profile: str, seed: int) -> None:
+    assert play(Run(seed, profile, protocols=tuple(GroupProtocol))) is None
+
+
+def test_drawn_groups_migrate_both_ways_and_everything_happens_to_classic_members() -> None:
+    seen: Counter[object] = Counter()
+
+    def listen(_scene: Scene) -> Listeners:
+        kinds = [""]
+
+        def changed(fact: facts.GroupChanged) -> None:
+            members = fact.group.members.values()
+            kind = "classic" if fact.group.classic else "consumer" if members else ""
+            if kind:
+                seen.update([(kinds[-1], kind)])
+                kinds.append(kind)
+            seen["mixed"] += any(each.classic for each in members)
+
+        return {
+            facts.GroupChanged: changed,
+            facts.ClassicHappened: lambda fact: seen.update([type(fact.event)]),
+        }
+
+    for seed in range(40):
+        run = Run(seed, "kafka-4.3", protocols=tuple(GroupProtocol))
+        assert play(run, (listen,)) is None
+    expected = {
+        *(("classic", "consumer"), ("consumer", "classic"), "mixed"),
+        *(events.PartitionsAssigned, events.PartitionsRevoked, events.PartitionsLost),
+    }
+    assert expected - seen.keys() == set()
+
+
+def test_a_run_of_the_command_line_is_drawn_again() -> None:
+    run = Run(7, "kafka-4.3", protocols=CLASSIC)
+    assert run.command.endswith("--protocol classic-eager,classic-cooperative --schedules 1")
+    assert run.made_of.classic
+    assert not run.made_of.queries
+    assert not Run(7, "kafka-4.3").made_of.classic
+
+
+@pytest.mark.parametrize("swarm", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_an_eager_group_stops_for_a_rebalance_and_a_cooperative_one_reads_on(swarm: Swarm) -> None:
+    seen = Facts(facts.ClassicHappened)
+    found = world(replace(swarm, partitions=4, stops=0, starts_s=0.0), "kafka-4.3", 1, seen)
+    first, second, _ = found.classic
+    first.start()
+    found.scene.schedule.run_until(10.0)
+    seen.seen.clear()
+    second.start()
+    found.scene.schedule.run_until(25.0)
+    kept: list[Any] = [each for each in seen.seen if getattr(each, "who", "") == "k1.1"]
+    happened = [each.event for each in kept]
+    revoked = [
+        len(each.partitions) for each in happened if isinstance(each, events.PartitionsRevoked)
+    ]
+    assert revoked == ([2] if swarm.cooperative else [4])
+    assert first.restless() == second.restless() == ""
+    for each in (first, second):
+        assert each.member is not None
+        assert len(each.member.owned) == 2
+
+
+def test_it_looks_for_the_coordinator_when_that_has_moved() -> None:
+    found = world(replace(EAGER, classic=1, starts_s=0.0))
+    found.classic[0].start()
+    found.scene.schedule.run_until(10.0)
+    found.scene.coordination.move(0.1, crash=True)
+    found.scene.schedule.run_until(30.0)
+    assert found.classic[0].restless() == ""
+    assert len(found.scene.coordination.member_ids) == 1
+
+
+def keeps_what_it_must_revoke(patch: Patch) -> None:
+    take, join = ClassicMembership._take, ClassicMembership._join_request
+
+    def taken(self: ClassicMembership, assigned: Any) -> None:
+        if not self.config.is_cooperative or not self.owned - assigned:
+            take(self, assigned)
+            return
+        self._received, self._needs_join = None, True
+        self.events.append(Assigned(assigned, assigned - self.owned))
+        self.owned |= assigned
+        patch.setattr(self, "said", assigned, raising=False)
+
+    def joined(self: ClassicMembership) -> Any:
+        owned = self.owned
+        self.owned = getattr(self, "said", owned) & owned
+        request = join(self)
+        self.owned = owned
+        return request
+
+    patch.setattr(ClassicMembership, "_take", taken)
+    patch.setattr(ClassicMembership, "_join_request", joined)
+
+
+def assigns_what_others_own_in_one_step(patch: Patch) -> None:
+    def assign(_self: Any, members: Any, partition_counts: Any) -> Any:
+        return StickyAssignor().assign(members, partition_counts)
+
+    patch.setattr(CooperativeStickyAssignor, "assign", assign)
+
+
+def joins_without_a_revocation(patch: Patch) -> None:
+    def prepared(self: ClassicMembership) -> None:
+        self.is_preparing = self._needs_prepare = False
+
+    patch.setattr(ClassicMembership, "prepared", prepared)
+
+
+def commits_nothing_before_it_revokes(patch: Patch) -> None:
+    def commit(_self: ClassicRun, then: Callable[[], None], _ends_at: Any = None) -> None:
+        then()
+
+    patch.setattr(ClassicRun, "_commit", commit)
+
+
+def assigns_a_partition_twice(patch: Patch) -> None:
+    assign = ClassicRangeAssignor.assign
+
+    def twice(self: Any, members: Any, partition_counts: Any) -> Any:
+        found = assign(self, members, partition_counts)
+        return dict.fromkeys(found, next(iter(found.values())))
+
+    patch.setattr(ClassicRangeAssignor, "assign", twice)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug of a classic consumer, the run that shows it, and the promise it breaks."""
+
+    promise: str
+    plant: Callable[[Patch], None]
+    swarm: Swarm
+
+
+PLANTED = (
+    Planted("single owner", keeps_what_it_must_revoke, COOPERATIVE),
+    Planted("single owner", assigns_what_others_own_in_one_step, COOPERATIVE),
+    Planted("single owner", joins_without_a_revocation, EAGER),
+    Planted("clean hand over", commits_nothing_before_it_revokes, EAGER),
+    Planted("legal target", assigns_a_partition_twice, EAGER),
+)
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.plant.__name__)
+def test_planted_bug_of_a_classic_consumer_is_caught(planted: Planted, monkeypatch: Patch) -> None:
+    runs = [Run(seed, "kafka-4.3", planted.swarm) for seed in range(3)]
+    assert [broken for broken in map(play, runs) if broken] == []
+    planted.plant(monkeypatch)
+    assert {broken.promise for broken in map(play, runs) if broken} == {planted.promise}
