@@ -13,6 +13,7 @@ from typing import Final, cast
 from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.messages import (
+    ClassicHeartbeatRequest,
     ClassicHeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -22,7 +23,11 @@ from spark_groups.lab.coordinator.classic.messages import (
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.messages import CoordinatorRequest, error_answer
+from spark_groups.lab.coordinator.messages import (
+    CoordinatorRequest,
+    LeaveGroupRequest,
+    error_answer,
+)
 from spark_groups.lab.coordinator.metrics import Sensors, metrics
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import GroupMetadataValue, OffsetCommitValue
@@ -53,6 +58,12 @@ _KEEPING_ALIVE: Final = (
     SyncGroupResponse,
 )
 """Responses to requests that start the session of a member again."""
+_OF_CLASSIC_MEMBERS: Final = (
+    JoinGroupRequest,
+    SyncGroupRequest,
+    ClassicHeartbeatRequest,
+    LeaveGroupRequest,
+)
 _ACCEPTED: Final = (ErrorCode.NONE, CoordinatorErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -247,26 +258,26 @@ class Coordination:
         accepted: tuple[AcceptedOffset, ...] = ()
         if isinstance(request, m.OffsetCommitRequest):
             accepted = tuple(self._accepted(request))
-        classic = self.group.classic
+        is_classic = isinstance(request, _OF_CLASSIC_MEMBERS)
+        before = self.group.classic if is_classic else None
         ticket = self._shard.submit(request, self.schedule.now, origin)
         waiting = _Waiting(ticket, reply, self.schedule.now, accepted)
         if ticket.response is not None:
             self._answer(waiting)
-        elif isinstance(request, JoinGroupRequest | SyncGroupRequest):
+        elif is_classic and not isinstance(request, LeaveGroupRequest):
             self._parked.append(waiting)
             self._changed()
         else:
             self._waiting.append(waiting)
             self._changed()
-        if classic is not self.group.classic:
+        if is_classic and before is not self.group.classic:
             # It changes without records as well.
             self._changed()
-        self._answer_parked()
+        if self._parked:
+            self._answer_parked()
 
     def _answer_parked(self) -> None:
         """Answer the parked requests for which the coordinator has an answer by now."""
-        if not self._parked:
-            return
         parked, self._parked = self._parked, []
         for each in parked:
             if each.ticket.response is None:
