@@ -141,13 +141,16 @@ class StableGroup(Checker):
     """In a STABLE group each member has its target, and all partitions are assigned.
 
     The latter needs a coordinator that has compared the group with the current topics, and has
-    resolved its patterns with them.
+    resolved its patterns with them. After an error of a client-side assignor neither holds: the
+    targets of earlier topics are kept.
     """
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
         if group.state is not GroupState.STABLE:
+            return
+        if group.target_metadata and group.target_metadata.error:
             return
         for member in group.members.values():
             target = group.targets.get(member.member_id)
