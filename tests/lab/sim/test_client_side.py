@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -131,3 +132,8 @@ def test_a_run_with_faults_keeps_its_promises(seed: int) -> None:
     broken = play(Run(seed, KIP, swarm), [seen])
     assert broken is None, broken
     assert seen.seen
+
+
+def test_a_late_heartbeat_does_not_shorten_a_revocation_that_has_begun() -> None:
+    """The seed of a hunt: the coordinator waits as long as the member said when it began."""
+    assert play(Run(2296, KIP, replace(drawn(Random(2296)), computing=1))) is None

@@ -26,8 +26,11 @@ class TimeoutsEnforced(Checker):
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
-        self._revoking: dict[str, tuple[object, float]] = {}
-        """The partitions that each member must revoke, and since when."""
+        self._revoking: dict[str, tuple[object, float, int]] = {}
+        """The partitions that each member must revoke, since when, and its rebalance timeout then.
+
+        A later timeout, or a late heartbeat with an earlier one, counts for the next revocation.
+        """
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
@@ -63,11 +66,12 @@ class TimeoutsEnforced(Checker):
             self._revoking.pop(member.member_id, None)
             return
         revoking = frozenset(member.pending_revocation)
-        known, since = self._revoking.get(member.member_id, (frozenset(), self.scene.now))
+        begun = (revoking, self.scene.now, member.rebalance_timeout_ms)
+        known, since, timeout_ms = self._revoking.setdefault(member.member_id, begun)
         if revoking != known:
-            self._revoking[member.member_id] = (revoking, self.scene.now)
+            self._revoking[member.member_id] = begun
             return
-        slow_s = self._overdue_s(since, member.rebalance_timeout_ms / 1000)
+        slow_s = self._overdue_s(since, timeout_ms / 1000)
         if slow_s > 0:
             self.fail(
                 f"{member.member_id} has been revoking {slow_s:.1f} s"
