@@ -87,6 +87,19 @@ def decode_subscription(metadata: bytes) -> Subscription:
     )
 
 
+def decode_subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """Return the topics in the metadata of a JoinGroup protocol of any version.
+
+    Raises:
+        ProtocolError: The bytes do not begin like a subscription.
+    """
+    reader = _Reader(metadata)
+    reader.number(">h")
+    topics = tuple(reader.text() for _ in range(reader.length()))
+    reader.blob()
+    return topics
+
+
 def encode_assignment(assignment: EmbeddedAssignment) -> bytes:
     """Return the assignment of a SyncGroup member."""
     version = struct.pack(">h", assignment.version)

@@ -1,20 +1,40 @@
 """The commands of KIP-848's case studies: a group that is given, and the states it goes through.
 
 A heartbeat is one atomic batch of records. The KIP shows the states between them, and so does
-`states`: it applies new records one by one.
+`states`: it applies new records one by one. The state of a classic member is in no record, but
+follows from the group and the member's timers.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.classic import messages as k
+from spark_groups.lab.coordinator.classic.mixed import rebalance_state
+from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.member import ReconciliationState
+from spark_groups.lab.coordinator.messages import (
+    CoordinatorRequest,
+    LeaveGroupRequest,
+    LeavingMember,
+)
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.shard import Shard
-from spark_groups.types import TopicIdPartition
+from spark_groups.protocol.embedded import (
+    CONSUMER_PROTOCOL_TYPE,
+    EmbeddedAssignment,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from spark_groups.types import TopicIdPartition, TopicPartition
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Command, RawMember, Scene
+from tests.scenarios.wording import by_topic_text
 
 SHOWS = (r.GroupMetadataKey, r.TargetMetadataKey, r.CurrentAssignmentKey)
 """After one of these records the KIP shows the state of the group."""
@@ -31,10 +51,16 @@ class KipStates:
     def __init__(self, scene: Scene, world: ModelWorld) -> None:
         self.scene = scene
         self.world = world
-        self.commands = {"given": self._given, "states": self._states}
+        self.commands = {
+            "given": self._given,
+            "given-classic": self._given_classic,
+            "states": self._states,
+            "classic": self._classic,
+        }
         self._seen = 0
         self._group = ConsumerGroup(scene.group_id)
         self._last: list[str] = []
+        self._epochs: dict[str, int] = {}
 
     def _given(self, command: Command) -> list[str]:
         """`given epoch=21 A=foo[0-2] B=foo[3-5]`: a stable group, as a coordinator loads it."""
@@ -54,6 +80,42 @@ class KipStates:
         ]
         for name, text in command.options.items():
             records += self._member(name, text, group_epoch)
+        self._load(records)
+        self._states(command)
+        return self._last
+
+    def _given_classic(self, command: Command) -> list[str]:
+        """`given-classic generation=22 A=foo[0-1] B=foo[2]`: a stable classic group, likewise."""
+        generation_id = int(command.options.pop("generation"))
+        value = r.ClassicGroupMetadataValue(
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            generation=generation_id,
+            protocol="range",
+            leader=min(command.options),
+            members=tuple(
+                r.ClassicMemberMetadata(
+                    member_id=name,
+                    rebalance_timeout_ms=30_000,
+                    session_timeout_ms=20_000,
+                    subscription=self._subscription(frozenset(), generation_id),
+                    assignment=encode_assignment(EmbeddedAssignment(partitions=self._named(text))),
+                )
+                for name, text in command.options.items()
+            ),
+        )
+        self._load([Record(r.ClassicGroupMetadataKey(self.scene.group_id), value)])
+        self._seen = 1
+        self._epochs = dict.fromkeys(command.options, generation_id)
+        return [f"Generic Group (generation={generation_id}): {', '.join(command.options)}"]
+
+    def _named(self, text: str) -> frozenset[TopicPartition]:
+        names = {each.topic_id: name for name, each in self.world.shard.topics.by_name.items()}
+        return frozenset(
+            TopicPartition(names[each.topic_id], each.partition)
+            for each in self.scene.names.assignment(text)
+        )
+
+    def _load(self, records: list[Record]) -> None:
         log = Log()
         log.append(tuple(records))
         log.replicate()
@@ -61,8 +123,48 @@ class KipStates:
         self.world.shard = Shard(
             before.profile, before.settings, before.topics, log, self.world.now()
         )
-        self._states(command)
-        return self._last
+
+    def _subscription(self, owned: frozenset[TopicPartition], generation_id: int) -> bytes:
+        topics = tuple(self.world.shard.topics.by_name)
+        return encode_subscription(
+            Subscription(topics=topics, owned_partitions=owned, generation_id=generation_id)
+        )
+
+    def _classic(self, command: Command) -> list[str]:
+        """`classic join C`, `sync`, `beat` or `leave`: one request of an eager classic member."""
+        what, name = command.words
+        group_id, generation_id = self.scene.group_id, self._epochs[name]
+        member = {"group_id": group_id, "generation_id": generation_id, "member_id": name}
+        request: CoordinatorRequest
+        if what == "join":
+            metadata = self._subscription(frozenset(), generation_id)
+            request = k.JoinGroupRequest(
+                group_id=group_id,
+                session_timeout_ms=20_000,
+                rebalance_timeout_ms=30_000,
+                member_id=name,
+                protocols=(k.ClassicProtocol("range", metadata),),
+            )
+        elif what == "sync":
+            request = k.SyncGroupRequest(
+                protocol_type=CONSUMER_PROTOCOL_TYPE, protocol_name="range", **member
+            )
+        elif what == "beat":
+            request = k.ClassicHeartbeatRequest(**member)
+        else:
+            request = LeaveGroupRequest(group_id=group_id, members=(LeavingMember(name),))
+        response: Any = self.world.shard.ask(request, self.world.now())
+        if response.error_code:
+            return [f"{name}: {CoordinatorErrorCode(response.error_code).name}"]
+        if what == "join":
+            self._epochs[name] = response.generation_id
+            return [f"{name}: generation {response.generation_id}"]
+        if what == "sync":
+            by_name: dict[str, list[int]] = {}
+            for each in decode_assignment(response.assignment).partitions:
+                by_name.setdefault(each.topic, []).append(each.partition)
+            return [f"{name}: assigned {by_topic_text(by_name)}"]
+        return [f"{name}: ok"]
 
     def _member(self, name: str, text: str, epoch: int) -> list[Record]:
         group_id, owned = self.scene.group_id, self.scene.names.assignment(text)
@@ -93,12 +195,19 @@ class KipStates:
         for record in written[self._seen :]:
             self._group.apply(record)
             # The tombstones of a member that goes are one step: its last record is the group's.
-            if isinstance(record.key, SHOWS) and record.value is not None:
+            if isinstance(record.key, SHOWS) and record.value is not None and self._is_whole():
                 state = self._state()
                 lines += state if state != self._last else []
                 self._last = state
         self._seen = len(written)
+        if self._group.classic_members and (state := self._state()) != self._last:
+            # SyncGroup writes no record.
+            lines, self._last = [*lines, *state], state
         return lines or ["no other state"]
+
+    def _is_whole(self) -> bool:
+        """False between the records of a conversion, which are one step."""
+        return all(each.member_epoch for each in self._group.classic_members)
 
     def _state(self) -> list[str]:
         group, names = self._group, self.scene.names
@@ -107,7 +216,7 @@ class KipStates:
             for each in sorted(group.targets)
         )
         lines = [
-            f"Group (epoch={group.group_epoch}): {', '.join(sorted(group.members)) or 'empty'}",
+            f"Group (epoch={group.group_epoch}): {', '.join(self._members()) or 'empty'}",
             f"  Target Assignment (epoch={group.assignment_epoch}): {targets or 'empty'}",
         ]
         for name in sorted(group.members):
@@ -118,6 +227,21 @@ class KipStates:
                 f", pending-partitions={names.partitions(self._pending(name))}"
             )
         return lines
+
+    def _members(self) -> list[str]:
+        """Return the names of the members, and what else is known of them in a mixed group."""
+        group, profile = self._group, self.world.profile
+        names = sorted(group.members)
+        if not group.classic_members:
+            return names
+        shown = []
+        for name in names:
+            key = TimerKey(TimerKind.SYNC, self.scene.group_id, name)
+            is_syncing = self.world.shard.timer(key) is not None
+            member = group.members[name]
+            state = rebalance_state(group, member, profile, is_syncing=is_syncing).value
+            shown.append(f"{name} ({state if member.classic else 'upgraded'})")
+        return shown
 
     def _pending(self, name: str) -> set[TopicIdPartition]:
         """Return what a member at the epoch of the target waits for."""

@@ -18,7 +18,7 @@ CASE_STUDIES = sorted((Path(__file__).parent / "kip848").glob("*.txt"))
 
 def test_case_studies_are_here() -> None:
     stems = [each.stem for each in CASE_STUDIES]
-    assert stems == ["basic", "failure", "incremental", "partition_added"]
+    assert stems == ["basic", "failure", "incremental", "migration", "partition_added"]
 
 
 @pytest.mark.parametrize("path", CASE_STUDIES, ids=lambda path: path.stem)

@@ -14,6 +14,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import leaving, member_checks, target_assignment
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.effects import (
     CoordinatorErrorCode,
     Outcome,
@@ -30,6 +31,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
+CLASSIC_MEMBER_TYPE: Final = 0
 CONSUMER_MEMBER_TYPE: Final = 1
 
 
@@ -74,7 +76,7 @@ def _member(
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        member_type=CONSUMER_MEMBER_TYPE,
+        member_type=CLASSIC_MEMBER_TYPE if member.classic else CONSUMER_MEMBER_TYPE,
         subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_existing((*member.assigned, *revoking), topic_names),
@@ -122,23 +124,14 @@ def list_groups(
 def _listed_group(group: ConsumerGroup) -> m.ListedGroup:
     """Return a list entry; Kafka lists a group with only offsets as a simple classic group."""
     if not group.is_consumer_group:
+        classic = group.classic or ClassicGroup(group_id=group.group_id)
         return m.ListedGroup(
-            group_id=group.group_id, protocol_type="", group_state="Empty", group_type="classic"
+            group_id=group.group_id,
+            protocol_type=classic.protocol_type or "",
+            group_state=classic.state.value,
+            group_type="classic",
         )
     return m.ListedGroup(group_id=group.group_id, group_state=group.state.value)
-
-
-_TOMBSTONE_ORDER: Final = (
-    r.OffsetCommitKey,
-    r.CurrentAssignmentKey,
-    r.TargetMemberKey,
-    r.TargetMetadataKey,
-    r.MemberMetadataKey,
-    r.RegularExpressionKey,
-    r.PartitionMetadataKey,
-    r.GroupMetadataKey,
-)
-"""Offsets first, then members and targets, then the group."""
 
 
 def delete_group(
@@ -150,17 +143,9 @@ def delete_group(
     """Delete a group."""
     if not group.exists:
         return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.members:
+    if not group.is_empty:
         return Outcome(m.DeleteGroupsResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
-    return Outcome(m.DeleteGroupsResponse(), group_tombstones(group))
-
-
-def group_tombstones(group: ConsumerGroup) -> tuple[r.Record, ...]:
-    """Return the tombstones of all records of a group (Group.createGroupTombstoneRecords)."""
-    keys: set[r.Key] = {each.key for each in group.records()}
-    keys.add(r.GroupMetadataKey(group.group_id))
-    ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
-    return tuple(r.Record(key, None) for key in ordered)
+    return Outcome(m.DeleteGroupsResponse(), group.tombstones())
 
 
 def remove_members(
@@ -187,9 +172,8 @@ def remove_members(
                 member_id=each.member_id, instance_id=each.instance_id, error_code=error_code
             )
         )
-    fenced = leaving.fence(group, tuple(found.values()), profile, context)
     response = m.LeaveGroupResponse(members=tuple(results))
-    return Outcome(response, fenced.records, fenced.timers)
+    return leaving.fence(group, tuple(found.values()), profile, context, response)
 
 
 def _named_member(group: ConsumerGroup, named: m.LeavingMember, profile: Profile) -> GroupMember:

@@ -75,7 +75,9 @@ def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> 
     for own in member.client_assignors:
         for other in members.values():
             theirs = None if _is_same(member, other) else _named(other, own.name)
-            if theirs and not (
+            if theirs and other.classic:
+                _check_reads_classic(own, theirs)
+            elif theirs and not (
                 own.minimum_version <= theirs.maximum_version
                 and theirs.minimum_version <= own.maximum_version
             ):
@@ -84,6 +86,16 @@ def _check_versions(member: GroupMember, members: Mapping[str, GroupMember]) -> 
                     f"The versions {own.minimum_version} to {own.maximum_version} of ClientAssignor"
                     f" {own.name} do not overlap with those of member {other.member_id}.",
                 )
+
+
+def _check_reads_classic(own: ClientAssignor, theirs: ClientAssignor) -> None:
+    """Raise INVALID_REQUEST if an assignor cannot read the metadata of a classic member."""
+    if theirs.metadata and own.minimum_version > theirs.metadata_version:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"ClientAssignor {own.name} must support version {theirs.metadata_version}, that of the"
+            " metadata of members that use the classic protocol.",
+        )
 
 
 def _is_same(member: GroupMember, other: GroupMember) -> bool:
@@ -115,19 +127,21 @@ def readers(members: Mapping[str, GroupMember], assignor: str) -> list[str]:
 
     If there are none, return the members that can read the current metadata of all.
     """
-    entries = {
+    all_entries = {
         member_id: own
         for member_id, member in members.items()
         if (own := _named(member, assignor)) is not None
     }
-    least = min(each.minimum_version for each in entries.values())
-    greatest = max(each.maximum_version for each in entries.values())
+    least = min(each.minimum_version for each in all_entries.values())
+    greatest = max(each.maximum_version for each in all_entries.values())
+    # No response asks a classic member to compute.
+    entries = {each: own for each, own in all_entries.items() if not members[each].classic}
     handles_all = [
         member_id
         for member_id, own in entries.items()
         if own.minimum_version <= least and own.maximum_version >= greatest
     ]
-    used = {each.metadata_version for each in entries.values()}
+    used = {each.metadata_version for each in all_entries.values()}
     return handles_all or [
         member_id
         for member_id, own in entries.items()

@@ -4,6 +4,9 @@ Functions that decide take the group (without records if it does not exist), the
 the profile and the context, and change nothing. Records are applied to the group at once, appended
 to the log, and undone if the append fails; the answer is sent once they are replicated. A refused
 request is answered with an error and has no other effect.
+
+A classic group keeps its state in memory, which a failed append does not undo: an outcome has the
+group's next value, and `appended` says what happens when its records are replicated or lost.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from enum import Enum, IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
+from spark_groups.lab.coordinator.classic.messages import JoinGroupResponse, SyncGroupResponse
 from spark_groups.lab.coordinator.messages import PrepareAssignmentResponse
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
@@ -30,10 +35,15 @@ class TimerKind(Enum):
 
     SESSION = "session timeout of a member"
     REBALANCE = "rebalance timeout of a member that revokes"
+    JOIN = "time of a classic member in a consumer group to join again"
+    SYNC = "time of a classic member in a consumer group to fetch its assignment"
     ASSIGNMENT = "a target is due (the KIP; in Kafka a heartbeat computes it)"
     CLIENT_ASSIGNMENT = "timeout of the member that computes the assignment"
     REGEX = "patterns are resolved"
     EXPIRY = "old offsets and empty groups expire"
+    CLASSIC_SESSION = "session timeout of a member of a classic group, or of a pending one"
+    CLASSIC_JOIN = "the join phase of a classic group ends"
+    CLASSIC_SYNC = "the sync phase of a classic group ends"
 
     # Each kind is one object: its identity is a hash that costs no call, unlike that of its name.
     __hash__ = object.__hash__
@@ -70,6 +80,14 @@ class Computation:
 
 
 @dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """A part of the initial rebalance delay of a classic group, and what may follow it."""
+
+    delay_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timer:
     """A timer to set or stop.
 
@@ -78,12 +96,41 @@ class Timer:
         member_epoch: The member epoch when it was set; a rebalance timer of another epoch is
             ignored.
         computation: The computation that it ends.
+        keeps_earlier: A timer with this key that is set already stays.
+        generation_id: The generation of a classic group when it was set.
+        initial_delay: The delay that it ends; None after the initial rebalance.
     """
 
     key: TimerKey
     at: float | None
     member_epoch: int = -1
     computation: Computation | None = None
+    keeps_earlier: bool = False
+    generation_id: int = -1
+    initial_delay: InitialDelay | None = None
+
+
+class Phase(Enum):
+    """The request of a classic member that is answered later."""
+
+    JOIN = "JoinGroup"
+    SYNC = "SyncGroup"
+
+
+class Parked(NamedTuple):
+    """The identity of a parked request: parking another one replaces it."""
+
+    group_id: str
+    member_id: str
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a parked request; None if its member is gone, and it is never answered."""
+
+    parked: Parked
+    response: JoinGroupResponse | SyncGroupResponse | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +142,14 @@ class Outcome(Generic[R]):
         timers: Set and stopped in this order.
         topics_version: Metadata version the subscriptions were compared with; None if not compared.
         makes_group: The group exists from now on, even without records.
+        classic: The next value of a classic group, at once and for good; None: unchanged.
+        removes_classic: The classic group is gone from memory. So it is after a tombstone of its
+            record, which a failed append undoes.
+        parks: The request waits for an `Answer` with this key; `response` is ignored.
+        answers: Answers to parked requests, sent at once.
+        appended: Called with the group after the records are replicated (error 0), or their append
+            failed.
+        answers_at_once: The response does not wait for replication.
     """
 
     response: R
@@ -102,6 +157,12 @@ class Outcome(Generic[R]):
     timers: tuple[Timer, ...] = ()
     topics_version: int | None = None
     makes_group: bool = False
+    classic: ClassicGroup | None = None
+    removes_classic: bool = False
+    parks: Parked | None = None
+    answers: tuple[Answer, ...] = ()
+    appended: Appended | None = None
+    answers_at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +175,7 @@ class RequestContext:
         new_member_id: Makes an id for a member that joins without one.
         computing: The timer of the computation under way, if any.
         loaded_at: When this coordinator loaded the group, in seconds.
+        new_classic_id: Makes an id for a classic member from its client id or instance id.
     """
 
     now: float
@@ -125,7 +187,11 @@ class RequestContext:
     api_version: int = NEWEST_API_VERSION
     computing: Timer | None = None
     loaded_at: float = 0.0
+    new_classic_id: Callable[[str], str] = str
 
+
+Appended = Callable[[ClassicGroup, int, RequestContext], Outcome[None]]
+"""What a classic group does after an append, given Kafka's error code of the append."""
 
 T = TypeVar("T")
 
@@ -136,7 +202,11 @@ class CoordinatorErrorCode(IntEnum):
     INVALID_ASSIGNMENT never got a number in Kafka; this one is the model's own.
     """
 
+    INCONSISTENT_GROUP_PROTOCOL = 23
     INVALID_GROUP_ID = 24
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    MEMBER_ID_REQUIRED = 79
     INVALID_ASSIGNMENT = -848
 
 

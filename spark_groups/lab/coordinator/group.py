@@ -1,7 +1,8 @@
-"""A consumer group in memory, rebuilt from its records.
+"""A group in memory, rebuilt from its records: a consumer group, or a classic one with its offsets.
 
-Only `apply` changes a group. `value_of` returns the value a record replaces, which undoes a failed
-append; `records` returns all records, as compaction keeps them.
+Only `apply` changes a group, and `Memory.set_classic` its classic part. `value_of` returns the
+value a record replaces, which undoes a failed append; `records` returns all records, as compaction
+keeps them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.types import TopicIdPartition
@@ -29,6 +31,20 @@ _NOT_RECONCILED: Final = r.CurrentAssignmentValue(
 """The state of a member before its first assignment."""
 
 
+_TOMBSTONE_ORDER: Final = (
+    r.OffsetCommitKey,
+    r.CurrentAssignmentKey,
+    r.TargetMemberKey,
+    r.TargetMetadataKey,
+    r.MemberMetadataKey,
+    r.RegularExpressionKey,
+    r.PartitionMetadataKey,
+    r.GroupMetadataKey,
+    r.ClassicGroupMetadataKey,
+)
+"""Offsets first, then members and targets, then the group."""
+
+
 class GroupState(Enum):
     """The state of a group; the values are those of Describe and ListGroups."""
 
@@ -41,7 +57,7 @@ class GroupState(Enum):
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """One consumer group; groups are equal if their records are.
+    """One group; groups are equal if their records are.
 
     Args:
         first_epoch: Its group epoch and assignment epoch before the first record of them.
@@ -57,6 +73,9 @@ class ConsumerGroup:
             table of members).
         counted_regexes: The resolved patterns at the last change of a member; in no record. They
             decide whether all members subscribe alike (ConsumerGroup.subscriptionType).
+        classic_metadata: The last recorded generation of a classic group.
+        classic: The classic group as it is now; None for a consumer group, and for a group that
+            only has offsets until a member joins.
         topics_version: Metadata version of the last comparison with its subscriptions; in no
             record, so each coordinator compares again (Kafka's metadata deadline).
     """
@@ -77,6 +96,8 @@ class ConsumerGroup:
         default_factory=dict, compare=False
     )
     topics_version: int = field(default=-1, compare=False)
+    classic_metadata: r.ClassicGroupMetadataValue | None = None
+    classic: ClassicGroup | None = field(default=None, compare=False)
     _values: dict[r.Key, r.Value] = field(default_factory=dict)
 
     @property
@@ -86,12 +107,19 @@ class ConsumerGroup:
     @property
     def exists(self) -> bool:
         """True for a group of any type."""
-        return self.is_bare or not self.is_empty_of_records
+        return self.is_bare or self.classic is not None or not self.is_empty_of_records
 
     @property
     def is_consumer_group(self) -> bool:
         """False if it does not exist or only has offsets."""
         return self.metadata is not None or bool(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        """True without members, in a classic group also without a rebalance under way."""
+        return not self.members and (
+            self.classic is None or self.classic.state is ClassicState.EMPTY
+        )
 
     @property
     def group_epoch(self) -> int:
@@ -115,6 +143,11 @@ class ConsumerGroup:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
+    @property
+    def classic_members(self) -> list[GroupMember]:
+        """Its members of the classic protocol."""
+        return [each for each in self.members.values() if each.classic]
+
     def static_member(self, instance_id: str) -> GroupMember | None:
         """Return the member that has an instance id."""
         member = self.members.get(self.instances.get(instance_id, ""))
@@ -136,6 +169,13 @@ class ConsumerGroup:
         """Yield one record for each key with a value, as in a compacted log."""
         return (Record(key, value) for key, value in self._values.items())
 
+    def tombstones(self) -> tuple[Record, ...]:
+        """Return the tombstones of all records (Group.createGroupTombstoneRecords)."""
+        group_key = r.GroupMetadataKey if self.is_consumer_group else r.ClassicGroupMetadataKey
+        keys = dict.fromkeys((*self._values, group_key(self.group_id)))
+        ordered = sorted(keys, key=lambda key: _TOMBSTONE_ORDER.index(type(key)))
+        return tuple(Record(key, None) for key in ordered)
+
     def apply(self, record: Record) -> None:
         """Apply a record.
 
@@ -148,6 +188,9 @@ class ConsumerGroup:
                 # Most records are commits.
                 assert value is None or isinstance(value, r.OffsetCommitValue)
                 _put(self.offsets, (key.topic, key.partition), value)
+            case r.ClassicGroupMetadataKey():
+                assert value is None or isinstance(value, r.ClassicGroupMetadataValue)
+                self.classic_metadata = value
             case r.GroupMetadataKey():
                 assert value is None or isinstance(value, r.GroupMetadataValue)
                 self.metadata = value
@@ -191,6 +234,7 @@ class ConsumerGroup:
             subscribed_topic_regex=metadata.subscribed_topic_regex,
             server_assignor=metadata.server_assignor,
             client_assignors=metadata.client_assignors,
+            classic=metadata.classic,
             assigned=current.assigned,
             pending_revocation=current.pending_revocation,
         )

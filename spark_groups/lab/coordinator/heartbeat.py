@@ -21,6 +21,7 @@ from spark_groups.lab.coordinator import (
     client_assignment,
     leaving,
     member_checks,
+    migration,
     target_assignment,
 )
 from spark_groups.lab.coordinator import records as r
@@ -58,9 +59,36 @@ def heartbeat(
         check_request(request, profile, context)
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             return leaving.leave(group, request, profile, context)
+        if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            return _first(group, request, profile, context)
         return _regular(group, request, profile, context)
     except RefusedError as refusal:
-        return Outcome(HeartbeatResponse(error_code=refusal.code, error_message=refusal.message))
+        return _refused(refusal)
+
+
+def _refused(refusal: RefusedError) -> Outcome[HeartbeatResponse]:
+    return Outcome(HeartbeatResponse(error_code=refusal.code, error_message=refusal.message))
+
+
+def _first(
+    group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
+) -> Outcome[HeartbeatResponse]:
+    """Let a member join, after the conversion of a classic group."""
+    upgrade = migration.upgraded(group, profile, context)
+    try:
+        if upgrade.refusal:
+            raise upgrade.refusal
+        joined = _regular(upgrade.group, request, profile, context)
+    except RefusedError as refusal:
+        # The group stays classic, but its parked requests are answered.
+        return replace(_refused(refusal), classic=upgrade.classic, answers=upgrade.answers)
+    return replace(
+        joined,
+        records=(*upgrade.records, *joined.records),
+        timers=(*upgrade.timers, *joined.timers),
+        classic=upgrade.classic,
+        answers=upgrade.answers,
+    )
 
 
 def _regular(
@@ -69,48 +97,99 @@ def _regular(
     group_id = group.group_id
     if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
         member_checks.check_exists(group, f"Consumer group {group_id} not found.")
-    member_checks.check_size(group, request, profile, context.settings.broker)
+    broker = context.settings.broker
+    member_checks.check_size(group, request.member_id, request.instance_id, profile, broker)
     member_id = request.member_id or context.new_member_id()
     sender = member_checks.sender(group, request, member_id, profile)
     updated_member = _updated_member(sender.member, request, context)
     if profile.kip_heartbeats:
         updated_member = client_assignment.with_assignors(updated_member, request, group.members)
-    records = list(sender.records)
-    if updated_member is not sender.member:
-        records.append(r.member_metadata(group_id, updated_member))
     change = Change(group, sender, updated_member)
-    subscribed = subscription(change, profile, context)
-    target = member_target(change, subscribed, profile, context)
-    records += (*subscribed.records, *target.records)
-    member = updated_member
-    timers = list(subscribed.timers)
-    if subscribed.has_changed or not updated_member.is_reconciled_to(target.assignment_epoch):
-        member = Reconciliation(
-            assignment_epoch=target.assignment_epoch,
-            target=target.assignment,
-            subscribed=change.subscribed_ids(context),
-            has_subscription_changed=subscribed.has_changed,
-            owned=request.topic_partitions,
-            held=group.held_partitions,
-            profile=profile,
-        ).of(updated_member)
-        if member != updated_member:
-            records.append(r.current_assignment(group_id, member))
-            timers.append(rebalance_timer(group_id, member, context))
-    timers.append(session_timer(group_id, member.member_id, context))
-    response = _answer(request, sender.member, member, context)
+    step = next_step(change, request.topic_partitions, profile, context)
+    timers = [*step.timers, session_timer(group_id, step.member.member_id, context)]
+    response = _answer(request, sender.member, step.member, context)
+    subscribed = step.subscribed
     if profile.kip_heartbeats:
-        after = Standing(member, target)
+        after = Standing(step.member, step.target)
         response, computing = extended(
             response, request, change, after, context, group_epoch=subscribed.group_epoch
         )
         timers += computing
-    return Outcome(
-        response,
-        tuple(records),
-        tuple(timers),
-        subscribed.topics_version,
-    )
+    return Outcome(response, step.records, tuple(timers), subscribed.topics_version)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTarget:
+    """The target of one member, with the records that install it for the group."""
+
+    assignment_epoch: int
+    assignment: Assignment
+    records: tuple[r.Record, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A member after a heartbeat or a join.
+
+    Args:
+        records: All records of the request.
+        timers: Those of patterns and of the revocation; the session timer is the caller's.
+    """
+
+    member: GroupMember
+    target: MemberTarget
+    subscribed: GroupSubscription
+    records: tuple[r.Record, ...]
+    timers: tuple[Timer, ...]
+
+
+def next_step(
+    change: Change, owned: Assignment | None, profile: Profile, context: RequestContext
+) -> Step:
+    """Update subscriptions and target, and reconcile the sender as far as possible.
+
+    Args:
+        owned: The partitions that the sender reports; None without a report.
+
+    Raises:
+        RefusedError: The pattern is invalid, the assignor fails, or the member's state is unknown.
+    """
+    group, updated_member = change.group, change.updated_member
+    subscribed = subscription(change, profile, context)
+    target = member_target(change, subscribed, profile, context)
+    records = [*change.records(), *subscribed.records, *target.records]
+    timers = list(subscribed.timers)
+    member = reconciled(change, subscribed, target, profile, context, owned=owned)
+    if member != updated_member:
+        records.append(r.current_assignment(group.group_id, member))
+        # A classic member has a time to join and a time to sync instead.
+        if not member.classic:
+            timers.append(rebalance_timer(group.group_id, member, context))
+    return Step(member, target, subscribed, tuple(records), tuple(timers))
+
+
+def reconciled(
+    change: Change,
+    subscribed: GroupSubscription,
+    target: MemberTarget,
+    profile: Profile,
+    context: RequestContext,
+    *,
+    owned: Assignment | None,
+) -> GroupMember:
+    """Return the sender after its next step towards a target; the same object without one."""
+    member = change.updated_member
+    if not subscribed.has_changed and member.is_reconciled_to(target.assignment_epoch):
+        return member
+    return Reconciliation(
+        assignment_epoch=target.assignment_epoch,
+        target=target.assignment,
+        subscribed=change.subscribed_ids(context),
+        has_subscription_changed=subscribed.has_changed,
+        owned=owned,
+        held=change.group.held_partitions,
+        profile=profile,
+    ).of(member)
 
 
 def _updated_member(
@@ -128,6 +207,7 @@ def _updated_member(
         and request.rack_id is None
         and (request.instance_id is None or request.instance_id == member.instance_id)
         and (context.client_id, context.client_host) == (member.client_id, member.client_host)
+        and member.classic is None
     ):
         return member
     sent = {
@@ -145,6 +225,8 @@ def _updated_member(
         for name, value in sent.items()
         if value is not None and value != getattr(member, name)
     }
+    if member.classic:
+        changes |= {"classic": None, "client_assignors": ()}
     return replace(member, **changes) if changes else member
 
 
@@ -237,15 +319,6 @@ def _needs_id(request: HeartbeatRequest, profile: Profile, context: RequestConte
     if request.member_epoch > 0 or request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         return True
     return profile.member_ids is MemberIds.CLIENT and context.api_version >= _MEMBER_ID_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class MemberTarget:
-    """The target of one member, with the records that install it for the group."""
-
-    assignment_epoch: int
-    assignment: Assignment
-    records: tuple[r.Record, ...] = ()
 
 
 def member_target(

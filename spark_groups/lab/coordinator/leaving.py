@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spark_groups.lab.coordinator import member_checks, subscriptions
+from spark_groups.lab.coordinator import member_checks, migration, subscriptions
 from spark_groups.lab.coordinator import records as r
-from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator.effects import (
+    Outcome,
+    R,
+    RequestContext,
+    Timer,
+    TimerKey,
+    TimerKind,
+)
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.profile import Profile
@@ -45,8 +52,7 @@ def leave(
             pending_revocation={},
         )
         return Outcome(response, (r.current_assignment(group.group_id, away),))
-    fenced = fence(group, (member,), profile, context)
-    return Outcome(response, fenced.records, fenced.timers)
+    return fence(group, (member,), profile, context, response)
 
 
 def fence(
@@ -54,12 +60,18 @@ def fence(
     members: Sequence[GroupMember],
     profile: Profile,
     context: RequestContext,
-) -> Outcome[None]:
-    """Remove members: the group epoch grows, and the next heartbeat computes a target."""
+    response: R,
+) -> Outcome[R]:
+    """Remove members: the group epoch grows, and the next heartbeat computes a target.
+
+    If only classic members are left, the group becomes a classic one instead.
+    """
     if not members:
-        return Outcome(None)
+        return Outcome(response)
     group_id = group.group_id
     leaving = {each.member_id for each in members}
+    if migration.downgrades_without(group, leaving, context):
+        return migration.downgraded(group, leaving, context, response)
     remaining = [each for each in group.members.values() if each.member_id not in leaving]
     patterns = {each.subscribed_topic_regex for each in members} - {""}
     patterns -= {each.subscribed_topic_regex for each in remaining}
@@ -79,9 +91,9 @@ def fence(
     timers = [
         Timer(TimerKey(kind, group_id, each.member_id), None)
         for each in members
-        for kind in (TimerKind.SESSION, TimerKind.REBALANCE)
+        for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
     ]
-    return Outcome(None, tuple(records), (*timers, *epoch.timers))
+    return Outcome(response, tuple(records), (*timers, *epoch.timers))
 
 
 def session_timer(group_id: str, member_id: str, context: RequestContext) -> Timer:
@@ -110,7 +122,7 @@ def timed_out(
     revokes = timer.key.kind is TimerKind.REBALANCE
     if revokes and member.member_epoch != timer.member_epoch:
         return Outcome(None)
-    return fence(group, (member,), profile, context)
+    return fence(group, (member,), profile, context, None)
 
 
 def timers_once_loaded(

@@ -14,8 +14,9 @@ from dataclasses import field
 from typing import Any, Final
 
 from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.classic.group import ClassicGroup, loaded_group
 from spark_groups.lab.coordinator.group import ConsumerGroup
-from spark_groups.lab.coordinator.records import GroupMetadataKey, Key, Record
+from spark_groups.lab.coordinator.records import Key, Record
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.values import dataclass
 
@@ -200,6 +201,18 @@ def _offset_commit(value: r.OffsetCommitValue) -> int:
     return 8 + 4 + _text(value.metadata) + 8 + tagged
 
 
+def _classic_group(value: r.ClassicGroupMetadataValue) -> int:
+    """Return the size of version 3, the last one before flexible versions."""
+    texts = [value.protocol_type, value.protocol, value.leader]
+    blobs = []
+    for each in value.members:
+        texts += [each.member_id, each.group_instance_id, each.client_id, each.client_host]
+        blobs += [each.subscription, each.assignment]
+    size = 4 + 8 + 4 + (4 + 4) * len(value.members) - _NO_TAGS
+    size += sum(2 + _utf8_length(each or "") for each in texts)
+    return size + sum(4 + len(each) for each in blobs)
+
+
 def _group(value: r.GroupMetadataValue) -> int:
     return 4 + (_tagged(8) if value.metadata_hash else 0)
 
@@ -218,6 +231,12 @@ def _member(value: r.MemberMetadataValue) -> int:
             _text(each.name) + 2 + 2 + 1 + 2 + _bytes(each.metadata) + _NO_TAGS
             for each in value.client_assignors
         )
+    if value.classic:
+        protocols = value.classic.supported_protocols
+        supported = _array(
+            _text(each.name) + _bytes(each.metadata) + _NO_TAGS for each in protocols
+        )
+        size += _tagged(1 + 4 + supported + _NO_TAGS)
     return size
 
 
@@ -240,6 +259,7 @@ def _regular_expression(value: r.RegularExpressionValue) -> int:
 
 _VALUES: Final[Mapping[type, Callable[[Any], int]]] = {
     r.OffsetCommitValue: _offset_commit,
+    r.ClassicGroupMetadataValue: _classic_group,
     r.GroupMetadataValue: _group,
     r.PartitionMetadataValue: _partition_metadata,
     r.MemberMetadataValue: _member,
@@ -248,6 +268,9 @@ _VALUES: Final[Mapping[type, Callable[[Any], int]]] = {
     r.CurrentAssignmentValue: _current,
     r.RegularExpressionValue: _regular_expression,
 }
+
+
+_GROUP_KEYS: Final = (r.GroupMetadataKey, r.ClassicGroupMetadataKey)
 
 
 @dataclass(slots=True)
@@ -259,11 +282,13 @@ class Memory:
         groups: Groups with records, by id, including writes that are not replicated yet.
         bare: Ids of groups without records that still exist: their last offset was deleted, but not
             the group.
+        classic: Classic groups as they are now, by id; not undone when an append fails.
     """
 
     first_epoch: int = 0
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     bare: set[str] = field(default_factory=set)
+    classic: dict[str, ClassicGroup] = field(default_factory=dict)
     _bare_replicated: frozenset[str] = frozenset()
     _replaced: list[Record] = field(default_factory=list)
 
@@ -275,6 +300,21 @@ class Memory:
         """Create a group without records; reads see it after the next write."""
         if group_id not in self.groups:
             self.bare.add(group_id)
+
+    def set_classic(self, group_id: str, classic: ClassicGroup | None) -> None:
+        """Set or remove the value of a classic group."""
+        if classic is None:
+            self.classic.pop(group_id, None)
+        else:
+            self.classic[group_id] = classic
+        if group := self.groups.get(group_id):
+            group.classic = classic
+
+    def load_classic(self) -> None:
+        """Make the classic groups of a loaded log."""
+        for group_id, group in self.groups.items():
+            if group.classic_metadata:
+                self.set_classic(group_id, loaded_group(group_id, group.classic_metadata))
 
     def write(self, records: Iterable[Record]) -> None:
         """Apply records that are not replicated yet."""
@@ -293,7 +333,7 @@ class Memory:
         if group.is_empty_of_records:
             del self.groups[group_id]
             self.bare.add(group_id)
-        if isinstance(record.key, GroupMetadataKey) and record.value is None:
+        if isinstance(record.key, _GROUP_KEYS) and record.value is None:
             self.bare.discard(group_id)
 
     def keep(self) -> None:
@@ -316,8 +356,14 @@ class Memory:
         if not before and group_id not in self.bare:
             return self.group(group_id)
         view = self._new(group_id, is_bare=group_id in self._bare_replicated)
+        view.classic = None
         for record in (*self.group(group_id).records(), *before):
             view.apply(record)
+        if view.classic_metadata:
+            loaded = loaded_group(group_id, view.classic_metadata)
+            view.classic = self.classic.get(group_id, loaded)
+        elif view.exists and not view.is_consumer_group:
+            view.classic = self.classic.get(group_id)
         return view
 
     def all_replicated(self) -> Iterator[ConsumerGroup]:
@@ -329,4 +375,5 @@ class Memory:
                 yield group
 
     def _new(self, group_id: str, *, is_bare: bool = False) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self.first_epoch, is_bare)
+        classic = self.classic.get(group_id)
+        return ConsumerGroup(group_id, self.first_epoch, is_bare, classic=classic)

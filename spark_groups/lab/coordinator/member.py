@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
+from spark_groups.lab.coordinator.classic.messages import ClassicProtocol
 from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.types import Assignment, TopicIdPartition
 from spark_groups.values import dataclass
@@ -38,6 +39,24 @@ class ClientAssignor:
     metadata: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicMetadata:
+    """What a member of the classic protocol has besides, in a consumer group.
+
+    Args:
+        session_timeout_ms: Its own session timeout.
+        supported_protocols: Its assignors with embedded metadata, best first; never empty.
+    """
+
+    session_timeout_ms: int
+    supported_protocols: tuple[ClassicProtocol, ...]
+
+    @property
+    def protocol(self) -> ClassicProtocol:
+        """The protocol that JoinGroup and SyncGroup name; the coordinator assigns itself."""
+        return self.supported_protocols[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
     """A member of a consumer group; a change makes another value.
@@ -50,6 +69,7 @@ class GroupMember:
         client_assignors: Its client-side assignors (the KIP only), best first.
         assigned: Its partitions, each with the member epoch of its assignment.
         pending_revocation: Partitions it must revoke and has not acknowledged, likewise.
+        classic: None for a member that sends ConsumerGroupHeartbeat.
     """
 
     member_id: str
@@ -67,6 +87,7 @@ class GroupMember:
     client_assignors: tuple[ClientAssignor, ...] = ()
     assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     pending_revocation: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    classic: ClassicMetadata | None = None
 
     @property
     def is_away(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import records as r
+from spark_groups.lab.coordinator.classic.messages import JoinGroupRequest
 from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
@@ -132,17 +133,18 @@ def _last_holder(group: ConsumerGroup, instance_id: str, profile: Profile) -> Gr
 
 def check_size(
     group: ConsumerGroup,
-    request: HeartbeatRequest,
+    member_id: str,
+    instance_id: str | None,
     profile: Profile,
     broker: BrokerSettings,
 ) -> None:
     """Raise GROUP_MAX_SIZE_REACHED if one more member would exceed the limit."""
-    if len(group.members) < broker.max_size or request.member_id in group.members:
+    if len(group.members) < broker.max_size or member_id in group.members:
         return
     if (
         profile.full_group_takes_static_return
-        and request.instance_id is not None
-        and group.static_member(request.instance_id) is not None
+        and instance_id is not None
+        and group.static_member(instance_id) is not None
     ):
         return
     raise RefusedError(
@@ -157,7 +159,8 @@ def _static_joiner(
     predecessor = _last_holder(group, instance_id, profile)
     if predecessor is None:
         return Sender(group.members.get(member_id) or GroupMember(member_id=member_id))
-    if not predecessor.is_away:
+    # Between the protocols an instance id moves at once, as in a classic group.
+    if not predecessor.is_away and not predecessor.classic:
         if profile.known_static_member_rejoins and predecessor.member_id == member_id:
             return Sender(predecessor)
         raise RefusedError(
@@ -165,6 +168,33 @@ def _static_joiner(
             f"Static member {member_id} with instance id {instance_id} cannot join the group"
             f" because the instance id is owned by {predecessor.member_id} member.",
         )
+    return _successor(group, predecessor, member_id)
+
+
+def classic_sender(
+    group: ConsumerGroup, request: JoinGroupRequest, member_id: str, profile: Profile
+) -> Sender:
+    """Return the sender of a JoinGroup to a consumer group.
+
+    Without a member id, a static member takes over from the one that holds its instance id, of
+    either protocol.
+
+    Args:
+        member_id: Its member id, or the id assigned to it.
+
+    Raises:
+        RefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
+    instance_id = request.group_instance_id
+    if instance_id is not None and request.member_id:
+        return Sender(holder(group, member_id, instance_id, profile))
+    predecessor = _last_holder(group, instance_id, profile) if instance_id is not None else None
+    if predecessor is None:
+        return Sender(group.members.get(member_id) or GroupMember(member_id=member_id))
+    return _successor(group, predecessor, member_id)
+
+
+def _successor(group: ConsumerGroup, predecessor: GroupMember, member_id: str) -> Sender:
     # It inherits the assignment at epoch 0, so it must reconcile first.
     member = replace(predecessor, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     group_id = group.group_id

@@ -10,6 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Final
 
+from spark_groups.lab.coordinator.classic.messages import (
+    ClassicHeartbeatRequest,
+    ClassicHeartbeatResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 from spark_groups.lab.coordinator.member import ClientAssignor
 from spark_groups.protocol import messages as p
 from spark_groups.protocol.messages import (
@@ -269,6 +279,10 @@ GroupRequest = (
     | OffsetDeleteRequest
     | PrepareAssignmentRequest
     | InstallAssignmentRequest
+    | JoinGroupRequest
+    | SyncGroupRequest
+    | ClassicHeartbeatRequest
+    | DescribeGroupsRequest
 )
 """Requests about one group, sent to its coordinator."""
 CoordinatorRequest = GroupRequest | ListGroupsRequest
@@ -282,6 +296,10 @@ CoordinatorResponse = (
     | OffsetDeleteResponse
     | PrepareAssignmentResponse
     | InstallAssignmentResponse
+    | JoinGroupResponse
+    | SyncGroupResponse
+    | ClassicHeartbeatResponse
+    | DescribeGroupsResponse
     | ListGroupsResponse
 )
 
@@ -308,6 +326,12 @@ _ANSWERS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
     KipHeartbeatRequest: _with_code(KipHeartbeatResponse),
     PrepareAssignmentRequest: _with_code(PrepareAssignmentResponse),
     InstallAssignmentRequest: _with_code(InstallAssignmentResponse),
+    JoinGroupRequest: _with_code(JoinGroupResponse),
+    SyncGroupRequest: _with_code(SyncGroupResponse),
+    ClassicHeartbeatRequest: _with_code(ClassicHeartbeatResponse),
+    DescribeGroupsRequest: lambda request, error_code: DescribeGroupsResponse(
+        group_id=request.group_id, error_code=error_code
+    ),
 }
 
 

@@ -4,17 +4,18 @@ Requests have topic ids. Before v10 they mean the topic by name: the caller pass
 the name now, or an id of no topic. The KIP has the rule of 4.0 to 4.2: the epoch must be the
 member's.
 
-Source: OffsetMetadataManager, ConsumerGroup.validateOffsetCommit; KafkaApis for answers of the
-broker before the coordinator; kafka_protocol.md 2.7.
+Source: OffsetMetadataManager; validateOffsetCommit of ConsumerGroup and ClassicGroup; KafkaApis for
+answers of the broker before the coordinator; kafka_protocol.md 2.7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.admin_requests import group_tombstones
+from spark_groups.lab.coordinator.classic.commits import commit_error, session_after_commit
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
@@ -73,7 +74,8 @@ def commit(
         )
         for key, name in kept.items()
     )
-    return Outcome(OffsetCommitResponse(errors=errors), records, makes_group=bool(names))
+    timers = session_after_commit(group, request.member_id, context) if names else ()
+    return Outcome(OffsetCommitResponse(errors=errors), records, timers, makes_group=bool(names))
 
 
 def fetch(
@@ -115,9 +117,12 @@ def delete(
         return Outcome(OffsetDeleteResponse(error_code=CoordinatorErrorCode.INVALID_GROUP_ID))
     if not group.exists:
         return Outcome(OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
-    subscribed = subscribed_names(group.members.values(), group.regexes)
+    classic = group.classic
+    if classic and not group.is_empty and not classic.uses_consumer_protocol:
+        return Outcome(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    is_subscribed = _subscription(group)
     for key in known:
-        if key.topic in subscribed:
+        if is_subscribed(key.topic):
             errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     expired = ((key.topic, key.partition) for key, error in errors.items() if not error)
     return Outcome(OffsetDeleteResponse(errors=errors), _tombstones(group, expired))
@@ -126,19 +131,36 @@ def delete(
 def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> Outcome[None]:
     """Delete old offsets, and the group if neither offsets nor members remain.
 
-    Offsets of subscribed topics do not expire. Retention counts from the commit, even if the group
-    became empty later (ConsumerGroup.offsetExpirationCondition).
+    Offsets of subscribed topics do not expire. Retention counts from the commit; in a classic group
+    that has had members, it counts from the time at which the last one left, and offsets expire
+    only while it is empty or stable (offsetExpirationCondition).
     """
+    classic = group.classic
+    empty_since_s = None
+    if classic and classic.protocol_type is not None:
+        if group.is_empty:
+            empty_since_s = classic.state_since_s
+        elif group.offsets and not classic.may_expire_offsets:
+            return Outcome(None)
     retention_s = context.settings.broker.offsets_retention_s
-    subscribed = subscribed_names(group.members.values(), group.regexes)
+    is_subscribed = _subscription(group)
     old = [
         (topic, partition)
         for (topic, partition), value in group.offsets.items()
-        if topic not in subscribed and context.now - value.commit_timestamp_s >= retention_s
+        if not is_subscribed(topic)
+        and context.now - (value.commit_timestamp_s if empty_since_s is None else empty_since_s)
+        >= retention_s
     ]
-    if len(old) == len(group.offsets) and not group.members:
-        return Outcome(None, group_tombstones(group))
+    if len(old) == len(group.offsets) and group.is_empty:
+        return Outcome(None, group.tombstones())
     return Outcome(None, _tombstones(group, old))
+
+
+def _subscription(group: ConsumerGroup) -> Callable[[str], bool]:
+    """Return what tells whether the group subscribes to a topic."""
+    if group.classic:
+        return group.classic.is_subscribed_to
+    return subscribed_names(group.members.values(), group.regexes).__contains__
 
 
 def forget(group: ConsumerGroup, topics: Collection[str]) -> tuple[Record, ...]:
@@ -157,18 +179,26 @@ def _commit_error(
     has_epochs = api_version >= _MEMBER_EPOCH_VERSION
     if not group.exists and request.member_epoch >= 0:
         return ErrorCode.GROUP_ID_NOT_FOUND if has_epochs else ErrorCode.ILLEGAL_GENERATION
+    if group.exists and not group.is_consumer_group:
+        classic = group.classic or ClassicGroup(group_id=group.group_id)
+        return commit_error(classic, request)
     if request.member_epoch < 0 and not group.members:
         return ErrorCode.NONE
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not has_epochs:
+    if not has_epochs and not member.classic:
         return ErrorCode.UNSUPPORTED_VERSION
     epoch, relaxed = request.member_epoch, profile.offset_fencing is OffsetFencing.ASSIGNMENT_EPOCH
     is_valid = epoch == member.member_epoch or (
         relaxed and epoch < member.member_epoch and _had_all(member, names, epoch)
     )
-    return ErrorCode.NONE if is_valid else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE if is_valid else _stale(member)
+
+
+def _stale(member: GroupMember) -> int:
+    """Return the error for an epoch that is not the member's; a classic one has a generation."""
+    return ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _had_all(member: GroupMember, keys: Iterable[TopicIdPartition], member_epoch: int) -> bool:
@@ -191,7 +221,7 @@ def _fetch_error(group: ConsumerGroup, request: OffsetFetchRequest) -> int:
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if request.member_epoch != member.member_epoch:
-        return ErrorCode.STALE_MEMBER_EPOCH
+        return _stale(member)
     return ErrorCode.NONE
 
 

@@ -34,6 +34,14 @@ class AssignorBump(Enum):
     EVERY_HEARTBEAT = "whenever a heartbeat computes another one, as with a tie (KAFKA-20434)"
 
 
+class DowngradeRebalance(Enum):
+    """When a group rebalances that is classic again because a static member has returned."""
+
+    ALWAYS = "always (4.0)"
+    NEW_SUBSCRIPTION = "if the member subscribes to other topics"
+    STALE_TARGET = "also if the target is not that of the group epoch (from 4.3 on)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """The behaviours in which coordinators differ; the coordinators with each are in brackets.
@@ -72,6 +80,20 @@ class Profile:
             KAFKA-20442).
         keeps_old_instance_ids: A member that joins with another instance id also keeps its old one,
             for ever (until 4.3; KAFKA-20747).
+        classic_join_drops_pattern: A classic member that replaces a static one drops its pattern
+            (not 4.0).
+        classic_follows_target: A classic member joins again when the target has changed; otherwise
+            as soon as the group epoch has grown (the KIP, from 4.3 on; KIP-1263).
+        disabled_policy_refuses_classic: With the migration policy `disabled` no classic member can
+            join a consumer group (from 4.3 on).
+        checks_embedded_metadata: The embedded metadata of a classic member must have version 3 and
+            the member's generation, and counts as that of a client-side assignor (the KIP).
+        upgrade_keeps_epoch: A converted group has the metadata of its topics, so that only a new
+            subscription bumps its epoch (not 4.0).
+        refused_upgrade_is_invalid: A join that cannot convert its classic group is answered
+            INVALID_REQUEST (the KIP), and not GROUP_ID_NOT_FOUND.
+        downgrade_rebalance: When a classic group that a static member has made by its return
+            rebalances.
         every_join_bumps: Every new member bumps the group epoch; otherwise only one that changes
             the subscribed topics (the KIP).
         assigns_by_itself: Topic changes are detected, and targets computed, without a heartbeat
@@ -108,6 +130,13 @@ class Profile:
     last_leave_installs_target: bool = False
     assignor_bump: AssignorBump = AssignorBump.NEVER
     keeps_old_instance_ids: bool = False
+    classic_join_drops_pattern: bool = True
+    classic_follows_target: bool = False
+    disabled_policy_refuses_classic: bool = False
+    checks_embedded_metadata: bool = False
+    upgrade_keeps_epoch: bool = True
+    refused_upgrade_is_invalid: bool = False
+    downgrade_rebalance: DowngradeRebalance = DowngradeRebalance.STALE_TARGET
     every_join_bumps: bool = False
     assigns_by_itself: bool = False
     stable_extras: bool = True
@@ -130,6 +159,9 @@ KAFKA_4_0: Final = Profile(
     commits_topic_ids=False,
     describes_no_group_id=False,
     keeps_old_instance_ids=True,
+    classic_join_drops_pattern=False,
+    upgrade_keeps_epoch=False,
+    downgrade_rebalance=DowngradeRebalance.ALWAYS,
     stable_extras=False,
 )
 KAFKA_4_1: Final = replace(
@@ -140,6 +172,9 @@ KAFKA_4_1: Final = replace(
     hashes_metadata=True,
     refreshes_patterns=True,
     describes_no_group_id=True,
+    classic_join_drops_pattern=True,
+    upgrade_keeps_epoch=True,
+    downgrade_rebalance=DowngradeRebalance.NEW_SUBSCRIPTION,
     stable_extras=True,
 )
 KAFKA_4_2: Final = replace(
@@ -158,6 +193,9 @@ KAFKA_4_3: Final = replace(
     offset_fencing=OffsetFencing.ASSIGNMENT_EPOCH,
     batches_assignments=True,
     describes_revoking=True,
+    classic_follows_target=True,
+    disabled_policy_refuses_classic=True,
+    downgrade_rebalance=DowngradeRebalance.STALE_TARGET,
     reports_config_source=True,
 )
 KAFKA_4_4: Final = replace(
@@ -176,6 +214,9 @@ KIP_848: Final = Profile(
     known_static_member_rejoins=True,
     hashes_metadata=False,
     assignor_bump=AssignorBump.CHANGED_VOTE,
+    classic_follows_target=True,
+    checks_embedded_metadata=True,
+    refused_upgrade_is_invalid=True,
     every_join_bumps=True,
     assigns_by_itself=True,
     kip_heartbeats=True,

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember, ReconciliationState
+from spark_groups.lab.coordinator.member import (
+    ClassicMetadata,
+    ClientAssignor,
+    GroupMember,
+    ReconciliationState,
+)
 from spark_groups.protocol.messages import NO_LEADER_EPOCH
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
 from spark_groups.values import dataclass
@@ -26,8 +31,16 @@ class OffsetCommitKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicGroupMetadataKey:
+    """A classic group, or one that only has offsets (GroupMetadataKey)."""
+
+    record_type: ClassVar[int] = 2
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """A consumer group."""
+    """A consumer group (ConsumerGroupMetadataKey)."""
 
     record_type: ClassVar[int] = 3
     group_id: str
@@ -101,6 +114,41 @@ class OffsetCommitValue:
     topic_id: TopicId | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMemberMetadata:
+    """A member in the record of a classic group.
+
+    Args:
+        subscription: Its metadata for the selected protocol.
+    """
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    session_timeout_ms: int
+    subscription: bytes = b""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicGroupMetadataValue:
+    """A generation of a classic group (GroupMetadataValue).
+
+    Args:
+        protocol: The selected protocol; None in an empty generation.
+        current_state_timestamp_s: When the group entered its state; None if unknown.
+    """
+
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp_s: float | None = None
+    members: tuple[ClassicMemberMetadata, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
     """A group's epoch, and from 4.1 on the hash of its partition metadata."""
@@ -129,6 +177,7 @@ class MemberMetadataValue:
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     client_assignors: tuple[ClientAssignor, ...] = ()
+    classic: ClassicMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +220,7 @@ class RegularExpressionValue:
 
 Key = (
     OffsetCommitKey
+    | ClassicGroupMetadataKey
     | GroupMetadataKey
     | PartitionMetadataKey
     | MemberMetadataKey
@@ -181,6 +231,7 @@ Key = (
 )
 Value = (
     OffsetCommitValue
+    | ClassicGroupMetadataValue
     | GroupMetadataValue
     | PartitionMetadataValue
     | MemberMetadataValue
@@ -213,6 +264,7 @@ def member_metadata(group_id: str, member: GroupMember) -> Record:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.server_assignor,
             client_assignors=member.client_assignors,
+            classic=member.classic,
         ),
     )
 

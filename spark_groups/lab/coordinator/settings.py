@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 from spark_groups.errors import ErrorCode
@@ -19,6 +19,25 @@ from spark_groups.lab.coordinator.profile import Profile
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+
+
+class MigrationPolicy(Enum):
+    """The conversions of groups that have members (ConsumerGroupMigrationPolicy)."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        """True if a classic group may become a consumer group."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        """True if a consumer group may become a classic group."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +51,16 @@ class BrokerSettings:
         heartbeat_interval_s: `group.consumer.heartbeat.interval.ms`.
         max_size: `group.consumer.max.size`.
         assignors: `group.consumer.assignors`; the first is the default.
+        migration_policy: `group.consumer.migration.policy`.
         assignment_interval_s: `group.consumer.assignment.interval.ms` (4.3).
         regex_refresh_interval_s: `group.consumer.regex.refresh.interval.ms` (4.1).
         offsets_retention_s: `offsets.retention.minutes`.
         offsets_partitions: `offsets.topic.num.partitions`.
         offset_metadata_max_bytes: `offset.metadata.max.bytes`.
+        classic_min_session_timeout_s: `group.min.session.timeout.ms`.
+        classic_max_session_timeout_s: `group.max.session.timeout.ms`.
+        classic_initial_rebalance_delay_s: `group.initial.rebalance.delay.ms`.
+        classic_max_size: `group.max.size`.
     """
 
     session_timeout_s: float = 45.0
@@ -47,11 +71,16 @@ class BrokerSettings:
     max_heartbeat_interval_s: float = 15.0
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     assignment_interval_s: float = 1.0
     regex_refresh_interval_s: float = 600.0
     offsets_retention_s: float = 604_800.0
     offsets_partitions: int = 50
     offset_metadata_max_bytes: int = 4096
+    classic_min_session_timeout_s: float = 6.0
+    classic_max_session_timeout_s: float = 1800.0
+    classic_initial_rebalance_delay_s: float = 3.0
+    classic_max_size: int = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)

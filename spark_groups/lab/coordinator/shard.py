@@ -3,6 +3,9 @@
 A write sees the latest state, is applied and appended at once, and is answered after replication. A
 read sees the replicated state and is answered at once. A new `Shard` over the same log is a
 failover (kafka_protocol.md 2.5; CoordinatorRuntime).
+
+JoinGroup and SyncGroup of classic groups may be parked: their tickets have no response until
+another request, a timer, an append or `unload` answers them, and then `take_answered` returns them.
 """
 
 from __future__ import annotations
@@ -24,9 +27,20 @@ from spark_groups.lab.coordinator import (
 )
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.admin_requests import list_groups
+from spark_groups.lab.coordinator.classic import join, membership, operators, rebalance, sync
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
+from spark_groups.lab.coordinator.classic.messages import (
+    ClassicHeartbeatRequest,
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+)
 from spark_groups.lab.coordinator.effects import (
     NEWEST_API_VERSION,
+    Appended,
     Outcome,
+    Parked,
     RequestContext,
     Timer,
     TimerKey,
@@ -36,7 +50,7 @@ from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES, Log, Memory, batch_bytes
 from spark_groups.lab.coordinator.offsets import expire, forget
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import Record
+from spark_groups.lab.coordinator.records import ClassicGroupMetadataKey, Record
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.subscriptions import is_touched, topics_changed
 from spark_groups.lab.coordinator.topic_images import TopicsImage
@@ -54,29 +68,42 @@ Write = Callable[[ConsumerGroup, Any, Profile, RequestContext], Outcome[Any]]
 Fired = Callable[[ConsumerGroup, Timer, Profile, RequestContext], Outcome[None]]
 OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
 
-READS: Final[Mapping[type, Read]] = {DescribeGroupRequest: admin_requests.describe}
+READS: Final[Mapping[type, Read]] = {
+    DescribeGroupRequest: admin_requests.describe,
+    DescribeGroupsRequest: operators.describe,
+}
 """Answered at once from the replicated state."""
 WRITES: Final[Mapping[type, Write]] = {
     m.DeleteGroupsRequest: admin_requests.delete_group,
     HeartbeatRequest: heartbeat.heartbeat,
     m.KipHeartbeatRequest: heartbeat.heartbeat,
-    m.LeaveGroupRequest: admin_requests.remove_members,
+    ClassicHeartbeatRequest: membership.heartbeat,
+    JoinGroupRequest: join.join,
+    m.LeaveGroupRequest: membership.leave,
     OffsetCommitRequest: offsets.commit,
     m.OffsetDeleteRequest: offsets.delete,
     # With requireStable a fetch waits for the commits before it (GroupCoordinatorService).
     OffsetFetchRequest: offsets.fetch,
     m.PrepareAssignmentRequest: client_assignment.prepare,
     m.InstallAssignmentRequest: client_assignment.install,
+    SyncGroupRequest: sync.sync,
 }
 """Answered from the latest state, after replication."""
 FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.SESSION: leaving.timed_out,
     TimerKind.REBALANCE: leaving.timed_out,
+    TimerKind.JOIN: leaving.timed_out,
+    TimerKind.SYNC: leaving.timed_out,
     TimerKind.CLIENT_ASSIGNMENT: client_assignment.timed_out,
     TimerKind.REGEX: lambda group, _timer, *rest: subscriptions.look_up_patterns(group, *rest),
     TimerKind.ASSIGNMENT: heartbeat.target_due,
+    **rebalance.FIRED,
 }
-LOADED: Final[tuple[OfGroup, ...]] = (leaving.timers_once_loaded, subscriptions.loaded)
+LOADED: Final[tuple[OfGroup, ...]] = (
+    leaving.timers_once_loaded,
+    subscriptions.loaded,
+    rebalance.loaded,
+)
 """Applied in this order to each group of a loaded log."""
 
 
@@ -100,6 +127,8 @@ class Timers:
         """Set or stop a timer."""
         if timer.at is None:
             self._by_key.pop(timer.key, None)
+            return
+        if timer.keeps_earlier and timer.key in self._by_key:
             return
         self._count += 1
         self._by_key[timer.key] = (self._count, timer)
@@ -148,7 +177,10 @@ DEFAULT_ORIGIN: Final = Origin()
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request under way; `response` is None until it is answered."""
+    """A request under way; `response` is None until it is answered.
+
+    A request of a classic member may be parked for minutes, see `Shard.take_answered`.
+    """
 
     request: m.CoordinatorRequest
     response: m.CoordinatorResponse | None = None
@@ -159,13 +191,19 @@ class _Write:
     """A write that is applied but not replicated.
 
     Args:
-        ticket: The request; None for a timer.
+        ticket: The request; None for a timer, and for a request that is parked or answered.
         timers_before: The previous state of its timers, in the order in which they were set.
+        classic_before: The classic group that its tombstone removed from memory, if any.
+        makes_classic: It made a classic group of a consumer group.
     """
 
+    group_id: str
     ticket: Ticket | None
     response: Any
     timers_before: tuple[tuple[TimerKey, Timer | None], ...]
+    appended: Appended | None = None
+    classic_before: ClassicGroup | None = None
+    makes_classic: bool = False
 
 
 @dataclass(slots=True)
@@ -174,6 +212,8 @@ class Shard:
 
     Args:
         log: The partition's log, replayed at the start.
+        make_classic_id: Makes the member id of a classic member from its client id or instance id;
+            by default ids that are the same for the same requests.
     """
 
     profile: Profile
@@ -182,10 +222,14 @@ class Shard:
     log: Log
     now: float
     partition: int = 0
+    make_classic_id: Callable[[str], str] | None = None
     memory: Memory = field(init=False)
     _loaded_at: float = field(init=False)
     _timers: Timers = field(default_factory=Timers)
     _writes: list[_Write] = field(default_factory=list)
+    _parked: dict[Parked, Ticket] = field(default_factory=dict)
+    _answered: list[Ticket] = field(default_factory=list)
+    _classic_ids: int = 0
 
     def __post_init__(self) -> None:
         self._loaded_at = self.now
@@ -195,6 +239,7 @@ class Shard:
         for record in self.log.replay():
             self.memory.load(record)
         self.memory.keep()
+        self.memory.load_classic()
         for group_id in tuple(self.groups):
             for loaded in LOADED:
                 group = self.memory.group(group_id)
@@ -206,6 +251,11 @@ class Shard:
         """Groups with records, including writes that are not replicated yet."""
         return self.memory.groups
 
+    @property
+    def parked(self) -> Mapping[Parked, Ticket]:
+        """The JoinGroup and SyncGroup requests that wait for an answer."""
+        return self._parked
+
     def submit(
         self,
         request: m.CoordinatorRequest,
@@ -213,7 +263,10 @@ class Shard:
         origin: Origin = DEFAULT_ORIGIN,
         api_version: int = NEWEST_API_VERSION,
     ) -> Ticket:
-        """Accept a request; its ticket is answered already if nothing must be replicated first."""
+        """Accept a request; its ticket is answered already if nothing must be replicated first.
+
+        The tickets of other, parked requests that it answers come from `take_answered`.
+        """
         self.now = now
         ticket = Ticket(request)
         if isinstance(request, m.ListGroupsRequest):
@@ -236,7 +289,10 @@ class Shard:
         origin: Origin = DEFAULT_ORIGIN,
         api_version: int = NEWEST_API_VERSION,
     ) -> m.CoordinatorResponse:
-        """Accept a request, replicate everything at once, and return the answer."""
+        """Accept a request, replicate everything at once, and return the answer.
+
+        A JoinGroup or SyncGroup that is parked has none: submit it.
+        """
         ticket = self.submit(request, now, origin, api_version)
         if ticket.response is None:
             self.replicate(now)
@@ -244,35 +300,70 @@ class Shard:
         return ticket.response
 
     def replicate(self, now: float) -> list[Ticket]:
-        """Replicate all records, and return the answered requests in their order."""
+        """Replicate all records, and return the answered requests in their order.
+
+        The parked requests that it answers come from `take_answered`.
+        """
         self.now = now
         self.log.replicate()
         if self._writes:
             self.memory.keep()
         answered = []
-        for write in self._writes:
+        writes, self._writes = self._writes, []
+        for write in writes:
             if write.ticket:
                 write.ticket.response = write.response
                 answered.append(write.ticket)
-        self._writes.clear()
+            self._settle(write, ErrorCode.NONE)
         return answered
 
     def fail_append(self, now: float) -> list[Ticket]:
-        """Undo all writes that are not replicated, and return their requests in order."""
+        """Undo all writes that are not replicated, and return their requests in order.
+
+        The parked requests that it answers come from `take_answered`.
+        """
         self.now = now
         self.log.truncate()
         self.memory.take_back()
         refused = []
-        for write in reversed(self._writes):
+        writes, self._writes = self._writes, []
+        for write in reversed(writes):
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
+            if write.classic_before or write.makes_classic:
+                self.memory.set_classic(write.group_id, write.classic_before)
             if write.ticket:
                 write.ticket.response = m.error_answer(
                     write.ticket.request, ErrorCode.COORDINATOR_NOT_AVAILABLE
                 )
                 refused.append(write.ticket)
-        self._writes.clear()
+        for write in writes:
+            self._settle(write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return refused[::-1]
+
+    def take_answered(self) -> list[Ticket]:
+        """Return the parked requests answered since the last call, in the order of their answers.
+
+        Call it after every other call: `submit`, `replicate`, `fail_append`, `wake`, `set_topics`,
+        `unload`. A parked request stays unanswered for ever if its member sends another one, leaves
+        while its SyncGroup is parked, or if its new group was lost with its first record.
+        """
+        answered, self._answered = self._answered, []
+        return answered
+
+    def unload(self, now: float) -> None:
+        """Answer all parked requests NOT_COORDINATOR: another node takes over."""
+        self.now = now
+        for parked, ticket in self._parked.items():
+            ticket.response = m.error_answer(ticket.request, ErrorCode.NOT_COORDINATOR)
+            if isinstance(ticket.response, JoinGroupResponse):
+                ticket.response = replace(ticket.response, member_id=parked.member_id)
+            self._answered.append(ticket)
+        self._parked.clear()
+
+    def timer(self, key: TimerKey) -> Timer | None:
+        """Return a timer, if it is set."""
+        return self._timers.get(key)
 
     def next_wakeup(self) -> float | None:
         """Return when the next timer fires, in seconds; None without timers."""
@@ -341,6 +432,7 @@ class Shard:
             api_version=api_version,
             computing=self._computing(group_id),
             loaded_at=self._loaded_at,
+            new_classic_id=self.make_classic_id or self._new_classic_id,
         )
 
     def _computing(self, group_id: str) -> Timer | None:
@@ -352,6 +444,12 @@ class Shard:
         """Make a unique id: the record of its member will be at this log offset."""
         return topic_id_text(uuid.uuid5(MEMBER_IDS, f"{self.partition}-{self.log.end_offset}"))
 
+    def _new_classic_id(self, prefix: str) -> str:
+        """Make a member id as Kafka does: no other coordinator of the partition makes it again."""
+        self._classic_ids += 1
+        name = f"classic-{self.partition}-{self._loaded_at}-{self._classic_ids}"
+        return f"{prefix}-{uuid.uuid5(MEMBER_IDS, name)}"
+
     def _write(
         self,
         group_id: str,
@@ -360,15 +458,24 @@ class Shard:
         ticket: Ticket | None = None,
         fired: Timer | None = None,
     ) -> None:
+        makes_classic = bool(outcome.classic) and self.memory.group(group_id).is_consumer_group
+        ticket = self._answer(group_id, outcome, ticket)
         if batch_bytes(outcome.records) > MAX_BATCH_BYTES:
-            self._refuse(ticket, fired)
+            self._refuse(group_id, outcome, ticket, fired)
+            if makes_classic:
+                self.memory.set_classic(group_id, None)
             return
-        timers_before = [(each.key, self._timers.get(each.key)) for each in outcome.timers]
-        if fired:
+        timers_before = [
+            (each.key, self._timers.get(each.key))
+            for each in outcome.timers
+            if each.key.kind not in rebalance.FIRED
+        ]
+        if fired and fired.key.kind not in rebalance.FIRED:
             again = replace(fired, at=self.now + TIMER_RETRY_S)
             timers_before.insert(0, (fired.key, again))
         for timer in outcome.timers:
             self._timers.put(timer)
+        classic_before = self._remove_classic(group_id, outcome)
         if outcome.records:
             self.memory.write(outcome.records)
             self.log.append(outcome.records)
@@ -377,13 +484,69 @@ class Shard:
         if outcome.topics_version is not None:
             self.memory.group(group_id).topics_version = outcome.topics_version
         if outcome.records or self._writes:
-            self._writes.append(_Write(ticket, outcome.response, tuple(timers_before)))
+            self._writes.append(
+                _Write(
+                    group_id,
+                    ticket,
+                    outcome.response,
+                    tuple(timers_before),
+                    outcome.appended,
+                    classic_before,
+                    makes_classic,
+                )
+            )
         elif ticket:
             ticket.response = outcome.response
 
-    def _refuse(self, ticket: Ticket | None, fired: Timer | None) -> None:
+    def _answer(self, group_id: str, outcome: Outcome[Any], ticket: Ticket | None) -> Ticket | None:
+        """Change a classic group, and answer what it answers; return the ticket left to answer."""
+        if outcome.classic:
+            self.memory.set_classic(group_id, outcome.classic)
+        if ticket and outcome.parks:
+            self._parked[outcome.parks] = ticket
+            ticket = None
+        elif ticket and outcome.answers_at_once:
+            ticket.response = outcome.response
+            ticket = None
+        for answer in outcome.answers:
+            waiting = self._parked.pop(answer.parked, None)
+            if waiting and answer.response:
+                waiting.response = answer.response
+                self._answered.append(waiting)
+        return ticket
+
+    def _remove_classic(self, group_id: str, outcome: Outcome[Any]) -> ClassicGroup | None:
+        """Forget a classic group that is deleted or converted, and return it."""
+        deletes = any(
+            isinstance(each.key, ClassicGroupMetadataKey) and each.value is None
+            for each in outcome.records
+        )
+        if not (deletes or outcome.removes_classic):
+            return None
+        before = self.memory.classic.get(group_id)
+        self.memory.set_classic(group_id, None)
+        for each in [each for each in self._parked if each.group_id == group_id]:
+            del self._parked[each]
+        return before
+
+    def _settle(self, write: _Write, error_code: int) -> None:
+        """Tell a classic group that its records are replicated or lost."""
+        classic = self.memory.classic.get(write.group_id)
+        if write.appended and classic:
+            outcome = write.appended(classic, error_code, self._context(write.group_id))
+            # Kafka drops the records of a rebalance that a failed append begins.
+            self._write(write.group_id, replace(outcome, records=()))
+
+    def _refuse(
+        self, group_id: str, outcome: Outcome[Any], ticket: Ticket | None, fired: Timer | None
+    ) -> None:
         """Refuse a batch that is too large (RecordTooLargeException); a timer is retried."""
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
         if ticket:
-            ticket.response = m.error_answer(ticket.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            ticket.response = m.error_answer(ticket.request, code)
         if fired:
             self._timers.put(replace(fired, at=self.now + TIMER_RETRY_S))
+        if outcome.classic:
+            for timer in outcome.timers:
+                self._timers.put(timer)
+            self._settle(_Write(group_id, None, None, (), outcome.appended), code)

@@ -277,7 +277,7 @@ def _listed(
     *,
     bumps: bool,
 ) -> GroupEpoch:
-    now = _described(names, context.topics)
+    now = partition_metadata(names, context.topics)
     records = []
     if now != (group.partition_metadata or r.PartitionMetadataValue({})):
         records.append(r.Record(r.PartitionMetadataKey(group.group_id), now))
@@ -295,13 +295,13 @@ def _hashed(
     *,
     bumps: bool,
 ) -> GroupEpoch:
-    metadata_hash = _hash_of(names, context.topics)
+    new_hash = metadata_hash(names, context.topics)
     before = group.metadata.metadata_hash if group.metadata else 0
     records = []
     group_epoch = group.group_epoch
-    if bumps or metadata_hash != before:
+    if bumps or new_hash != before:
         group_epoch += 1
-        records.append(_record(group, group_epoch, metadata_hash))
+        records.append(_record(group, group_epoch, new_hash))
     if group.partition_metadata is not None:
         # The hash replaces the record of 4.0.
         records.append(r.Record(r.PartitionMetadataKey(group.group_id), None))
@@ -314,14 +314,15 @@ def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> r
     )
 
 
-def _described(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
+def partition_metadata(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
+    """Return the ids and partition counts of topics, of those that exist."""
     found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
     return r.PartitionMetadataValue(
         {each.name: (each.topic_id, each.partition_count) for each in found}
     )
 
 
-def _hash_of(names: frozenset[str], topics: TopicsImage) -> int:
+def metadata_hash(names: frozenset[str], topics: TopicsImage) -> int:
     """Return a 64-bit hash of the topics, 0 for none; Kafka's XXH3 is not visible outside."""
     found = [topics.by_name[each] for each in sorted(names) if each in topics.by_name]
     if not found:
@@ -363,6 +364,13 @@ class Change:
         members = {key: each for key, each in kept if key != self.sender.predecessor}
         members[self.updated_member.member_id] = self.updated_member
         return members
+
+    def records(self) -> tuple[r.Record, ...]:
+        """Return the records of a replaced member, and of the changes of the sender."""
+        if self.updated_member is self.sender.member:
+            return self.sender.records
+        changed = r.member_metadata(self.group.group_id, self.updated_member)
+        return (*self.sender.records, changed)
 
     def counted(self) -> list[GroupMember]:
         """Return the members as the coordinator counts them, the sender last.
@@ -411,7 +419,10 @@ def subscription(change: Change, profile: Profile, context: RequestContext) -> G
         RefusedError: INVALID_REGULAR_EXPRESSION.
     """
     group, before, updated_member = change.group, change.sender.member, change.updated_member
-    pattern = pattern_change(group, before, updated_member, profile, context)
+    if updated_member.classic and not profile.classic_join_drops_pattern:
+        pattern = NO_PATTERNS
+    else:
+        pattern = pattern_change(group, before, updated_member, profile, context)
     has_changed = (
         updated_member.subscribed_topic_names != before.subscribed_topic_names
         or pattern.updated is not Updated.NO_CHANGE
@@ -448,7 +459,7 @@ def _needs_target(change: Change, pattern: Updated, profile: Profile) -> bool:
     return (
         updated_member.subscribed_topic_names != before.subscribed_topic_names
         or is_resolved
-        or updated_member.client_assignors != before.client_assignors
+        or _changes_client_assignors(before, updated_member)
         or (
             profile.every_join_bumps
             and before.member_id not in change.group.members
@@ -457,10 +468,20 @@ def _needs_target(change: Change, pattern: Updated, profile: Profile) -> bool:
     )
 
 
+def _changes_client_assignors(before: GroupMember, updated_member: GroupMember) -> bool:
+    """Return whether client-side assignors or their metadata are new.
+
+    Those of a classic member do not count: assignors embed in each JoinGroup what the member owns.
+    """
+    if before.classic or updated_member.classic:
+        return False
+    return updated_member.client_assignors != before.client_assignors
+
+
 def _changes_assignor(change: Change, profile: Profile, context: RequestContext) -> bool:
     group, updated_member = change.group, change.updated_member
     bump = profile.assignor_bump
-    if bump is AssignorBump.NEVER:
+    if bump is AssignorBump.NEVER or updated_member.classic:
         return False
     changes_vote = updated_member.server_assignor != change.sender.member.server_assignor
     may_tie = bump is AssignorBump.EVERY_HEARTBEAT and target_assignment.is_contested(group)

@@ -79,6 +79,7 @@ class Driven:
             client_id="client",
             client_host="/host",
             new_member_id=lambda: "made-here",
+            new_classic_id=lambda _prefix: "made-here",
             api_version=self.api_version,
         )
 
@@ -126,7 +127,7 @@ class Driven:
     def fence(self, *member_ids: str) -> Outcome[None]:
         """Take members out."""
         members = tuple(map(self.member, member_ids))
-        outcome = leaving.fence(self.group, members, self.profile, self.context)
+        outcome = leaving.fence(self.group, members, self.profile, self.context, None)
         self.take(outcome)
         return outcome
 

@@ -7,7 +7,7 @@ import pytest
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import admin_requests
 from spark_groups.lab.coordinator import records as r
-from spark_groups.lab.coordinator.admin_requests import delete_group, group_tombstones, list_groups
+from spark_groups.lab.coordinator.admin_requests import delete_group, list_groups
 from spark_groups.lab.coordinator.effects import Outcome, RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.messages import (
@@ -167,7 +167,7 @@ def test_a_deleted_group_leaves_no_record() -> None:
 
 
 def test_offsets_go_first_and_the_group_last() -> None:
-    kinds = [type(each.key) for each in group_tombstones(group_of("g", *RECORDS))]
+    kinds = [type(each.key) for each in group_of("g", *RECORDS).tombstones()]
     assert kinds == [
         r.OffsetCommitKey,
         r.TargetMetadataKey,

@@ -8,6 +8,7 @@ import pytest
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator.classic.messages import ClassicProtocol
 from spark_groups.lab.coordinator.client_assignment import (
     chosen,
     entry_of,
@@ -16,7 +17,7 @@ from spark_groups.lab.coordinator.client_assignment import (
 )
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, RefusedError
 from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.member import ClientAssignor, GroupMember
+from spark_groups.lab.coordinator.member import ClassicMetadata, ClientAssignor, GroupMember
 from spark_groups.lab.coordinator.messages import KipHeartbeatRequest
 from spark_groups.lab.coordinator.profile import KIP_848
 from spark_groups.lab.coordinator.settings import Settings
@@ -492,3 +493,38 @@ def test_an_assignor_that_no_member_can_run_is_not_used() -> None:
 def test_the_entry_of_an_assignor() -> None:
     assert entry_of(member("a", assignor("x"), assignor("s", 1, 2)), "s") == assignor("s", 1, 2)
     assert entry_of(member("a"), "s") == ClientAssignor("s")
+
+
+def classic(member_id: str, metadata: bytes = b"") -> GroupMember:
+    """Return a member whose classic protocol is `streams`, with metadata."""
+    return GroupMember(
+        member_id=member_id,
+        client_assignors=(
+            ClientAssignor("streams", -1, -1, metadata_version=-1, metadata=metadata),
+        ),
+        classic=ClassicMetadata(10_000, (ClassicProtocol("streams"),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("least", "metadata", "is_refused"), [(-1, b"old", False), (0, b"old", True), (0, b"", False)]
+)
+def test_metadata_of_classic_members_has_version_minus_1(
+    least: int, metadata: bytes, *, is_refused: bool
+) -> None:
+    own = ClientAssignor("streams", least, 5, metadata_version=5)
+    request = KipHeartbeatRequest(
+        group_id="g", member_id="m1", member_epoch=0, client_assignors=(own,)
+    )
+    others = {"k1": classic("k1", metadata)}
+    if is_refused:
+        with pytest.raises(RefusedError, match="must support version -1") as refused:
+            with_assignors(GroupMember(member_id="m1"), request, others)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        return
+    member = with_assignors(GroupMember(member_id="m1"), request, others)
+    members = {**others, "m1": member}
+    # Only a member that reads the metadata of all computes, and never a classic one.
+    assert readers(members, "streams") == (["m1"] if least == -1 else [])
+    assert chosen(members) == ("streams" if least == -1 else None)
+    assert chosen(others) is None

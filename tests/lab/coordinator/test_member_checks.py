@@ -168,17 +168,15 @@ def test_a_full_group(
 ) -> None:
     driven = Driven()
     driven.join("m1", "foo", instance_id="i1")
-    request = HeartbeatRequest(
-        group_id="g", member_id=member_id, member_epoch=0, instance_id=instance_id
-    )
-    broker = BrokerSettings(max_size=1)
+    sender = (member_id, instance_id, profile)
+    full = BrokerSettings(max_size=1)
     if is_taken:
-        member_checks.check_size(driven.group, request, profile, broker)
+        member_checks.check_size(driven.group, *sender, full)
     else:
         with pytest.raises(RefusedError, match="maximum capacity of 1 members") as refused:
-            member_checks.check_size(driven.group, request, profile, broker)
+            member_checks.check_size(driven.group, *sender, full)
         assert refused.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    member_checks.check_size(driven.group, request, profile, BrokerSettings(max_size=2))
+    member_checks.check_size(driven.group, *sender, BrokerSettings(max_size=2))
 
 
 @pytest.fixture

@@ -1,0 +1,202 @@
+"""A shard with one classic group that is driven by hand, and what its members are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
+from spark_groups.lab.coordinator.classic.messages import (
+    ClassicHeartbeatRequest,
+    ClassicProtocol,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCode
+from spark_groups.lab.coordinator.log import Log
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, Profile
+from spark_groups.lab.coordinator.settings import Settings
+from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
+from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.protocol.embedded import Subscription, encode_subscription
+from tests.lab.coordinator.driving import TOPICS
+
+GROUP = "g"
+METADATA = encode_subscription(Subscription(topics=("foo",)))
+RANGE = ClassicProtocol("range", METADATA)
+STICKY = ClassicProtocol("sticky", METADATA)
+
+
+@dataclass
+class Driven:
+    """A shard, the clock, and one classic group.
+
+    Args:
+        replicates: Whether every append is replicated at once.
+    """
+
+    profile: Profile = KAFKA_4_3
+    settings: Settings = field(default_factory=Settings)
+    topics: TopicsImage = TOPICS
+    log: Log = field(default_factory=Log)
+    now: float = 0.0
+    replicates: bool = True
+    shard: Shard = field(init=False)
+    answered: list[Ticket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fail_over()
+
+    @property
+    def group(self) -> ClassicGroup:
+        """The group as it is in memory."""
+        group = self.shard.memory.group(GROUP).classic
+        assert group is not None
+        return group
+
+    def fail_over(self) -> None:
+        """Let another coordinator load the log."""
+        self.shard = Shard(self.profile, self.settings, self.topics, self.log, self.now)
+
+    def send(
+        self, request: Any, *, client: str = "c", api_version: int = NEWEST_API_VERSION
+    ) -> Ticket:
+        """Send a request; its ticket may be unanswered."""
+        ticket = self.shard.submit(request, self.now, Origin(client), api_version)
+        if self.replicates:
+            self.shard.replicate(self.now)
+        self._take()
+        return ticket
+
+    def replicate(self) -> None:
+        """Replicate all records."""
+        self.shard.replicate(self.now)
+        self._take()
+
+    def fail(self) -> None:
+        """Lose all records that are not replicated."""
+        self.shard.fail_append(self.now)
+        self._take()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and timers fire at their time."""
+        end = self.now + seconds
+        while (at := self.shard.next_wakeup()) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.shard.wake(self.now)
+            if self.replicates:
+                self.shard.replicate(self.now)
+            self._take()
+        self.now = end
+
+    def wait_for(self, *tickets: Ticket) -> None:
+        """Let time pass until all tickets are answered."""
+        while any(each.response is None for each in tickets):
+            at = self.shard.next_wakeup()
+            assert at is not None
+            self.wait(max(at - self.now, 0.0))
+
+    def join_request(
+        self,
+        member_id: str = "",
+        instance_id: str | None = None,
+        *,
+        protocols: tuple[ClassicProtocol, ...] = (RANGE,),
+        session_s: float = 10.0,
+        rebalance_s: float = 60.0,
+    ) -> JoinGroupRequest:
+        """Return a JoinGroup of the group."""
+        return JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=round(session_s * 1000),
+            rebalance_timeout_ms=round(rebalance_s * 1000),
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocols=protocols,
+        )
+
+    def join(
+        self,
+        member_id: str = "",
+        instance_id: str | None = None,
+        *,
+        client: str = "c",
+        api_version: int = NEWEST_API_VERSION,
+        **fields: Any,
+    ) -> Ticket:
+        """Send a JoinGroup; a dynamic member that is given an id joins again with it."""
+        request = self.join_request(member_id, instance_id, **fields)
+        ticket = self.send(request, client=client, api_version=api_version)
+        response: Any = ticket.response
+        if response and response.error_code == CoordinatorErrorCode.MEMBER_ID_REQUIRED:
+            request = self.join_request(response.member_id, **fields)
+            ticket = self.send(request, client=client, api_version=api_version)
+        return ticket
+
+    def sync(
+        self,
+        member_id: str,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        generation_id: int | None = None,
+        **changes: Any,
+    ) -> Ticket:
+        """Send a SyncGroup of the current generation."""
+        return self.send(
+            SyncGroupRequest(
+                **{
+                    "group_id": GROUP,
+                    "generation_id": (
+                        self.group.generation_id if generation_id is None else generation_id
+                    ),
+                    "member_id": member_id,
+                    "protocol_type": "consumer",
+                    "protocol_name": self.group.protocol_name,
+                    "assignments": assignments or {},
+                    **changes,
+                }
+            )
+        )
+
+    def heartbeat(
+        self,
+        member_id: str,
+        *,
+        generation_id: int | None = None,
+        instance_id: str | None = None,
+    ) -> int:
+        """Send a Heartbeat of the current generation, and return its error code."""
+        response: Any = self.send(
+            ClassicHeartbeatRequest(
+                group_id=GROUP,
+                generation_id=self.group.generation_id if generation_id is None else generation_id,
+                member_id=member_id,
+                group_instance_id=instance_id,
+            )
+        ).response
+        return int(response.error_code)
+
+    def leave(self, *members: m.LeavingMember) -> tuple[int, ...]:
+        """Send one LeaveGroup for some members, and return the error code of each."""
+        response: Any = self.send(m.LeaveGroupRequest(group_id=GROUP, members=members)).response
+        return tuple(each.error_code for each in response.members)
+
+    def stabilise(self, *instance_ids: str | None, **joining: Any) -> list[str]:
+        """Let members join an empty group and sync; return their member ids, in their order."""
+        tickets = [self.join(instance_id=each, **joining) for each in instance_ids]
+        self.wait_for(*tickets)
+        responses: list[Any] = [each.response for each in tickets]
+        self.sync_all()
+        return [each.member_id for each in responses]
+
+    def sync_all(self) -> None:
+        """Let all members sync, the leader last; it assigns its member id to each."""
+        group = self.group
+        for member_id in sorted(group.members, key=lambda each: each == group.leader_id):
+            leads = member_id == group.leader_id
+            self.sync(member_id, {each: each.encode() for each in group.members} if leads else None)
+
+    def _take(self) -> None:
+        self.answered += self.shard.take_answered()
