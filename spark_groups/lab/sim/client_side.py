@@ -65,7 +65,7 @@ class _Member:
 
 @dataclass(slots=True)
 class _Application:
-    """One application: its assignor, which all its incarnations have, and its members by id.
+    """One run of an application: its assignor, and its members by id.
 
     Args:
         new_version_at: When its metadata has another version.
