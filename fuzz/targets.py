@@ -30,6 +30,14 @@ from spark_groups.offsets.starting import (
     is_query_commit,
     parse_commit_metadata,
 )
+from spark_groups.protocol.embedded import (
+    EmbeddedAssignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from spark_groups.spark.control.messages import (
     BatchReported,
     Drain,
@@ -245,6 +253,40 @@ def untagged(schema: Struct, values: Any) -> Any:
         else:
             found[each.name] = bytes(value) if isinstance(value, memoryview) else value
     return found
+
+
+# Metadata that members of the classic protocol embed.
+
+
+def _embedded_corpus() -> list[bytes]:
+    owned = frozenset({TopicPartition("orders", 0), TopicPartition("größe", 2**31 - 1)})
+    subscriptions = [
+        Subscription(
+            topics=("orders", "größe"),
+            user_data=user_data,
+            owned_partitions=owned,
+            generation_id=7,
+            rack_id=rack_id,
+            version=version,
+        )
+        for version in range(4)
+        for user_data, rack_id in ((None, None), (b"\0\1", "r1"))
+    ]
+    assignments = [
+        EmbeddedAssignment(partitions=owned, user_data=user_data) for user_data in (None, b"", b"x")
+    ]
+    return [*map(encode_subscription, subscriptions), *map(encode_assignment, assignments), b""]
+
+
+def _feed_embedded(octets: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        subscription = decode_subscription(octets)
+        if decode_subscription(encode_subscription(subscription)) != subscription:
+            raise AssertionError(f"{subscription!r} differs after a round trip")
+    with contextlib.suppress(ProtocolError):
+        assignment = decode_assignment(octets)
+        if decode_assignment(encode_assignment(assignment)) != assignment:
+            raise AssertionError(f"{assignment!r} differs after a round trip")
 
 
 # A broker that is none.
@@ -493,6 +535,7 @@ TARGETS: Final = (
     Target("records", _record_corpus, _feed_records),
     Target("blocks", _block_corpus, _feed_blocks),
     Target("codec", _codec_corpus, _feed_codec),
+    Target("embedded", _embedded_corpus, _feed_embedded),
     Target("stream", _stream_corpus, _feed_stream),
     Target("login", _login_corpus, _feed_login),
     Target("plan", _plan_corpus, _feed_plan),

@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "lag": "ops.lag_cli:lag",
     "watch": "ops.watch_cli:watch",
     "serve": "ops.serve_cli:serve",
+    "preflight": "ops.preflight_cli:preflight",
     "validate-regex": "ops.validate_regex_cli:validate_regex",
     "config": "ops.config_cli:config",
     "remove": "ops.remove_cli:remove",

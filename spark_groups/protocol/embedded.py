@@ -120,6 +120,22 @@ def decode_assignment(assignment: bytes) -> EmbeddedAssignment:
     return EmbeddedAssignment(version=version, partitions=partitions, user_data=reader.blob())
 
 
+def encode_owned(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
+    """Return the user data of the sticky assignor: an assignment and its generation."""
+    return _partitions(partitions) + struct.pack(">i", generation_id)
+
+
+def decode_owned(user_data: bytes) -> tuple[frozenset[TopicPartition], int | None]:
+    """Return the assignment and its generation; clients before 2.3 sent none.
+
+    Raises:
+        ProtocolError: The bytes are no user data of the sticky assignor.
+    """
+    reader = _Reader(user_data)
+    partitions = reader.partitions()
+    return partitions, reader.number(">i") if reader.has(">i") else None
+
+
 def _string(text: str | None) -> bytes:
     if text is None:
         return struct.pack(">h", -1)
@@ -151,6 +167,9 @@ class _Reader:
     def number(self, form: str) -> int:
         size = struct.calcsize(form)
         return int(struct.unpack(form, self._take(size))[0])
+
+    def has(self, form: str) -> bool:
+        return len(self._data) - self._at >= struct.calcsize(form)
 
     def version(self) -> int:
         """Read the version; fields after those of the newest known one are ignored."""

@@ -171,13 +171,22 @@ class Cluster:
             errors.update(by_id.errors)
         return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
 
-    def topics(self, names: Iterable[str], deadline: float = inf) -> ClusterMetadata:
+    def feature_levels(self) -> Mapping[str, int]:
+        """Return the level of each finalized feature; one at level 0 is missing."""
+        return self._pool.any(self._deadline()).versions.feature_levels
+
+    def topics(
+        self, names: Iterable[str], deadline: float = inf, *, with_operations: bool = False
+    ) -> ClusterMetadata:
         """Return the topics with these names and their leaders.
 
         Args:
             deadline: When to give up (of `time.monotonic`), if that is before the timeout.
+            with_operations: Whether to ask for the principal's rights on each topic.
         """
-        return self._metadata(metadata_to_wire(names), min(deadline, self._deadline()))
+        asked = metadata_to_wire(names)
+        asked["include_topic_authorized_operations"] = with_operations
+        return self._metadata(asked, min(deadline, self._deadline()))
 
     def every_topic(self) -> ClusterMetadata:
         """Return all topics that this principal may see."""

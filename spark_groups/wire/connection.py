@@ -346,14 +346,20 @@ class ApiVersions:
 
     Args:
         by_key: Lowest and highest version by API key.
+        feature_levels: Level of each finalized feature of the cluster; one at level 0 is missing.
     """
 
     by_key: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ApiVersions:
         """Read an ApiVersions response of any version."""
-        return cls({e["api_key"]: (e["min_version"], e["max_version"]) for e in values["api_keys"]})
+        features = values.get("finalized_features", ())
+        return cls(
+            {e["api_key"]: (e["min_version"], e["max_version"]) for e in values["api_keys"]},
+            {each["name"]: each["max_version_level"] for each in features},
+        )
 
     def supports(self, message: Message) -> bool:
         """Return whether the broker supports this version of an API."""

@@ -6,14 +6,24 @@ if its answer cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from spark_groups.errors import ErrorCode, ProtocolError
+from spark_groups.protocol.embedded import (
+    CONSUMER_PROTOCOL_TYPE,
+    EmbeddedAssignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+)
 from spark_groups.protocol.messages import (
+    LEAVE_GROUP_MEMBER_EPOCH,
     UNKNOWN_AUTHORIZED_OPERATIONS,
+    HeartbeatRequest,
+    HeartbeatResponse,
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -22,10 +32,8 @@ from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.coordinator_connection import exchange
-from spark_groups.wire.schemas.codec import Values, decode_start
+from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LEAVE_GROUP,
@@ -37,6 +45,7 @@ NO_METADATA: Final[Mapping[TopicId, str]] = MappingProxyType({})
 _NO_MEMBER_ID: Final = ""
 _NO_MEMBER_EPOCH: Final = -1
 """With these two the coordinator accepts a commit while the group has no members (KIP-848)."""
+Embedded = TypeVar("Embedded", Subscription, EmbeddedAssignment)
 _COORDINATOR_CODES: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -72,16 +81,27 @@ class ClassicMember:
     """A member of a classic group.
 
     Args:
-        subscribed_topic_names: Empty if its client is not a consumer.
-        assignment: Empty while the group rebalances, or if its client is not a consumer.
+        subscription: None while the group rebalances, or if its client is not a consumer.
+        embedded_assignment: None as `subscription`.
     """
 
     member_id: str
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    subscribed_topic_names: tuple[str, ...] = ()
-    assignment: tuple[TopicPartition, ...] = ()
+    subscription: Subscription | None = None
+    embedded_assignment: EmbeddedAssignment | None = None
+
+    @property
+    def subscribed_topic_names(self) -> tuple[str, ...]:
+        """The topics; empty if unknown."""
+        return self.subscription.topics if self.subscription else ()
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions, sorted; empty if unknown."""
+        embedded = self.embedded_assignment
+        return tuple(sorted(embedded.partitions)) if embedded is not None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +175,15 @@ def classic_from_wire(values: Values, group_id: str) -> ClassicGroup:
     """Read a DescribeGroups response about one group.
 
     The coordinator stores subscriptions and assignments of classic members as opaque bytes that
-    their clients wrote; those of consumers are read here.
+    their clients wrote; those of consumers are read here. Only a stable group shows them.
 
     Raises:
         ProtocolError: It is about other groups.
     """
     group = single(values["groups"], "group_id", group_id)
-    has_consumers = group["protocol_type"] == "consumer"
+    has_consumers = group["protocol_type"] == CONSUMER_PROTOCOL_TYPE and bool(
+        group["protocol_data"]
+    )
     return ClassicGroup(
         error_code=group["error_code"],
         error_message=group["error_message"],
@@ -175,27 +197,45 @@ def classic_from_wire(values: Values, group_id: str) -> ClassicGroup:
                 instance_id=each["group_instance_id"],
                 client_id=each["client_id"],
                 client_host=each["client_host"],
-                subscribed_topic_names=_topics(each["member_metadata"]) if has_consumers else (),
-                assignment=_partitions(each["member_assignment"]) if has_consumers else (),
+                subscription=_read(decode_subscription, each["member_metadata"])
+                if has_consumers
+                else None,
+                embedded_assignment=_read(decode_assignment, each["member_assignment"])
+                if has_consumers
+                else None,
             )
             for each in group["members"]
         ),
     )
 
 
-def _topics(metadata: bytes) -> tuple[str, ...]:
+def _read(decode: Callable[[bytes], Embedded], data: bytes) -> Embedded | None:
     try:
-        return tuple(decode_start(CONSUMER_PROTOCOL_SUBSCRIPTION, metadata)[0]["topics"])
+        return decode(data)
     except ProtocolError:
-        return ()
+        return None
 
 
-def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    try:
-        topics = decode_start(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)[0]["assigned_partitions"]
-    except ProtocolError:
-        return ()
-    return tuple(TopicPartition(each["topic"], i) for each in topics for i in each["partitions"])
+def probe_consumer_protocol(cluster: Cluster, group_id: str, member_id: str) -> HeartbeatResponse:
+    """Ask a coordinator for a ConsumerGroupHeartbeat that changes nothing.
+
+    It lets a member leave that the group does not have. UNKNOWN_MEMBER_ID and GROUP_ID_NOT_FOUND
+    mean that the coordinator speaks the consumer protocol, and that this principal may join.
+
+    Args:
+        member_id: An id that no member has.
+    """
+    request = HeartbeatRequest(
+        group_id=group_id, member_id=member_id, member_epoch=LEAVE_GROUP_MEMBER_EPOCH
+    )
+
+    def ask(connection: Connection, timeout_s: float) -> HeartbeatResponse:
+        answer = exchange(connection, request, timeout_s)
+        if not isinstance(answer, HeartbeatResponse):
+            raise ProtocolError(f"{type(answer).__name__} in place of HeartbeatResponse")
+        return answer
+
+    return cluster.at_coordinator(group_id, HeartbeatResponse, ask)
 
 
 def leave_group(

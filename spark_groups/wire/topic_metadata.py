@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import Node, TopicMetadata
+from spark_groups.protocol.messages import UNKNOWN_AUTHORIZED_OPERATIONS, Node, TopicMetadata
 from spark_groups.types import TopicId
 from spark_groups.wire.schemas.codec import Values
 
@@ -39,10 +39,16 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic, and its partitions' leaders by index."""
+    """A topic, and its partitions' leaders by index.
+
+    Args:
+        authorized_operations: A bit for each AclOperation that this principal may perform, if they
+            were requested.
+    """
 
     topic: TopicMetadata
     leaders: Mapping[int, Leader]
+    authorized_operations: int = UNKNOWN_AUTHORIZED_OPERATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +110,7 @@ def _known_topic(values: Values) -> KnownTopic:
         for each in values["partitions"]
     }
     return KnownTopic(
-        TopicMetadata(values["topic_id"], values["name"], len(leaders)), MappingProxyType(leaders)
+        TopicMetadata(values["topic_id"], values["name"], len(leaders)),
+        MappingProxyType(leaders),
+        values["topic_authorized_operations"],
     )

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 
 from spark_groups.observation.reading import described_as_consumer_group
+from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse, TopicMetadata
 from spark_groups.types import TopicPartition
 from spark_groups.wire.group_admin import ClassicGroup, ClassicMember
@@ -61,8 +62,10 @@ def test_a_classic_group_becomes_a_consumer_group_description() -> None:
             ClassicMember(
                 member_id=ONE,
                 instance_id="gate-1",
-                subscribed_topic_names=("flights", "gone"),
-                assignment=(TopicPartition("flights", 1), TopicPartition("gone", 0)),
+                subscription=Subscription(topics=("flights", "gone")),
+                embedded_assignment=EmbeddedAssignment(
+                    partitions=frozenset({TopicPartition("flights", 1), TopicPartition("gone", 0)})
+                ),
             ),
         ),
     )

@@ -9,8 +9,10 @@ from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
     Subscription,
     decode_assignment,
+    decode_owned,
     decode_subscription,
     encode_assignment,
+    encode_owned,
     encode_subscription,
 )
 from spark_groups.types import TopicPartition
@@ -40,6 +42,15 @@ def test_bytes_are_those_of_the_schema() -> None:
     assert encode_assignment(assignment).hex() == expected
     assert decode_assignment(encode_assignment(assignment)) == assignment
     assert decode_assignment(b"") == EmbeddedAssignment()
+
+
+def test_user_data_of_the_sticky_assignor() -> None:
+    user_data = encode_owned(OWNED, 7)
+    assert decode_owned(user_data) == (OWNED, 7)
+    assert decode_owned(user_data[:-4]) == (OWNED, None)
+    assert encode_owned([TopicPartition("t", 5)], 7).hex() == (
+        "0000000100017400000001" + "00000005" + "00000007"
+    )
 
 
 def test_a_newer_version_is_read_as_the_newest_known_one() -> None:

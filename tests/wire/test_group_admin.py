@@ -8,6 +8,12 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode, ProtocolError
+from spark_groups.protocol.embedded import (
+    EmbeddedAssignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
@@ -23,10 +29,6 @@ from spark_groups.wire.group_admin import (
     leave_group,
 )
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
-)
 from tests.brokers import create_topic
 from tests.observation.test_observe import classic_member
 from tests.runtime.members import heartbeat, queries
@@ -118,13 +120,11 @@ def join(servers: str, group_id: str, topic: str, member_id: str, instance_id: s
     )
 
 
-SUBSCRIPTION = encode(
-    CONSUMER_PROTOCOL_SUBSCRIPTION, {"version": 3, "topics": ("flights", "orders")}
+SUBSCRIBED = Subscription(topics=("flights", "orders"), user_data=b"u", rack_id="r", version=3)
+ASSIGNED = EmbeddedAssignment(
+    partitions=frozenset({TopicPartition("flights", 0), TopicPartition("flights", 2)}), version=1
 )
-ASSIGNMENT = encode(
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    {"version": 3, "assigned_partitions": ({"topic": "flights", "partitions": (0, 2)},)},
-)
+SUBSCRIPTION, ASSIGNMENT = encode_subscription(SUBSCRIBED), encode_assignment(ASSIGNED)
 
 
 def answer(metadata: bytes, assignment: bytes, protocol_type: str = "consumer") -> dict[str, Any]:
@@ -151,25 +151,26 @@ def answer(metadata: bytes, assignment: bytes, protocol_type: str = "consumer") 
 
 def test_subscription_and_assignment_are_read_with_trailing_bytes() -> None:
     group = classic_from_wire(answer(SUBSCRIPTION + b"\x00" * 9, ASSIGNMENT + b"\xff" * 4), "g")
+    (member,) = group.members
     assert (group.group_state, group.assignor_name) == ("Stable", "range")
     assert group.authorized_operations == 1 << 8
-    assert group.members == (
-        ClassicMember(
-            member_id="m",
-            instance_id="gate-1",
-            client_id="app",
-            client_host="/10.0.0.1",
-            subscribed_topic_names=("flights", "orders"),
-            assignment=(TopicPartition("flights", 0), TopicPartition("flights", 2)),
-        ),
+    assert member == ClassicMember(
+        member_id="m",
+        instance_id="gate-1",
+        client_id="app",
+        client_host="/10.0.0.1",
+        subscription=SUBSCRIBED,
+        embedded_assignment=ASSIGNED,
     )
+    assert member.subscribed_topic_names == ("flights", "orders")
+    assert member.assignment == (TopicPartition("flights", 0), TopicPartition("flights", 2))
 
 
 @pytest.mark.parametrize(
     ("metadata", "assignment", "protocol_type"),
     [
         (b"", b"", "consumer"),
-        (SUBSCRIPTION[:5], ASSIGNMENT[:7], "consumer"),
+        (SUBSCRIPTION[:-1], ASSIGNMENT[:-1], "consumer"),
         (SUBSCRIPTION, ASSIGNMENT, "connect"),
     ],
 )

@@ -49,15 +49,20 @@ Cut = Callable[[GroupSpec, TopicId, Sequence[str]], Mapping[str, Sequence[int]]]
 def contiguous(
     group: GroupSpec, topic_id: TopicId, member_ids: Sequence[str]
 ) -> dict[str, Sequence[int]]:
-    """Return the ranges of Kafka 4: the first members have one more."""
-    quota, extras = divmod(group.partition_counts[topic_id], len(member_ids))
-    ranges: dict[str, Sequence[int]] = {}
+    """Return the ranges of Kafka 4."""
+    return ranges(group.partition_counts[topic_id], member_ids)
+
+
+def ranges(count: int, member_ids: Sequence[str]) -> dict[str, Sequence[int]]:
+    """Return a range of partitions for each member; the first members have one more."""
+    quota, extras = divmod(count, len(member_ids))
+    cut: dict[str, Sequence[int]] = {}
     start = 0
     for position, member_id in enumerate(member_ids):
         end = start + quota + (position < extras)
-        ranges[member_id] = range(start, end)
+        cut[member_id] = range(start, end)
         start = end
-    return ranges
+    return cut
 
 
 @dataclass(frozen=True, slots=True)

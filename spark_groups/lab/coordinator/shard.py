@@ -438,7 +438,7 @@ class Shard:
     def _computing(self, group_id: str) -> Timer | None:
         if not self.profile.kip_heartbeats:
             return None
-        return self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
+        return self.timer(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
 
     def _new_member_id(self) -> str:
         """Make a unique id: the record of its member will be at this log offset."""

@@ -104,6 +104,8 @@ class Swarm:
         resets: How often all queries end and an operator resets committed offsets.
         skew: The largest clock drift; 0.001 is one second in 1,000.
         late: 1 if a request may arrive after its sender stopped waiting.
+        computing: 1 if members have client-side assignors and compute the targets of the group;
+            only the profile kip-848 has them.
     """
 
     queries: int = 2
@@ -164,6 +166,7 @@ class Swarm:
     resets: int = 0
     skew: float = 0.0
     late: int = 0
+    computing: int = 0
 
     @property
     def faults(self) -> dict[str, float]:
@@ -258,7 +261,9 @@ def drawn(chance: Chance) -> Swarm:
     )
     swarm = calm if chance.random() < 0.25 else _with_faults(calm, chance)
     log_every_s = pick((0.0, 0.0, 0.001, 1.0, 5.0))
-    return replace(swarm, warm=pick((0, 1)), log_every_s=log_every_s)
+    warm = pick((0, 1))
+    # Drawn last: the runs of seeds before do not change.
+    return replace(swarm, warm=warm, log_every_s=log_every_s, computing=pick((0, 0, 0, 1)))
 
 
 def _with_faults(calm: Swarm, chance: Chance) -> Swarm:

@@ -18,6 +18,7 @@ from spark_groups.lab.coordinator.shard import DEFAULT_ORIGIN
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.checkers.registry import all_checkers
+from spark_groups.lab.sim.client_side import ComputingNetwork
 from spark_groups.lab.sim.coordination import (
     PASSING_ERRORS,
     AcceptedOffset,
@@ -75,7 +76,12 @@ class World:
         coordination = Coordination(
             GROUP_ID, profile, _settings(swarm), storage, schedule, chance, swarm.replication_s
         )
-        network = Network(schedule, chance, swarm, self._serve, self._serve_late)
+        if swarm.computing and profile.kip_heartbeats:
+            computing = ComputingNetwork(schedule, chance, swarm, self._serve, self._serve_late)
+            computing.publish = self._computed
+            network: Network = computing
+        else:
+            network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
         scene.starting = _starting(swarm, storage, chance)
         scene.rights.may_not_describe = bool(swarm.undescribed)
@@ -124,6 +130,8 @@ class World:
         held_s = swarm.holds * 2 * max(HELD_S)
         down_s = min(1, swarm.resets) * longest_reset_s(swarm)
         waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + swarm.rebalance_s + held_s + down_s
+        # A member that does not install its result is replaced after this time.
+        waits_s += swarm.computing * swarm.rebalance_s
         return QUIET_S + waits_s
 
     def run(self) -> None:
@@ -168,6 +176,10 @@ class World:
             return
         self._say("resets", offset.key, "to", offset.committed_offset)
         self.scene.publish(facts.OffsetReset(offset.key, offset.committed_offset))
+
+    def _computed(self, fact: facts.Computed) -> None:
+        self._say("computes", fact)
+        self.scene.publish(fact)
 
     def _replaced(self) -> None:
         self._say("moves", "to", self.scene.coordination.node)

@@ -547,17 +547,3 @@ DESCRIBE_GROUPS = _message(
         authorized_operations int32
     """,
 )
-CONSUMER_PROTOCOL_SUBSCRIPTION = struct_of(
-    "ConsumerProtocolSubscription", "version int16, topics [string]", flexible=False
-)
-"""The beginning of `member_metadata` of consumers, in all versions."""
-CONSUMER_PROTOCOL_ASSIGNMENT = struct_of(
-    "ConsumerProtocolAssignment",
-    """
-    version int16
-    assigned_partitions [TopicPartition]:
-        topic string, partitions [int32]
-    """,
-    flexible=False,
-)
-"""The beginning of `member_assignment` of consumers, in all versions."""

@@ -6,7 +6,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from spark_groups.lab.assignors.assignor import GroupSpec, MemberSpec
-from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
+from spark_groups.lab.assignors.classic import ClassicAssignor, ClassicMember
+from spark_groups.protocol.embedded import NO_GENERATION, Subscription
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicPartition
 
 
 def topic_id(name: str) -> TopicId:
@@ -30,3 +32,41 @@ def group(members: Mapping[str, MemberSpec], **partition_counts: int) -> GroupSp
     counts = {topic_id(name): count for name, count in partition_counts.items()}
     is_homogeneous = len({each.subscribed for each in members.values()}) <= 1
     return GroupSpec(members, is_homogeneous, counts)
+
+
+Partitions = frozenset[TopicPartition]
+
+
+def partitions(**numbers: Sequence[int]) -> Partitions:
+    """Return partitions by topic."""
+    return frozenset(TopicPartition(topic, each) for topic, own in numbers.items() for each in own)
+
+
+def classic_member(*topics: str, instance_id: str | None = None) -> ClassicMember:
+    """Return a member of the classic protocol that has had no assignment."""
+    return ClassicMember(Subscription(topics=topics), instance_id)
+
+
+def claiming(
+    assignor: ClassicAssignor,
+    *topics: str,
+    had: Partitions | None,
+    generation_id: int = NO_GENERATION,
+    instance_id: str | None = None,
+) -> ClassicMember:
+    """Return a member that reports its last assignment in the assignor's way."""
+    subscription = Subscription(
+        topics=topics,
+        user_data=assignor.user_data(had, generation_id),
+        owned_partitions=had or frozenset(),
+        generation_id=generation_id,
+    )
+    return ClassicMember(subscription, instance_id)
+
+
+def assigned(
+    assignor: ClassicAssignor, members: Mapping[str, ClassicMember], **partition_counts: int
+) -> dict[str, Partitions]:
+    """Return what the leader assigns to every member."""
+    found = assignor.assign(members, partition_counts)
+    return {member_id: each.partitions for member_id, each in found.items()}

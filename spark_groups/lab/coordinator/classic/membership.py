@@ -31,7 +31,8 @@ def heartbeat(
 ) -> Outcome[ClassicHeartbeatResponse]:
     """Handle a Heartbeat request."""
     if not request.group_id:
-        return _refuse(CoordinatorErrorCode.INVALID_GROUP_ID)
+        code = CoordinatorErrorCode.INVALID_GROUP_ID
+        return Outcome(ClassicHeartbeatResponse(error_code=code))
     if group.members:
         return mixed.classic_heartbeat(group, request, profile, context)
     return heartbeat_classic(group, request, profile, context)

@@ -1,0 +1,588 @@
+"""The checks of `spark-groups preflight`: can a member of the consumer protocol join a group now?
+
+Each check is a function from facts about the group to a finding; `CHECKS` lists them. The
+conditions are those of the coordinator (org.apache.kafka.coordinator.group.GroupMetadataManager,
+validateOnlineUpgrade, and ConsumerGroup.fromClassicGroup).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from spark_groups.errors import ErrorCode, rule_for
+from spark_groups.observation.plain_values import View, partition_ranges
+from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE
+from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from spark_groups.protocol.rights import Identity, remedy_of
+from spark_groups.types import TopicPartition
+from spark_groups.wire.group_settings import GroupSettings
+
+MIGRATION_POLICY: Final = "group.consumer.migration.policy"
+CONSUMER_MAX_SIZE: Final = "group.consumer.max.size"
+CLASSIC_MAX_SIZE: Final = "group.max.size"
+REBALANCE_PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
+BROKER_KEYS: Final = (MIGRATION_POLICY, CONSUMER_MAX_SIZE, CLASSIC_MAX_SIZE, REBALANCE_PROTOCOLS)
+GROUP_FEATURE: Final = "group.version"
+CONVERTS: Final = frozenset({"bidirectional", "upgrade"})
+CONVERTS_BACK: Final = frozenset({"bidirectional", "downgrade"})
+COOPERATIVE: Final = "cooperative-sticky"
+"""From its second round on librdkafka's copies the user data of subscriptions into assignments."""
+LIBRDKAFKA_ASSIGNMENT_VERSION: Final = 0
+"""Kafka's own clients write version 1 or later."""
+_NAMED_MAX: Final = 3
+
+
+class Verdict(Enum):
+    """What a finding means for a member that joins, best first."""
+
+    OK = "ok"
+    WARNING = "warning"
+    UNKNOWN = "unknown"
+    BLOCKS = "blocks"
+
+
+_SEVERITY: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
+
+
+class FoundType(Enum):
+    """The type of a group, as its coordinator knows it."""
+
+    ABSENT = "absent"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+    UNKNOWN = "unknown"
+
+
+class MemberProtocol(Enum):
+    """The protocol that a member uses."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFacts:
+    """A member of the group.
+
+    Args:
+        member_epoch: Only of members in consumer groups.
+        subscription_version: The embedded version of a classic member's subscription; None: not
+            shown, or unreadable.
+        assignment_version: The same of its assignment.
+        user_data_bytes: Length of the user data in its assignment.
+    """
+
+    member_id: str
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    protocol: MemberProtocol = MemberProtocol.CLASSIC
+    member_epoch: int | None = None
+    subscription_version: int | None = None
+    assignment_version: int | None = None
+    user_data_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The member id, with the instance id of a static member."""
+        return f"{self.instance_id} ({self.member_id})" if self.instance_id else self.member_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """A topic that the new member would read.
+
+    Args:
+        error_code: Why it is unknown; 0 if it exists.
+        operations: What the principal may do with it; None: unknown.
+        committed: Partitions with a committed offset.
+        uncommitted: Partitions without one.
+        out_of_range: Partitions whose committed offset is not in the log.
+        without_leader_epoch: Partitions whose offset was committed without a leader epoch.
+        known_count: The partition count at the group's start, if a committed offset names it.
+    """
+
+    name: str
+    error_code: int = 0
+    operations: frozenset[str] | None = None
+    committed: frozenset[int] = frozenset()
+    uncommitted: frozenset[int] = frozenset()
+    out_of_range: frozenset[int] = frozenset()
+    without_leader_epoch: frozenset[int] = frozenset()
+    known_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """What brokers report about a group, its members' topics, and the cluster.
+
+    Args:
+        identity: The principal that would join.
+        instance_id: The instance id of the member that would join; None: it is dynamic.
+        probe_code: Kafka's error code for a heartbeat of a member that the group does not have.
+        group_version: The level of the feature `group.version`.
+        broker: The coordinator's settings `BROKER_KEYS`; empty: unknown.
+        broker_reason: Why they are unknown.
+        protocol_type: Of a classic group.
+        topics: Those requested, or else those of the group.
+        offsets_code: Why committed offsets are unknown; 0 if they are known.
+    """
+
+    group_id: str
+    identity: Identity
+    instance_id: str | None = None
+    probe_code: int = ErrorCode.GROUP_ID_NOT_FOUND.value
+    group_version: int = 1
+    broker: Mapping[str, str | None] = field(default_factory=dict)
+    broker_reason: str = ""
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    group_type: FoundType = FoundType.ABSENT
+    group_state: str = ""
+    protocol_type: str = ""
+    assignor_name: str = ""
+    members: tuple[MemberFacts, ...] = ()
+    topics: tuple[TopicFacts, ...] = ()
+    offsets_code: int = 0
+
+    @property
+    def classic_members(self) -> tuple[MemberFacts, ...]:
+        return tuple(each for each in self.members if each.protocol is MemberProtocol.CLASSIC)
+
+    @property
+    def must_be_converted(self) -> bool:
+        """Whether the first member of the new protocol converts the group."""
+        return self.group_type is FoundType.CLASSIC and bool(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict of one check, its reason, and the cure; empty if nothing must be done."""
+
+    verdict: Verdict
+    reason: str
+    cure: str = ""
+
+
+def _ok(reason: str) -> Judgement:
+    return Judgement(Verdict.OK, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check."""
+
+    check: str
+    verdict: Verdict
+    reason: str
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightView(View):
+    """Whether a member of the consumer protocol can join a group: the worst of all findings."""
+
+    group_id: str
+    verdict: Verdict
+    group_type: FoundType
+    group_state: str
+    protocol_type: str
+    assignor_name: str
+    members: tuple[MemberFacts, ...]
+    findings: tuple[Finding, ...]
+
+
+def check_group(facts: GroupFacts) -> PreflightView:
+    """Return the findings of all checks, and the worst of their verdicts."""
+    findings = []
+    for name, check in CHECKS.items():
+        found = check(facts)
+        findings.append(
+            Finding(check=name, verdict=found.verdict, reason=found.reason, cure=found.cure)
+        )
+    return PreflightView(
+        group_id=facts.group_id,
+        verdict=max((each.verdict for each in findings), key=_SEVERITY.__getitem__),
+        group_type=facts.group_type,
+        group_state=facts.group_state,
+        protocol_type=facts.protocol_type,
+        assignor_name=facts.assignor_name,
+        members=facts.members,
+        findings=tuple(findings),
+    )
+
+
+def check_protocol(facts: GroupFacts) -> Judgement:
+    """Check that the coordinator accepts the heartbeats of the consumer protocol."""
+    if facts.probe_code != ErrorCode.UNSUPPORTED_VERSION:
+        return _ok(f"the cluster has {GROUP_FEATURE}={facts.group_version}")
+    if facts.group_version < 1:
+        return Judgement(
+            Verdict.BLOCKS,
+            f"the cluster's feature {GROUP_FEATURE} is at level 0: joins fail with"
+            " UNSUPPORTED_VERSION",
+            f"kafka-features.sh upgrade --feature {GROUP_FEATURE}=1",
+        )
+    protocols = facts.broker.get(REBALANCE_PROTOCOLS) or "unknown"
+    return Judgement(
+        Verdict.BLOCKS,
+        f"the coordinator does not speak the consumer protocol: {REBALANCE_PROTOCOLS} is"
+        f" {protocols}",
+        f"add consumer to {REBALANCE_PROTOCOLS} on every broker",
+    )
+
+
+def check_group_rights(facts: GroupFacts) -> Judgement:
+    """Check that the principal may join: a heartbeat needs READ on the group."""
+    code = facts.probe_code
+    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        remedy = remedy_of(code, facts.identity, group_id=facts.group_id)
+        reason = "the principal must not join: GROUP_AUTHORIZATION_FAILED"
+        return Judgement(Verdict.BLOCKS, reason, remedy)
+    if code in _PROBE_ANSWERS:
+        return _ok("the principal has READ on the group")
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        return Judgement(Verdict.UNKNOWN, "only a coordinator that speaks the protocol can answer")
+    reason = f"the coordinator answered {ErrorCode.name_of(code)}"
+    return Judgement(Verdict.UNKNOWN, reason, rule_for(code).remedy)
+
+
+_PROBE_ANSWERS: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
+)
+"""Answers to a member that the group does not have, from a coordinator that it may ask."""
+
+
+def check_topic_rights(facts: GroupFacts) -> Judgement:
+    """Check that the principal may describe and read each topic."""
+    if not facts.topics:
+        return _ok("no topics known: name those of the query with --topic")
+    denied = sorted(
+        each.name
+        for each in facts.topics
+        if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        or (each.operations is not None and not {"READ", "DESCRIBE"} <= each.operations)
+    )
+    if denied:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        remedy = remedy_of(code, facts.identity, group_id=facts.group_id, topics=denied)
+        return Judgement(Verdict.BLOCKS, f"the principal must not read {_listed(denied)}", remedy)
+    failed = [each for each in facts.topics if each.error_code]
+    if failed:
+        name = ErrorCode.name_of(failed[0].error_code)
+        reason = f"{_listed(each.name for each in failed)}: {name}"
+        cure = "create the topics, or correct the names: a query waits for missing topics"
+        return Judgement(Verdict.WARNING, reason, cure)
+    return _ok(f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}")
+
+
+def check_group_type(facts: GroupFacts) -> Judgement:
+    """Check that the group is one that consumers can share, or can be made one."""
+    if facts.group_type is FoundType.CLASSIC:
+        return _classic_type(facts)
+    if facts.group_type is FoundType.CONSUMER:
+        classic = len(facts.classic_members)
+        mixed = f", {classic} of them classic" if classic else ""
+        return _ok(f"a consumer group of {_members(len(facts.members))}{mixed}: members join")
+    return _TYPES[facts.group_type]
+
+
+def _classic_type(facts: GroupFacts) -> Judgement:
+    kind, count = facts.protocol_type, len(facts.members)
+    if kind in {"", CONSUMER_PROTOCOL_TYPE}:
+        who = _members(count) if count else "no members"
+        return _ok(f"a classic group of {who}: the first join converts it")
+    if count:
+        reason = f"its members are not consumers: their protocol type is {kind}"
+        return Judgement(Verdict.BLOCKS, reason, _OTHER_ID)
+    reason = (
+        f"an empty group of protocol type {kind}: a join succeeds, but excludes its former members"
+        " (INCONSISTENT_GROUP_PROTOCOL)"
+    )
+    return Judgement(Verdict.WARNING, reason, _OTHER_ID)
+
+
+_OTHER_ID: Final = "choose another group id"
+_TYPES: Final[Mapping[FoundType, Judgement]] = {
+    FoundType.ABSENT: _ok("no such group: the first member creates it"),
+    FoundType.SHARE: Judgement(Verdict.BLOCKS, "a share group, which has other members", _OTHER_ID),
+    FoundType.STREAMS: Judgement(
+        Verdict.BLOCKS, "a group of Kafka Streams, which has other members", _OTHER_ID
+    ),
+    FoundType.UNKNOWN: Judgement(
+        Verdict.UNKNOWN, "the principal must not describe the group", "grant it DESCRIBE"
+    ),
+}
+
+
+def check_group_state(facts: GroupFacts) -> Judgement:
+    """Check that the group is not in a rebalance, in which a conversion may fail."""
+    if not facts.must_be_converted or facts.group_state == _STABLE:
+        return _ok(facts.group_state or "there is no state yet")
+    reason = (
+        f"{facts.group_state}: brokers show neither assignor nor assignments during a rebalance;"
+        " joins in a group's first rebalance fail with UNKNOWN_SERVER_ERROR, which a query retries"
+    )
+    return Judgement(Verdict.UNKNOWN, reason, f"wait until the group is {_STABLE}, and check again")
+
+
+_STABLE: Final = "Stable"
+
+
+def check_policy(facts: GroupFacts) -> Judgement:
+    """Check that the coordinator's broker converts classic groups."""
+    if not facts.must_be_converted:
+        return _ok("does not matter: there are no classic members to convert")
+    policy = facts.broker.get(MIGRATION_POLICY)
+    if policy is None:
+        return _unreadable(facts, MIGRATION_POLICY)
+    if policy.lower() in CONVERTS:
+        return _ok(f"{MIGRATION_POLICY}={policy}")
+    return Judgement(
+        Verdict.BLOCKS,
+        f"{MIGRATION_POLICY}={policy}: joins fail with GROUP_ID_NOT_FOUND",
+        f"set {MIGRATION_POLICY}=bidirectional on every broker and restart it, or stop all"
+        " classic consumers first",
+    )
+
+
+def check_way_back(facts: GroupFacts) -> Judgement:
+    """Check that the group becomes classic again once the last new member has left."""
+    count = len(facts.classic_members)
+    if not count:
+        return _ok("does not matter: there are no classic members")
+    policy, limit = facts.broker.get(MIGRATION_POLICY), _limit(facts, CLASSIC_MAX_SIZE)
+    if policy is None:
+        return replace(_unreadable(facts, MIGRATION_POLICY), verdict=Verdict.WARNING)
+    if policy.lower() not in CONVERTS_BACK:
+        reason = (
+            f"{MIGRATION_POLICY}={policy}: after the last member of the consumer protocol leaves,"
+            " the group is not converted back"
+        )
+        cure = f"set {MIGRATION_POLICY}=bidirectional on every broker before the move"
+        return Judgement(Verdict.WARNING, reason, cure)
+    if limit is not None and count > limit:
+        reason = f"{_members(count)}, but {CLASSIC_MAX_SIZE}={limit}: it is not converted back"
+        return Judgement(Verdict.WARNING, reason, f"raise {CLASSIC_MAX_SIZE} on every broker")
+    return _ok("the group becomes classic again when the last member of the new protocol leaves")
+
+
+def _not_shown(facts: GroupFacts) -> Judgement | None:
+    """Return a finding if there are no embedded bytes to judge, or none are shown."""
+    if not facts.must_be_converted:
+        return _ok("does not matter: there are no classic members to convert")
+    if facts.protocol_type == CONSUMER_PROTOCOL_TYPE and facts.group_state == _STABLE:
+        return None
+    return Judgement(Verdict.UNKNOWN, "brokers show it only of stable groups of consumers")
+
+
+def check_assignor(facts: GroupFacts) -> Judgement:
+    """Check that no assignment carries user data, which a conversion would lose."""
+    assignor = facts.assignor_name
+    carriers = [each for each in facts.members if each.user_data_bytes]
+    versions = {each.assignment_version for each in facts.members}
+    hidden = _not_shown(facts)
+    if hidden is not None:
+        return hidden
+    if carriers:
+        return _with_user_data(assignor, carriers)
+    if assignor == COOPERATIVE and LIBRDKAFKA_ASSIGNMENT_VERSION in versions:
+        return Judgement(
+            Verdict.WARNING,
+            f"{assignor} of librdkafka: its next rebalance puts user data into the assignments,"
+            " and then joins fail with GROUP_ID_NOT_FOUND",
+            "join before any consumer joins or leaves, or use range or roundrobin there",
+        )
+    if assignor == COOPERATIVE:
+        return _ok(f"{assignor}, without user data")
+    return _ok(f"{assignor}, without user data; eager: each rebalance stops all classic members")
+
+
+def _with_user_data(assignor: str, carriers: Sequence[MemberFacts]) -> Judgement:
+    kind, cure = "custom assignor", "give the consumers one of Kafka's assignors"
+    if assignor == COOPERATIVE:
+        kind, cure = "librdkafka's", "give the consumers of librdkafka range or roundrobin"
+    reason = (
+        f"{kind} {assignor} put user data into the assignments of {_names(carriers)}, which a"
+        " conversion would lose: joins fail with GROUP_ID_NOT_FOUND"
+    )
+    return Judgement(Verdict.BLOCKS, reason, f"{cure}, or stop all of them before the join")
+
+
+def check_embedded(facts: GroupFacts) -> Judgement:
+    """Check that the coordinator can read what the classic members embedded."""
+    hidden = _not_shown(facts)
+    if hidden is not None:
+        return hidden
+    unread = [
+        each
+        for each in facts.members
+        if each.subscription_version is None or each.assignment_version is None
+    ]
+    if unread:
+        reason = (
+            f"the embedded subscription or assignment of {_names(unread)} is malformed: joins fail"
+            " with GROUP_ID_NOT_FOUND"
+        )
+        cure = "update the client library of these consumers, or stop them before the join"
+        return Judgement(Verdict.BLOCKS, reason, cure)
+    subscriptions = {each.subscription_version or 0 for each in facts.members}
+    assignments = {each.assignment_version or 0 for each in facts.members}
+    return _ok(f"subscriptions {_versions(subscriptions)}, assignments {_versions(assignments)}")
+
+
+def check_instance_ids(facts: GroupFacts) -> Judgement:
+    """Check whether the new member's instance id is free."""
+    static = {each.instance_id: each for each in facts.members if each.instance_id is not None}
+    if facts.instance_id is None:
+        if not static:
+            return _ok("the group has no static members")
+        return _ok(f"taken: {_listed(static)}; check the id of a static member with --instance-id")
+    holder = static.get(facts.instance_id)
+    if holder is None:
+        return _ok(f"{facts.instance_id} is free")
+    if holder.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        return _ok(f"{facts.instance_id} left and may return: the new member takes its partitions")
+    if holder.protocol is MemberProtocol.CLASSIC:
+        return Judgement(
+            Verdict.WARNING,
+            f"{facts.instance_id} belongs to the classic consumer {holder.member_id}: the new"
+            " member replaces it, and it fails with FENCED_INSTANCE_ID",
+            "stop that consumer first, or choose another instance id",
+        )
+    return Judgement(
+        Verdict.BLOCKS,
+        f"{facts.instance_id} belongs to {holder.member_id}: joins fail with"
+        " UNRELEASED_INSTANCE_ID until it has left",
+        f"stop that member, or: spark-groups remove {facts.group_id} --instance-id"
+        f" {facts.instance_id}",
+    )
+
+
+def check_size(facts: GroupFacts) -> Judgement:
+    """Check that the group has room for one more member."""
+    count, limit = len(facts.members), _limit(facts, CONSUMER_MAX_SIZE)
+    if not count:
+        return _ok("no members")
+    if limit is None:
+        return _unreadable(facts, CONSUMER_MAX_SIZE)
+    if count < limit:
+        return _ok(f"{_members(count)}; {CONSUMER_MAX_SIZE}={limit}")
+    # A group of more members than the limit is not converted at all.
+    code = "GROUP_ID_NOT_FOUND" if count > limit else "GROUP_MAX_SIZE_REACHED"
+    reason = f"{_members(count)}, but {CONSUMER_MAX_SIZE}={limit}: a join fails with {code}"
+    cure = f"raise {CONSUMER_MAX_SIZE} on every broker and restart it, or stop a member first"
+    return Judgement(Verdict.BLOCKS, reason, cure)
+
+
+def check_offsets(facts: GroupFacts) -> Judgement:
+    """Check where a query would start, and whether it would find the records there."""
+    if facts.offsets_code:
+        reason = f"OffsetFetch returned {ErrorCode.name_of(facts.offsets_code)}"
+        return Judgement(Verdict.UNKNOWN, reason, rule_for(facts.offsets_code).remedy)
+    lost = _partitions(facts.topics, lambda each: each.out_of_range)
+    if lost:
+        return Judgement(
+            Verdict.WARNING,
+            f"the committed offsets of {partition_ranges(lost)} are not in the log any more: a"
+            " query fails there, unless failOnDataLoss=false",
+            f"see spark-groups describe {facts.group_id}; set them by spark-groups reset-offsets",
+        )
+    committed = [each for each in facts.topics if each.committed]
+    if not committed:
+        return _without_offsets(facts)
+    unknown = [each for each in committed if each.known_count is None]
+    from_start = _partitions(unknown, lambda each: each.uncommitted)
+    if from_start:
+        return Judgement(
+            Verdict.WARNING,
+            f"{partition_ranges(from_start)} have no committed offset, although others of the"
+            " topic have: a query reads them from their beginning, even with"
+            " startingOffsets=latest",
+            "to skip their records, name them in startingOffsets, or wait until the group commits"
+            " them",
+        )
+    count = sum(len(each.committed) for each in committed)
+    bare = sum(len(each.without_leader_epoch) for each in committed)
+    epochs = f"; {bare} without a leader epoch" if bare else ""
+    return _ok(f"a query continues from {count} committed offsets{epochs}")
+
+
+def _without_offsets(facts: GroupFacts) -> Judgement:
+    reason = "none are committed: startingOffsets decides where a query starts"
+    if not facts.members:
+        return _ok(reason)
+    cure = "wait until the members have committed offsets, or set startingOffsets with care"
+    return Judgement(Verdict.WARNING, f"{reason}, not where the members are", cure)
+
+
+def check_settings(facts: GroupFacts) -> Judgement:
+    """Check that the group's settings can be read."""
+    settings = facts.settings
+    session, interval = settings.session_timeout_ms, settings.heartbeat_interval_ms
+    if session is None or interval is None:
+        reason = f"session timeout and heartbeat interval are unknown: {settings.reason}"
+        cure = "grant DESCRIBE_CONFIGS on the group; without it a query still joins"
+        return Judgement(Verdict.WARNING, reason, cure)
+    kept = "; classic members keep their own" if facts.classic_members else ""
+    return _ok(f"session timeout {session} ms, heartbeat interval {interval} ms{kept}")
+
+
+Check = Callable[[GroupFacts], Judgement]
+CHECKS: Final[Mapping[str, Check]] = {
+    "protocol": check_protocol,
+    "group rights": check_group_rights,
+    "topic rights": check_topic_rights,
+    "group type": check_group_type,
+    "group state": check_group_state,
+    "migration policy": check_policy,
+    "way back": check_way_back,
+    "assignor": check_assignor,
+    "embedded versions": check_embedded,
+    "instance ids": check_instance_ids,
+    "group size": check_size,
+    "offsets": check_offsets,
+    "settings": check_settings,
+}
+"""In the order in which they are shown."""
+
+
+def _unreadable(facts: GroupFacts, key: str) -> Judgement:
+    reason = f"{key} is unknown: {facts.broker_reason or 'the broker did not report it'}"
+    return Judgement(Verdict.UNKNOWN, reason, "grant the principal DESCRIBE_CONFIGS on the cluster")
+
+
+def _limit(facts: GroupFacts, key: str) -> int | None:
+    text = facts.broker.get(key)
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _partitions(
+    topics: Iterable[TopicFacts], select: Callable[[TopicFacts], frozenset[int]]
+) -> list[TopicPartition]:
+    return [TopicPartition(each.name, index) for each in topics for index in select(each)]
+
+
+def _members(count: int) -> str:
+    return "1 member" if count == 1 else f"{count:,} members"
+
+
+def _names(members: Sequence[MemberFacts]) -> str:
+    return _listed(each.name for each in members)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    found = sorted(names)
+    rest = len(found) - _NAMED_MAX
+    more = f" and {rest:,} more" if rest > 0 else ""
+    return ", ".join(found[:_NAMED_MAX]) + more
+
+
+def _versions(versions: Iterable[int]) -> str:
+    return ", ".join(f"v{each}" for each in sorted(versions))
