@@ -559,3 +559,44 @@ def test_in_the_kip_the_user_data_of_classic_members_does_not_bump_the_epoch() -
     beat(shard, member_id, 0)
     assert consumer_group(shard).group_epoch == epoch
     assert consumer_group(shard).members[member_id].client_assignors == ()
+
+
+@pytest.mark.parametrize(("profile", "epoch"), [(KAFKA_4_0, 2), (KAFKA_4_1, 1), (KAFKA_4_4, 1)])
+def test_a_static_member_that_upgrades_its_group(profile: Profile, epoch: int) -> None:
+    shard = driven(profile)
+    shard.join(instance_id="i1")
+    shard.wait(3.0)
+    (k0,) = shard.group.members
+    shard.sync(k0, {k0: encode_assignment(EmbeddedAssignment(partitions=owned("foo", 0, 1)))})
+    response = beat(shard, "m1", 0, instance_id="i1")
+    assert (response.error_code, response.member_epoch) == (E.NONE, epoch)
+    assert consumer_group(shard).members.keys() == {"m1"}
+    assert consumer_group(shard).group_epoch == epoch
+    # Without a new target it keeps what the leader assigned.
+    assert response.assignment == (foo(0, 1) if epoch == 1 else foo(0, 1, 2, 3, 4, 5))
+
+
+def test_what_waits_in_a_classic_group_that_was_never_recorded() -> None:
+    shard = driven()
+    beat(shard, "m1", 0)
+    beat(shard, "m1", -1)
+    shard.replicates = False
+    creates = shard.join(api_version=3)
+    assert (creates.response, len(shard.shard.parked)) == (None, 1)
+    shard.fail()
+    response: Any = creates.response
+    assert response.error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert not shard.shard.parked
+    assert listed(shard) == ("consumer", "Empty")
+    shard.replicates = True
+    beat(shard, "m1", 0)
+    joined: Any = shard.join().response
+    shard.replicates = False
+    shard.send(HeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=-1))
+    waits = shard.join("", instance_id="i2")
+    assert len(shard.shard.parked) == 1
+    shard.fail()
+    # As in Kafka, nothing answers it.
+    assert waits.response is None
+    assert not shard.shard.parked
+    assert consumer_group(shard).members.keys() == {"m1", joined.member_id}
