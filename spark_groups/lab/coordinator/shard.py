@@ -451,7 +451,8 @@ class Shard:
     def _new_classic_id(self, prefix: str) -> str:
         """Make a member id as Kafka does: no other coordinator of the partition makes it again."""
         self._classic_ids += 1
-        name = f"classic-{self.partition}-{self._loaded_at}-{self._classic_ids}"
+        place = f"{self.partition}-{self._loaded_at}-{self.log.end_offset}"
+        name = f"classic-{place}-{self._classic_ids}"
         return f"{prefix}-{uuid.uuid5(MEMBER_IDS, name)}"
 
     def _write(
