@@ -38,7 +38,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar docs docs-serve notebooks lint types format wheel lock clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock clean
 
 ##@ Start here
 
@@ -103,6 +103,10 @@ bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark
 
 bench-columnar: prerequisites env ## Measure what columnar reads of Python sources would give; about 5 minutes
 	$(PY) -m benchmarks.throughput --columnar --topics 100,1000 --json build/columnar.json $(BENCH_FLAGS)
+
+bench-assignors: prerequisites env ## Measure every assignor with 10,000 members and 100,000 partitions; about 1 minute
+	$(PY) -m benchmarks.assignors $(BENCH_FLAGS)
+	$(PY) -m benchmarks.assignors --mixed $(BENCH_FLAGS)
 
 bench: prerequisites env ## Compare with Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
 	$(PY) -m benchmarks.throughput $(BENCH_FLAGS)

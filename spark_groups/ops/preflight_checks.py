@@ -261,7 +261,8 @@ _PROBE_ANSWERS: Final = frozenset(
 def check_topic_rights(facts: GroupFacts) -> Judgement:
     """Check that the principal may describe and read each topic."""
     if not facts.topics:
-        return _ok("no topics known: name those of the query with --topic")
+        reason = "not checked: the group has no topics yet"
+        return Judgement(Verdict.WARNING, reason, "name the topics of the query with --topic")
     denied = sorted(
         each.name
         for each in facts.topics
@@ -278,6 +279,10 @@ def check_topic_rights(facts: GroupFacts) -> Judgement:
         reason = f"{_listed(each.name for each in failed)}: {name}"
         cure = "create the topics, or correct the names: a query waits for missing topics"
         return Judgement(Verdict.WARNING, reason, cure)
+    hidden = [each.name for each in facts.topics if each.operations is None]
+    if hidden:
+        reason = f"brokers do not report the principal's rights on {_listed(hidden)}"
+        return Judgement(Verdict.UNKNOWN, reason)
     return _ok(f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}")
 
 

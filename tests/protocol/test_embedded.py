@@ -10,6 +10,7 @@ from spark_groups.protocol.embedded import (
     Subscription,
     decode_assignment,
     decode_owned,
+    decode_subscribed_topics,
     decode_subscription,
     encode_assignment,
     encode_owned,
@@ -32,6 +33,14 @@ def test_a_subscription_keeps_the_fields_of_its_version(version: int) -> None:
     )
 
     assert decode_subscription(encode_subscription(full)) == full
+
+
+@pytest.mark.parametrize("version", [b"\x00\x00", b"\x00\x03", b"\x00\x63", b"\xff\xff"])
+def test_topics_are_read_alike_from_every_version(version: bytes) -> None:
+    metadata = encode_subscription(Subscription(topics=("a", "b"), version=0))
+    assert decode_subscribed_topics(version + metadata[2:]) == ("a", "b")
+    with pytest.raises(ProtocolError):
+        decode_subscribed_topics(version + metadata[2:-1])
 
 
 def test_bytes_are_those_of_the_schema() -> None:

@@ -1,33 +1,51 @@
-"""Consumers of the classic protocol, by confluent-kafka, that read in a thread of their own."""
+"""Consumers by confluent-kafka that read in a thread of their own, most of them classic."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
 from tests.waiting import wait_until
 
+QUICK: Mapping[str, Any] = MappingProxyType(
+    {
+        "auto.commit.interval.ms": 200,
+        "heartbeat.interval.ms": 300,
+        "session.timeout.ms": 10_000,
+    }
+)
 
-class ClassicConsumer:
-    """A plain consumer that reads, commits what it read, and keeps account of it.
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A row that a consumer read, and when, in seconds of the wall clock."""
+
+    partition: int
+    offset: int
+    at_s: float
+
+
+class PlainConsumer:
+    """A consumer that reads, commits what it read, and keeps account of it.
 
     Args:
         bootstrap_servers: The broker.
         group_id: The group.
         topic: The topic.
-        strategy: Its `partition.assignment.strategy`.
+        settings: Further settings of confluent-kafka.
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str,
-        group_id: str,
-        topic: str,
-        strategy: str = "cooperative-sticky",
+        self, bootstrap_servers: str, group_id: str, topic: str, settings: Mapping[str, Any]
     ) -> None:
-        self.rows: set[tuple[int, int]] = set()
-        """Partition and offset of every row it read."""
+        self.reads: list[Read] = []
+        """Every row it read, in order."""
         self.partitions: set[int] = set()
         """The partitions it has now."""
         self.errors: list[KafkaError] = []
@@ -35,18 +53,19 @@ class ClassicConsumer:
             {
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": group_id,
-                "group.protocol": "classic",
-                "partition.assignment.strategy": strategy,
                 "auto.offset.reset": "earliest",
-                "auto.commit.interval.ms": 200,
-                "heartbeat.interval.ms": 300,
-                "session.timeout.ms": 10_000,
                 "log_level": 0,
+                **settings,
             }
         )
         self._topic = topic
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
+
+    @property
+    def rows(self) -> set[tuple[int, int]]:
+        """Partition and offset of every row it read."""
+        return {(each.partition, each.offset) for each in list(self.reads)}
 
     def await_partitions(self, count: int, timeout_s: float = 30.0) -> None:
         """Wait until it has so many partitions."""
@@ -54,7 +73,7 @@ class ClassicConsumer:
             lambda: len(self.partitions) == count, timeout_s, f"{count} partitions of a consumer"
         )
 
-    def __enter__(self) -> ClassicConsumer:
+    def __enter__(self) -> PlainConsumer:
         self._consumer.subscribe([self._topic])
         self._thread.start()
         return self
@@ -79,4 +98,27 @@ class ClassicConsumer:
             if error is not None:
                 self.errors.append(error)
                 continue
-            self.rows.add((message.partition() or 0, message.offset() or 0))
+            self.reads.append(Read(message.partition() or 0, message.offset() or 0, time.time()))
+
+
+class ClassicConsumer(PlainConsumer):
+    """A consumer of the classic protocol.
+
+    Args:
+        bootstrap_servers: The broker.
+        group_id: The group.
+        topic: The topic.
+        strategy: Its `partition.assignment.strategy`.
+        timing: Its timeouts and intervals; those of librdkafka if empty.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group_id: str,
+        topic: str,
+        strategy: str = "cooperative-sticky",
+        timing: Mapping[str, Any] = QUICK,
+    ) -> None:
+        classic = {"group.protocol": "classic", "partition.assignment.strategy": strategy}
+        super().__init__(bootstrap_servers, group_id, topic, {**classic, **timing})

@@ -12,53 +12,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from spark_groups.lab.assignors.assignor import AssignorError, GroupSpec
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
+Had = Mapping[str, Sequence[int]]
+"""The partitions of a topic in the targets of the members that have any, ascending."""
 
-def sticky(
-    group: GroupSpec, topic_id: TopicId, member_ids: Sequence[str]
-) -> dict[str, Sequence[int]]:
+
+def sticky(count: int, member_ids: Sequence[str], had: Had) -> dict[str, Sequence[int]]:
     """Return the kept partitions of members up to their share, plus free ones."""
-    count = group.partition_counts[topic_id]
     quota, extras = divmod(count, len(member_ids))
     kept: dict[str, Sequence[int]] = {}
     for member_id in member_ids:
-        target = group.members[member_id].target
-        had = sorted(each.partition for each in target.partitions if each.topic_id == topic_id)
-        room = quota + (extras > 0 and len(had) > quota)
-        extras -= room - quota
-        kept[member_id] = had[:room]
+        if member_id in had:
+            own = had[member_id]
+            room = quota + (extras > 0 and len(own) > quota)
+            extras -= room - quota
+            kept[member_id] = own[:room]
     taken = {each for partitions in kept.values() for each in partitions}
-    free = (each for each in range(count) if each not in taken)
-    for member_id, own in kept.items():
+    free = [each for each in range(count) if each not in taken]
+    given = 0
+    for member_id in member_ids:
+        if given == len(free):
+            break
+        own = kept.get(member_id, ())
         room = quota - len(own)
         if room >= 0 and extras > 0:
             room += 1
             extras -= 1
-        kept[member_id] = [*own, *islice(free, max(room, 0))]
+        if room > 0:
+            kept[member_id] = [*own, *free[given : given + room]]
+            given += room
     return kept
 
 
-Cut = Callable[[GroupSpec, TopicId, Sequence[str]], Mapping[str, Sequence[int]]]
-"""Splits a topic among its subscribers, which are in the order of the ranges."""
-
-
-def contiguous(
-    group: GroupSpec, topic_id: TopicId, member_ids: Sequence[str]
-) -> dict[str, Sequence[int]]:
+def contiguous(count: int, member_ids: Sequence[str], _had: Had) -> dict[str, Sequence[int]]:
     """Return the ranges of Kafka 4."""
-    return ranges(group.partition_counts[topic_id], member_ids)
+    return ranges(count, member_ids)
+
+
+Cut = Callable[[int, Sequence[str], Had], Mapping[str, Sequence[int]]]
+"""Splits the partitions of a topic among its subscribers, which are in the order of the ranges."""
 
 
 def ranges(count: int, member_ids: Sequence[str]) -> dict[str, Sequence[int]]:
-    """Return a range of partitions for each member; the first members have one more."""
+    """Return a range of partitions for each member that gets any; the first have one more."""
     quota, extras = divmod(count, len(member_ids))
     cut: dict[str, Sequence[int]] = {}
     start = 0
-    for position, member_id in enumerate(member_ids):
+    for position, member_id in enumerate(member_ids[:count]):
         end = start + quota + (position < extras)
         cut[member_id] = range(start, end)
         start = end
@@ -78,10 +81,22 @@ class RangeAssignor:
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
         """Return the target of every member; raise AssignorError for unknown topics."""
         targets: dict[str, list[TopicIdPartition]] = {each: [] for each in group.members}
+        had = _had(group) if self.cut is sticky else {}
         for topic_id, member_ids in _subscribers(group).items():
-            for member_id, partitions in self.cut(group, topic_id, member_ids).items():
+            count = group.partition_counts[topic_id]
+            cut = self.cut(count, member_ids, had.get(topic_id, {}))
+            for member_id, partitions in cut.items():
                 targets[member_id] += [TopicIdPartition(topic_id, each) for each in partitions]
         return {each: Assignment(frozenset(target)) for each, target in targets.items()}
+
+
+def _had(group: GroupSpec) -> dict[TopicId, dict[str, list[int]]]:
+    """Return the targets of members by topic."""
+    found: dict[TopicId, dict[str, list[int]]] = {}
+    for member_id, member in group.members.items():
+        for topic_id, partition in sorted(member.target.partitions):
+            found.setdefault(topic_id, {}).setdefault(member_id, []).append(partition)
+    return found
 
 
 def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:

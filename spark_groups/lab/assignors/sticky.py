@@ -113,7 +113,7 @@ def _claim_of_user_data(member: ClassicMember) -> Claim:
 def _claim_of_fields(member: ClassicMember) -> Claim:
     subscription = member.subscription
     owned, reported = subscription.owned_partitions, subscription.generation_id
-    if reported != NO_GENERATION:
+    if reported >= 0:
         return Claim(owned, reported, reported)
     user_data = subscription.user_data
     if user_data is None:

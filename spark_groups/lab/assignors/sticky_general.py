@@ -9,7 +9,7 @@ Source: AbstractStickyAssignor.GeneralAssignmentBuilder (org.apache.kafka.client
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_groups.lab.assignors.java_order import grown_table, hash_order, string_hash
@@ -117,6 +117,10 @@ class _Movements:
         self._moved.setdefault((key.topic, source, taker), _MovedSet()).add(key)
 
 
+Load = tuple[int, str]
+"""The partition count of a member, and its id."""
+
+
 class _Builder:
     """One run."""
 
@@ -129,14 +133,16 @@ class _Builder:
         self.owned = {each: set(group.owned[each]) for each in group.ordered}
         self.owner_of = {key: each for each, own in self.owned.items() for key in own}
         self.movements = _Movements()
-        self.by_load: list[tuple[int, str]] = []
-        """All members that take part, the least loaded first."""
+        self.loads: dict[frozenset[str], list[Load]] = {}
+        """Members that subscribe alike, the least loaded first."""
+        self.loads_of: dict[str, list[list[Load]]] = {}
+        """The same of the subscribers of each topic."""
         self.is_balanced: bool | None = None
         """None after a move, until it is computed again."""
 
     def build(self) -> dict[str, set[TopicPartition]]:
         revokes = self.drop_unsubscribed()
-        self.by_load = sorted((len(own), each) for each, own in self.owned.items())
+        self.sort_by_load()
         is_first = not any(self.owned.values())
         topics = sorted(self.subscribers, key=lambda each: (len(self.subscribers[each]), each))
         free: list[TopicPartition] = []
@@ -145,20 +151,29 @@ class _Builder:
             keys = [TopicPartition(topic, each) for each in range(self.group.counts[topic])]
             unowned = [key for key in keys if key not in self.owner_of]
             for key in unowned:
-                self.give(key, self.least_loaded(topic))
+                self.add(key, self.least_loaded(topic))
             if len(self.subscribers[topic]) > 1:
                 free += unowned
                 shared += keys
         self.leave_out_fixed()
-        before = {member_id: set(self.owned[member_id]) for _, member_id in self.by_load}
-        spread = _spread(self.by_load)
+        before = {each: set(own) for each, own in self.owned.items()}
+        spread = self.spread()
         former = self.former_owners()
         if not revokes:
             self.rebalance(free, former)
         is_changed = self.rebalance(shared, former)
-        if is_changed and not is_first and _spread(self.by_load) >= spread:
-            self.owned |= before
+        if is_changed and not is_first and self.spread() >= spread:
+            return before
         return self.owned
+
+    def sort_by_load(self) -> None:
+        for member_id, own in self.owned.items():
+            alike = self.loads.setdefault(self.group.subscribed[member_id], [])
+            alike.append((len(own), member_id))
+        for subscribed, alike in self.loads.items():
+            alike.sort()
+            for topic in subscribed & self.group.counts.keys():
+                self.loads_of.setdefault(topic, []).append(alike)
 
     def drop_unsubscribed(self) -> bool:
         """Take partitions from members that no longer subscribe to them; return whether any did."""
@@ -172,27 +187,34 @@ class _Builder:
         return is_changed
 
     def least_loaded(self, topic: str) -> str:
-        subscribed = self.group.subscribed
-        return next(each for _, each in self.by_load if topic in subscribed[each])
+        return min(alike[0] for alike in self.loads_of[topic])[1]
 
-    def give(self, key: TopicPartition, member_id: str) -> None:
-        own = self.owned[member_id]
-        del self.by_load[bisect_left(self.by_load, (len(own), member_id))]
-        own.add(key)
-        insort(self.by_load, (len(own), member_id))
+    def add(self, key: TopicPartition, member_id: str) -> None:
+        self.change(member_id, self.owned[member_id].add, key)
         self.owner_of[key] = member_id
 
+    def change(
+        self, member_id: str, act: Callable[[TopicPartition], None], key: TopicPartition
+    ) -> None:
+        """Add a partition to a member, or remove it, and sort the member by its new load."""
+        alike, own = self.loads[self.group.subscribed[member_id]], self.owned[member_id]
+        del alike[bisect_left(alike, (len(own), member_id))]
+        act(key)
+        insort(alike, (len(own), member_id))
+
     def leave_out_fixed(self) -> None:
-        """Leave out the members that have all they can have and share no topic."""
-        fixed = {
-            (len(self.owned[member_id]), member_id)
-            for member_id in self.group.ordered
-            if not any(
-                len(self.subscribers[topic]) > 1
-                for topic in self.group.subscribed[member_id] & self.group.counts.keys()
-            )
+        """Leave out the members that share no topic: they have all that they can have."""
+        self.loads = {
+            subscribed: alike
+            for subscribed, alike in self.loads.items()
+            if any(len(self.subscribers.get(topic, ())) > 1 for topic in subscribed)
         }
-        self.by_load = [each for each in self.by_load if each not in fixed]
+
+    def spread(self) -> int:
+        """Return the sum of the differences of all pairs of loads."""
+        loads = sorted(load for alike in self.loads.values() for load, _ in alike)
+        most = len(loads) - 1
+        return sum((2 * position - most) * load for position, load in enumerate(loads))
 
     def former_owners(self) -> dict[TopicPartition, str]:
         """Return who owned partitions before the newest generation."""
@@ -234,7 +256,9 @@ class _Builder:
     def balanced(self) -> bool:
         """Return whether no partition can move to a member with two partitions less."""
         if self.is_balanced is None:
-            self.is_balanced = self.by_load[0][0] >= self.by_load[-1][0] - 1 or not any(
+            least = min(alike[0][0] for alike in self.loads.values())
+            most = max(alike[-1][0] for alike in self.loads.values())
+            self.is_balanced = least >= most - 1 or not any(
                 self.can_improve(topic)
                 for topic, subscribers in self.subscribers.items()
                 if len(subscribers) > 1
@@ -252,15 +276,6 @@ class _Builder:
         key = self.movements.instead_of(wanted, self.owner_of[wanted], taker)
         giver = self.owner_of[key]
         self.movements.add(key, giver, taker)
-        own = self.owned[giver]
-        del self.by_load[bisect_left(self.by_load, (len(own), giver))]
-        own.remove(key)
-        insort(self.by_load, (len(own), giver))
-        self.give(key, taker)
+        self.change(giver, self.owned[giver].remove, key)
+        self.add(key, taker)
         self.is_balanced = None
-
-
-def _spread(by_load: Sequence[tuple[int, str]]) -> int:
-    """Return the sum of the differences of all pairs of loads, which are sorted."""
-    most = len(by_load) - 1
-    return sum((2 * position - most) * load for position, (load, _) in enumerate(by_load))

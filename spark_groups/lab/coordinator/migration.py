@@ -97,9 +97,8 @@ def upgraded(group: ConsumerGroup, profile: Profile, context: RequestContext) ->
     if group.classic is None:
         return Upgrade(group)
     tombstone = r.Record(r.ClassicGroupMetadataKey(group.group_id), None)
-    converted = _without_classic(group)
     if group.is_empty:
-        return Upgrade(converted, (tombstone,))
+        return Upgrade(_without_classic(group), (tombstone,))
     _check_upgrade(group.classic, profile, context)
     draft = Draft(group.classic, context)
     _answer_all(draft)
@@ -109,6 +108,7 @@ def upgraded(group: ConsumerGroup, profile: Profile, context: RequestContext) ->
         answers = tuple(draft.answers)
         return Upgrade(group, answers=answers, classic=draft.group, refusal=refusal)
     records = (tombstone, *_records(group.classic, members, profile, context))
+    converted = _without_classic(group)
     for each in records:
         converted.apply(each)
     timers = tuple(classic_session_timer(group.group_id, each, context) for each in members)

@@ -330,7 +330,10 @@ class Shard:
         for write in reversed(writes):
             for key, timer in reversed(write.timers_before):
                 self._timers.put(timer or Timer(key, None))
-            if write.classic_before or write.makes_classic:
+            if write.makes_classic:
+                self._settle(write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                self._forget_classic(write.group_id)
+            if write.classic_before:
                 self.memory.set_classic(write.group_id, write.classic_before)
             if write.ticket:
                 write.ticket.response = m.error_answer(
@@ -338,7 +341,8 @@ class Shard:
                 )
                 refused.append(write.ticket)
         for write in writes:
-            self._settle(write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if not write.makes_classic:
+                self._settle(write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return refused[::-1]
 
     def take_answered(self) -> list[Ticket]:
@@ -438,7 +442,7 @@ class Shard:
     def _computing(self, group_id: str) -> Timer | None:
         if not self.profile.kip_heartbeats:
             return None
-        return self._timers.get(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
+        return self.timer(TimerKey(TimerKind.CLIENT_ASSIGNMENT, group_id))
 
     def _new_member_id(self) -> str:
         """Make a unique id: the record of its member will be at this log offset."""
@@ -447,7 +451,8 @@ class Shard:
     def _new_classic_id(self, prefix: str) -> str:
         """Make a member id as Kafka does: no other coordinator of the partition makes it again."""
         self._classic_ids += 1
-        name = f"classic-{self.partition}-{self._loaded_at}-{self._classic_ids}"
+        place = f"{self.partition}-{self._loaded_at}-{self.log.end_offset}"
+        name = f"classic-{place}-{self._classic_ids}"
         return f"{prefix}-{uuid.uuid5(MEMBER_IDS, name)}"
 
     def _write(
@@ -463,7 +468,7 @@ class Shard:
         if batch_bytes(outcome.records) > MAX_BATCH_BYTES:
             self._refuse(group_id, outcome, ticket, fired)
             if makes_classic:
-                self.memory.set_classic(group_id, None)
+                self._forget_classic(group_id)
             return
         timers_before = [
             (each.key, self._timers.get(each.key))
@@ -524,10 +529,14 @@ class Shard:
         if not (deletes or outcome.removes_classic):
             return None
         before = self.memory.classic.get(group_id)
+        self._forget_classic(group_id)
+        return before
+
+    def _forget_classic(self, group_id: str) -> None:
+        """Remove a classic group from memory; nothing answers its parked requests any more."""
         self.memory.set_classic(group_id, None)
         for each in [each for each in self._parked if each.group_id == group_id]:
             del self._parked[each]
-        return before
 
     def _settle(self, write: _Write, error_code: int) -> None:
         """Tell a classic group that its records are replicated or lost."""

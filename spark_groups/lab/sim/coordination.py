@@ -136,8 +136,9 @@ class Coordination:
     """When each member sent its last accepted heartbeat, or another node took over."""
     failing_until: float = 0.0
     """Appends to the log fail until then."""
-    classic_owners: dict[TopicIdPartition, tuple[str, str]] = field(default_factory=dict)
-    """The runs of classic members that own a partition in their own view, with the member id."""
+    classic_owners: dict[TopicIdPartition, tuple[str, str, int]] = field(default_factory=dict)
+    """The runs of classic members that own a partition in their own view, with the member id and
+    the generation."""
     sensors: Sensors = field(init=False)
     _shard: Shard = field(init=False)
     _loading: bool = False
@@ -214,7 +215,7 @@ class Coordination:
         """
         group = self.group
         if group.classic:
-            _, owner = self.classic_owners.get(key, ("", None))
+            _, owner, _ = self.classic_owners.get(key, ("", None, 0))
             return owner
         for member in group.members.values():
             if key in member.assigned or key in member.pending_revocation:

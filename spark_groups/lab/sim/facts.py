@@ -261,5 +261,20 @@ class CountingEnds(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Computed(Fact):
+    """A member sent the targets that it computed, and the coordinator answered.
+
+    Args:
+        error: The error of the assignor.
+        error_code: The answer; the coordinator refuses if it has chosen another member meanwhile.
+    """
+
+    who: str
+    group_epoch: int
+    error: int
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
 class Quiet(Fact):
     """Some time after the last fault, the run is over."""

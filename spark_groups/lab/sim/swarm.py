@@ -115,6 +115,8 @@ class Swarm:
         skew: The largest clock drift; 0.001 is one second in 1,000.
         late: 1 if a request may arrive after its sender stopped waiting.
         migrations: How often all members of one protocol leave for a while.
+        computing: 1 if members have client-side assignors and compute the targets of the group;
+            only the profile kip-848 has them.
     """
 
     queries: int = 2
@@ -178,6 +180,7 @@ class Swarm:
     skew: float = 0.0
     late: int = 0
     migrations: int = 0
+    computing: int = 0
 
     @property
     def faults(self) -> dict[str, float]:
@@ -322,7 +325,9 @@ def _drawn(chance: Chance) -> Swarm:
     )
     swarm = calm if chance.random() < 0.25 else _with_faults(calm, chance)
     log_every_s = pick((0.0, 0.0, 0.001, 1.0, 5.0))
-    return replace(swarm, warm=pick((0, 1)), log_every_s=log_every_s)
+    warm = pick((0, 1))
+    # Drawn last: the runs of seeds before do not change.
+    return replace(swarm, warm=warm, log_every_s=log_every_s, computing=pick((0, 0, 0, 1)))
 
 
 def _with_faults(calm: Swarm, chance: Chance) -> Swarm:

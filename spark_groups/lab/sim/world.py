@@ -19,6 +19,7 @@ from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.checkers.registry import all_checkers
 from spark_groups.lab.sim.classic_consumer import ClassicConsumer, NamedOutgoing
+from spark_groups.lab.sim.client_side import ComputingNetwork
 from spark_groups.lab.sim.coordination import (
     PASSING_ERRORS,
     AcceptedOffset,
@@ -77,7 +78,12 @@ class World:
         coordination = Coordination(
             GROUP_ID, profile, _settings(swarm), storage, schedule, chance, swarm.replication_s
         )
-        network = Network(schedule, chance, swarm, self._serve, self._serve_late)
+        if swarm.computing and profile.kip_heartbeats:
+            computing = ComputingNetwork(schedule, chance, swarm, self._serve, self._serve_late)
+            computing.publish = self._computed
+            network: Network = computing
+        else:
+            network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
         scene.starting = _starting(swarm, storage, chance)
         scene.rights.may_not_describe = bool(swarm.undescribed)
@@ -136,6 +142,8 @@ class World:
         # The answer to a lost JoinGroup is awaited for as long as a rebalance may take.
         rebalances_s = (4 if swarm.classic else 1) * swarm.rebalance_s
         waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + rebalances_s + held_s + down_s
+        # A member that does not install its result is replaced after this time.
+        waits_s += swarm.computing * swarm.rebalance_s
         return QUIET_S + waits_s
 
     def run(self) -> None:
@@ -178,7 +186,11 @@ class World:
         owners, event = self.scene.coordination.classic_owners, fact.event
         match event:
             case PartitionsAssigned(partitions=partitions, member_id=member_id):
-                owners.update(dict.fromkeys(partitions, (fact.who, member_id)))
+                owner = (fact.who, member_id, event.member_epoch)
+                for key in partitions:
+                    # An assignment of an earlier generation may arrive late.
+                    if key not in owners or owners[key][2] <= event.member_epoch:
+                        owners[key] = owner
             case PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions):
                 for key in partitions:
                     if key in owners and owners[key][0] == fact.who:
@@ -190,6 +202,10 @@ class World:
             return
         self._say("resets", offset.key, "to", offset.committed_offset)
         self.scene.publish(facts.OffsetReset(offset.key, offset.committed_offset))
+
+    def _computed(self, fact: facts.Computed) -> None:
+        self._say("computes", fact)
+        self.scene.publish(fact)
 
     def _replaced(self) -> None:
         self._say("moves", "to", self.scene.coordination.node)

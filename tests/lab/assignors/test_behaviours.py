@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, replace
+from collections.abc import Callable, Mapping
+from dataclasses import FrozenInstanceError, dataclass, replace
+from enum import Enum
 from itertools import pairwise
 from random import Random
 
@@ -12,30 +13,135 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groups.lab.assignors.assignor import Assignor, AssignorError, GroupSpec, MemberSpec
+from spark_groups.lab.assignors.classic import (
+    ClassicAssignor,
+    ClassicRangeAssignor,
+    RoundRobinAssignor,
+)
 from spark_groups.lab.assignors.range_assignor import RangeAssignor, contiguous, sticky
 from spark_groups.lab.assignors.registry import assignors
+from spark_groups.lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from spark_groups.lab.assignors.uniform import UniformAssignor
-from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
-from tests.lab.assignors.groups import group, has, member, topic_id
+from spark_groups.protocol.embedded import NO_GENERATION
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition, TopicPartition
+from tests.lab.assignors.groups import (
+    assigned,
+    claiming,
+    group,
+    has,
+    member,
+    partitions,
+    topic_id,
+)
+
+TOPICS = ("t", "u", "v")
+NAMES = {topic_id(each): each for each in (*TOPICS, "gone")}
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The leader of a classic group as an assignor of groups: members claim their targets.
+
+    Args:
+        rebalances: How many rebalances an assignment takes.
+    """
+
+    assignor: ClassicAssignor
+    rebalances: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.assignor.name
+
+    def assign(self, spec: GroupSpec) -> dict[str, Assignment]:
+        targets = {each: known.target for each, known in spec.members.items()}
+        for generation_id in range(1, 1 + self.rebalances):
+            targets = self.rebalanced(spec, targets, generation_id)
+        return targets
+
+    def rebalanced(
+        self, spec: GroupSpec, targets: Mapping[str, Assignment], generation_id: int
+    ) -> dict[str, Assignment]:
+        members = {}
+        for member_id, known in spec.members.items():
+            had = frozenset(
+                TopicPartition(NAMES[key.topic_id], key.partition) for key in targets[member_id]
+            )
+            members[member_id] = claiming(
+                self.assignor,
+                *sorted(NAMES[each] for each in known.subscribed),
+                had=had or None,
+                generation_id=generation_id if had else NO_GENERATION,
+                instance_id=known.instance_id,
+            )
+        counts = {NAMES[each]: count for each, count in spec.partition_counts.items()}
+        found = self.assignor.assign(members, counts)
+        return {
+            member_id: Assignment(
+                frozenset(
+                    TopicIdPartition(topic_id(key.topic), key.partition) for key in each.partitions
+                )
+            )
+            for member_id, each in found.items()
+        }
+
+
+class Balance(Enum):
+    """What differs by one at most, if all members subscribe alike."""
+
+    OVER_ALL_TOPICS = "over all topics"
+    IN_EACH_TOPIC = "in each topic"
+
+
+@dataclass(frozen=True)
+class Promises:
+    """What an assignor promises; docs/explanation/assignors.md shows this table.
+
+    Args:
+        is_sticky: Members keep theirs up to their share.
+        no_move_helps: However members subscribe, no partition can move to a member that has two
+            less.
+        any_order: The order of members does not matter; Java's client changes it only for ids that
+            fall into one bucket of a HashMap, which these groups do not have.
+    """
+
+    assignor: Assignor
+    balance: Balance
+    is_sticky: bool = False
+    no_move_helps: bool = False
+    any_order: bool = True
+
 
 KAFKA_4_0 = assignors(stable_extras=False, range_is_sticky=False)
 KAFKA_4 = assignors(stable_extras=True, range_is_sticky=False)
 KIP = assignors(stable_extras=True, range_is_sticky=True)
-ALL = {
-    "uniform 4.0": KAFKA_4_0["uniform"],
-    "uniform": KAFKA_4["uniform"],
-    "range": KAFKA_4["range"],
-    "sticky range": KIP["range"],
+ALL_TOPICS, EACH_TOPIC = Balance
+COOPERATIVE = CooperativeStickyAssignor()
+TABLE = {
+    "uniform 4.0": Promises(KAFKA_4_0["uniform"], ALL_TOPICS, is_sticky=True, any_order=False),
+    "uniform": Promises(KAFKA_4["uniform"], ALL_TOPICS, is_sticky=True, any_order=False),
+    "range": Promises(KAFKA_4["range"], EACH_TOPIC),
+    "sticky range": Promises(KIP["range"], EACH_TOPIC, is_sticky=True),
+    "classic range": Promises(Leader(ClassicRangeAssignor()), EACH_TOPIC),
+    "roundrobin": Promises(Leader(RoundRobinAssignor()), ALL_TOPICS),
+    "sticky": Promises(Leader(StickyAssignor()), ALL_TOPICS, is_sticky=True, no_move_helps=True),
+    "cooperative-sticky": Promises(
+        Leader(COOPERATIVE, rebalances=2), ALL_TOPICS, is_sticky=True, no_move_helps=True
+    ),
 }
-STICKY = {name: each for name, each in ALL.items() if name != "range"}
-UNIFORM = {name: each for name, each in ALL.items() if name.startswith("uniform")}
-RANGE = {name: each for name, each in ALL.items() if name.endswith("range")}
-EACH = pytest.mark.parametrize("assignor", ALL.values(), ids=ALL)
-EACH_STICKY = pytest.mark.parametrize("assignor", STICKY.values(), ids=STICKY)
-EACH_UNIFORM = pytest.mark.parametrize("assignor", UNIFORM.values(), ids=UNIFORM)
-EACH_RANGE = pytest.mark.parametrize("assignor", RANGE.values(), ids=RANGE)
 
-TOPICS = ("t", "u", "v")
+
+def those(promise: Callable[[Promises], bool]) -> pytest.MarkDecorator:
+    """Return a mark: the test runs with every assignor that makes a promise."""
+    found = {name: each.assignor for name, each in TABLE.items() if promise(each)}
+    return pytest.mark.parametrize("assignor", found.values(), ids=found)
+
+
+EACH = those(lambda _: True)
+EACH_STICKY = those(lambda each: each.is_sticky)
+EACH_OF_A_COORDINATOR = those(lambda each: not isinstance(each.assignor, Leader))
+EACH_OF_A_LEADER = those(lambda each: isinstance(each.assignor, Leader))
+
 member_ids = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
 
 
@@ -127,9 +233,9 @@ def test_nothing_moves_where_nothing_changed(
     assert assignor.assign(kept(spec, targets)) == targets
 
 
-@EACH_UNIFORM
+@those(lambda each: each.balance is Balance.OVER_ALL_TOPICS)
 @given(history=histories(homogeneous=True))
-def test_uniform_differs_by_one_over_all_topics(
+def test_loads_differ_by_one_over_all_topics(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
     before, after = history
@@ -138,9 +244,9 @@ def test_uniform_differs_by_one_over_all_topics(
     assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@EACH_RANGE
+@those(lambda each: each.balance is Balance.IN_EACH_TOPIC)
 @given(history=histories())
-def test_range_differs_by_one_in_each_topic(
+def test_loads_differ_by_one_in_each_topic(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
     before, after = history
@@ -154,12 +260,12 @@ def test_range_differs_by_one_in_each_topic(
         assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@EACH_RANGE
+@those(lambda each: each.balance is Balance.IN_EACH_TOPIC)
 @given(spec=groups())
 def test_ranges_are_contiguous_at_first(assignor: Assignor, spec: GroupSpec) -> None:
     for target in assignor.assign(spec).values():
-        for partitions in target.by_topic().values():
-            assert all(after == each + 1 for each, after in pairwise(partitions))
+        for numbers in target.by_topic().values():
+            assert all(after == each + 1 for each, after in pairwise(numbers))
 
 
 @EACH_STICKY
@@ -185,7 +291,79 @@ def test_members_gain_nothing_when_another_one_joins(assignor: Assignor, spec: G
     assert all(after[each] <= target for each, target in first.items())
 
 
+@those(lambda each: each.no_move_helps)
+@given(history=histories())
+def test_no_partition_can_move_to_a_member_that_has_two_less(
+    assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
+) -> None:
+    before, after = history
+    targets = assignor.assign(kept(after, assignor.assign(before)))
+    for target in targets.values():
+        for key in target:
+            for member_id, spec in after.members.items():
+                could = key.topic_id in spec.subscribed
+                assert not could or len(target) <= len(targets[member_id]) + 1
+
+
+@those(lambda each: each.any_order)
+@given(history=histories(), order=st.randoms(use_true_random=False))
+def test_the_order_of_members_does_not_matter(
+    assignor: Assignor, history: tuple[GroupSpec, GroupSpec], order: Random
+) -> None:
+    before, after = history
+    spec = kept(after, assignor.assign(before))
+    shuffled = list(spec.members.items())
+    order.shuffle(shuffled)
+    assert assignor.assign(replace(spec, members=dict(shuffled))) == assignor.assign(spec)
+
+
 @EACH
+@given(history=histories())
+def test_the_same_group_has_the_same_targets(
+    assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
+) -> None:
+    before, after = history
+    spec = kept(after, assignor.assign(before))
+    assert assignor.assign(spec) == assignor.assign(spec)
+
+
+@pytest.mark.parametrize("assignor", [StickyAssignor(), COOPERATIVE], ids=lambda each: each.name)
+def test_a_sticky_leader_prefers_the_first_of_two_ids_in_one_bucket(
+    assignor: ClassicAssignor,
+) -> None:
+    """The hashes of a and q are 97 and 113: 1 modulo 16. One of them keeps both partitions."""
+    members = {
+        "a": claiming(assignor, "t", had=partitions(t=[0, 1]), generation_id=1),
+        "q": claiming(assignor, "t", had=partitions(t=[2, 3]), generation_id=1),
+        "c": claiming(assignor, "t", had=None),
+    }
+    for first, second in (("a", "q"), ("q", "a")):
+        joined = {each: members[each] for each in (first, second, "c")}
+        found = assigned(assignor, joined, t=4)
+        assert (len(found[first]), len(found[second])) == (2, 1)
+
+
+@given(history=histories())
+def test_cooperative_sticky_gives_nothing_away_that_another_member_still_has(
+    history: tuple[GroupSpec, GroupSpec],
+) -> None:
+    before, after = history
+    leader = Leader(COOPERATIVE, rebalances=2)
+    spec = kept(after, leader.assign(before))
+    once = Leader(COOPERATIVE).assign(spec)
+    owned = {key: each for each, known in spec.members.items() for key in known.target}
+    for member_id, target in once.items():
+        for key in target:
+            assert owned.get(key, member_id) == member_id
+
+
+@EACH_OF_A_LEADER
+def test_a_leader_leaves_out_unknown_topics(assignor: Assignor) -> None:
+    spec = group({"a": member("gone"), "b": member("t")}, t=3)
+    assert assignor.assign(spec) == {"a": NO_PARTITIONS, "b": has(t=[0, 1, 2])}
+
+
+@EACH_OF_A_COORDINATOR
 def test_an_unknown_topic_is_an_error(assignor: Assignor) -> None:
     for spec in (
         group({"a": member("gone")}, t=3),

@@ -383,7 +383,8 @@ def test_without_members_nothing_is_converted() -> None:
 @pytest.mark.parametrize(
     ("profile", "topics", "state", "generation_id"),
     [
-        (KAFKA_4_0, ("foo",), "PreparingRebalance", 1),
+        (KAFKA_4_0, ("foo",), "Stable", 1),
+        (KAFKA_4_0, ("foo", "bar"), "Stable", 2),
         (KAFKA_4_1, ("foo",), "Stable", 1),
         (KAFKA_4_4, ("foo",), "Stable", 2),
         (KAFKA_4_1, ("foo", "bar"), "PreparingRebalance", 0),
@@ -406,7 +407,11 @@ def test_a_static_member_that_returns_makes_a_classic_group(
     assert (member.member_id, member.instance_id) == (response.member_id, "i1")
     assert decode_assignment(member.assignment).partitions == owned("foo", 0, 1, 2, 3, 4, 5)
     if state == "Stable":
-        assert shard.heartbeat(member.member_id, generation_id=generation_id) == E.NONE
+        # Kafka 4.0 answers with an epoch that the group never has.
+        is_known = shard.group.generation_id == generation_id
+        assert is_known is (profile is not KAFKA_4_0 or topics == ("foo",))
+        error = E.NONE if is_known else E.ILLEGAL_GENERATION
+        assert shard.heartbeat(member.member_id, generation_id=generation_id) == error
 
 
 def test_a_static_member_of_a_group_that_waits_for_a_target() -> None:
@@ -574,3 +579,29 @@ def test_a_static_member_that_upgrades_its_group(profile: Profile, epoch: int) -
     assert consumer_group(shard).group_epoch == epoch
     # Without a new target it keeps what the leader assigned.
     assert response.assignment == (foo(0, 1) if epoch == 1 else foo(0, 1, 2, 3, 4, 5))
+
+
+def test_what_waits_in_a_classic_group_that_was_never_recorded() -> None:
+    shard = driven()
+    beat(shard, "m1", 0)
+    beat(shard, "m1", -1)
+    shard.replicates = False
+    creates = shard.join(api_version=3)
+    assert (creates.response, len(shard.shard.parked)) == (None, 1)
+    shard.fail()
+    response: Any = creates.response
+    assert response.error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert not shard.shard.parked
+    assert listed(shard) == ("consumer", "Empty")
+    shard.replicates = True
+    beat(shard, "m1", 0)
+    joined: Any = shard.join().response
+    shard.replicates = False
+    shard.send(HeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=-1))
+    waits = shard.join("", instance_id="i2")
+    assert len(shard.shard.parked) == 1
+    shard.fail()
+    # As in Kafka, nothing answers it.
+    assert waits.response is None
+    assert not shard.shard.parked
+    assert consumer_group(shard).members.keys() == {"m1", joined.member_id}

@@ -211,6 +211,13 @@ class ClassicGroup:
             return group
         return replace(group, leader_id=next((each.member_id for each in group.ordered), None))
 
+    def with_place_given(self, former_id: str, member_id: str) -> ClassicGroup:
+        """Return the group with the place of a static member given to another member id."""
+        given = replace(self.members[former_id], member_id=member_id, is_new=False)
+        kept = {each: member for each, member in self.members.items() if each != former_id}
+        leader_id = member_id if self.leader_id == former_id else self.leader_id
+        return replace(self, members={**kept, member_id: given}, leader_id=leader_id)
+
     def with_topics(self) -> ClassicGroup:
         """Return the group with the topics of its members' subscriptions."""
         return replace(self, subscribed_topics=self._topics())

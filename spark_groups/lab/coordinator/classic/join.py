@@ -241,10 +241,7 @@ def _take_place(draft: Draft, former_id: str, member_id: str) -> ClassicMember:
     """Give the place of a static member to another member id; return the member as it was."""
     draft.fence(former_id)
     former = draft.group.members[former_id]
-    kept = {each: member for each, member in draft.group.members.items() if each != former_id}
-    kept[member_id] = replace(former, member_id=member_id, is_new=False)
-    leader_id = draft.group.leader_id
-    draft.change(members=kept, leader_id=member_id if leader_id == former_id else leader_id)
+    draft.group = draft.group.with_place_given(former_id, member_id)
     return former
 
 

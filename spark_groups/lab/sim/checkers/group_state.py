@@ -28,8 +28,11 @@ class TimeoutsEnforced(Checker):
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
-        self._revoking: dict[str, tuple[object, float]] = {}
-        """The partitions that each member must revoke, and since when."""
+        self._revoking: dict[str, tuple[object, float, int]] = {}
+        """The partitions that each member must revoke, since when, and its rebalance timeout then.
+
+        A later timeout, or a late heartbeat with an earlier one, counts for the next revocation.
+        """
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
@@ -65,11 +68,12 @@ class TimeoutsEnforced(Checker):
             self._revoking.pop(member.member_id, None)
             return
         revoking = frozenset(member.pending_revocation)
-        known, since = self._revoking.get(member.member_id, (frozenset(), self.scene.now))
+        begun = (revoking, self.scene.now, member.rebalance_timeout_ms)
+        known, since, timeout_ms = self._revoking.setdefault(member.member_id, begun)
         if revoking != known:
-            self._revoking[member.member_id] = (revoking, self.scene.now)
+            self._revoking[member.member_id] = begun
             return
-        slow_s = self._overdue_s(since, member.rebalance_timeout_ms / 1000)
+        slow_s = self._overdue_s(since, timeout_ms / 1000)
         if slow_s > 0:
             self.fail(
                 f"{member.member_id} has been revoking {slow_s:.1f} s"
@@ -162,13 +166,16 @@ class StableGroup(Checker):
     """In a STABLE group each member has its target, and all partitions are assigned.
 
     The latter needs a coordinator that has compared the group with the current topics, and has
-    resolved its patterns with them.
+    resolved its patterns with them. After an error of a client-side assignor neither holds: the
+    targets of earlier topics are kept.
     """
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
         if group.state is not GroupState.STABLE:
+            return
+        if group.target_metadata and group.target_metadata.error:
             return
         for member in group.members.values():
             target = group.targets.get(member.member_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker, on
@@ -107,6 +109,9 @@ class OnlyAssigned(Checker):
             self._assigned[request.member_id] = response.assignment.partitions
 
 
+_IN_A_GENERATION: Final = (MemberState.STABLE, MemberState.RECONCILING)
+
+
 class CleanHandOver(Checker):
     """A partition is released only when no batch reads it and all finished offsets are committed.
 
@@ -190,10 +195,20 @@ class CleanHandOver(Checker):
         event = fact.event
         if not isinstance(event, PartitionsRevoked | PartitionsLost):
             return
+        # A member that leaves during a rebalance has no generation to commit with.
+        members = [each.member for each in self.scene.participants if each.member]
+        is_member = any(
+            each.member_id == event.member_id and each.state in _IN_A_GENERATION for each in members
+        )
         for key in event.partitions:
             reached = self._consumed_to.pop((fact.who, key), 0)
             is_committed = self._committed.get(key, 0) >= reached
-            if self._is_calm and isinstance(event, PartitionsRevoked) and not is_committed:
+            if (
+                is_member
+                and self._is_calm
+                and isinstance(event, PartitionsRevoked)
+                and not is_committed
+            ):
                 self.fail(f"{fact.who} released {key}, read up to {reached}, uncommitted")
 
     @on(facts.Happened)

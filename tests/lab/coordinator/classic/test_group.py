@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -116,3 +117,37 @@ def test_a_group_with_unreadable_metadata_may_need_every_topic(
     group = replace(group, protocol_name="range").with_topics()
     assert group.subscribed_topics == topics
     assert group.is_subscribed_to("bar") is is_subscribed
+
+
+def stepped(group: ClassicGroup, step: list[str]) -> ClassicGroup:
+    """Return a group after a step of the script."""
+    protocols = tuple(ClassicProtocol(each) for each in step[-1].split(","))
+    match step:
+        case ["add", member_id, instance_id, _]:
+            joined = member(member_id, *protocols)
+            if instance_id != "-":
+                joined = replace(joined, instance_id=instance_id)
+            return group.with_member(joined)
+        case ["update", member_id, _]:
+            return group.with_member(replace(group.members[member_id], protocols=protocols))
+        case ["remove", member_id]:
+            return group.without(member_id)
+        case ["replace", _, former_id, member_id]:
+            return group.with_place_given(former_id, member_id)
+    raise AssertionError(step)
+
+
+def test_leader_protocol_and_order_are_those_of_kafka() -> None:
+    text = (Path(__file__).parent / "kafka_groups.txt").read_text()
+    lines = [each for each in text.splitlines() if not each.startswith("#")]
+    group = group_of()
+    for line in lines:
+        if line == "new":
+            group = group_of()
+            continue
+        step, _, seen = line.partition(" -> ")
+        group = stepped(group, step.split())
+        protocol = group.selected_protocol() if group.members else "-"
+        members = ",".join(each.member_id for each in group.ordered)
+        assert f"{group.leader_id or 'null'} {protocol} {members}".strip() == seen, line
+    assert len(lines) == 150

@@ -72,6 +72,16 @@ def test_member_ids_differ_also_after_a_fail_over() -> None:
     assert len(ids) == 9
 
 
+def test_member_ids_differ_after_a_fail_over_at_the_same_time() -> None:
+    driven = Driven()
+    (first,) = driven.stabilise("A")
+    driven.fail_over()
+    second: Any = driven.join(instance_id="A").response
+    driven.fail_over()
+    third: Any = driven.join(instance_id="A").response
+    assert len({first, second.member_id, third.member_id}) == 3
+
+
 def test_a_pending_member_delays_the_generation_until_its_session_ends() -> None:
     driven = Driven()
     (first,) = driven.stabilise(None)
