@@ -284,6 +284,7 @@ class Coordination:
             if each.ticket.response is None:
                 self._parked.append(each)
             else:
+                each.asked_at = self.schedule.now
                 self._answer(each)
 
     def _accepted(self, request: m.OffsetCommitRequest) -> list[AcceptedOffset]:

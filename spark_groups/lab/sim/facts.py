@@ -205,6 +205,18 @@ class ChangedByLateHeartbeat(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class TakenUnaware(Fact):
+    """A consumer group counts partitions as free that a classic member owns in its own view.
+
+    The group was upgraded while the member had to revoke them; or the member was removed, and then
+    joined again under the same member id.
+    """
+
+    member_id: str
+    taken: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Unavailable(Fact):
     """A job fails because its topics do not exist or its partitions did not arrive."""
 

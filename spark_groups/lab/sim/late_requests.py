@@ -11,6 +11,12 @@ late join claims no partitions and a late leave ends the membership, with the sa
 answer to a late join may be the only one with its sender's assignment: a query detects that in the
 group's description and sends a full heartbeat; a plain consumer never learns of it. The protocol
 does not distinguish such requests from timely ones. Checkers excuse these races, and nothing else.
+
+In a mixed group there are two more. A classic group is upgraded after a member was assigned fewer
+partitions than it owns, and before it has revoked the others: they have no owner in the upgraded
+group, so another member gets them at once. And a consumer group takes a classic member that it has
+removed as a new one if that joins again under its member id, so it does not know that it lost its
+partitions.
 """
 
 from __future__ import annotations
@@ -69,7 +75,9 @@ class LateRequests:
             facts.CameLate: self._came_late,
             facts.Committed: self._committed,
             facts.ChangedByLateHeartbeat: self._heartbeat_late,
+            facts.TakenUnaware: self._taken_from_classic,
             facts.Happened: self._happened,
+            facts.ClassicHappened: self._happened,
         }
 
     def is_late(self, each: AcceptedOffset) -> bool:
@@ -153,7 +161,10 @@ class LateRequests:
         self._taken_unaware.update((fact.member_id, key) for key in fact.taken)
         self._given_unaware.update((fact.member_id, key) for key in fact.given)
 
-    def _happened(self, fact: facts.Happened) -> None:
+    def _taken_from_classic(self, fact: facts.TakenUnaware) -> None:
+        self._taken_unaware.update((fact.member_id, key) for key in fact.taken)
+
+    def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         event = fact.event
         if self._taken_unaware and isinstance(event, PartitionsRevoked | PartitionsLost):
             self._taken_unaware -= {(event.member_id, key) for key in event.partitions}

@@ -116,7 +116,16 @@ class World:
         scene.participants += [*self.queries, *self.consumers, *self.classic]
         history = History()
         checkers = all_checkers(scene, history)
-        scene.listen([{facts.ClassicHappened: self._classic_happened}])
+        self._was_classic = False
+        """Whether the group was a classic group at its last change."""
+        self._removed: set[str] = set()
+        """Classic members that a consumer group has removed, and that own partitions in their own
+        view."""
+        classic: Listeners = {
+            facts.ClassicHappened: self._classic_happened,
+            facts.GroupChanged: self._group_changed,
+        }
+        scene.listen([classic])
         scene.listen([scene.late.listeners(), history.listeners()])
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
@@ -195,6 +204,25 @@ class World:
                 for key in partitions:
                     if key in owners and owners[key][0] == fact.who:
                         del owners[key]
+
+    def _group_changed(self, fact: facts.GroupChanged) -> None:
+        """Publish what a consumer group took from classic members that do not know it."""
+        group, owners = fact.group, self.scene.coordination.classic_owners
+        was_classic, self._was_classic = self._was_classic, group.classic is not None
+        if not owners or self._was_classic:
+            return
+        taken: dict[str, set[TopicIdPartition]] = {}
+        for key, (_, member_id, _) in owners.items():
+            member = group.members.get(member_id)
+            if member is None:
+                self._removed.add(member_id)
+                continue
+            is_unaware = was_classic or member_id in self._removed
+            if is_unaware and key not in {*member.assigned, *member.pending_revocation}:
+                taken.setdefault(member_id, set()).add(key)
+        self._removed -= group.members.keys()
+        for member_id, keys in taken.items():
+            self.scene.publish(facts.TakenUnaware(member_id, frozenset(keys)))
 
     def _committed(self, offset: AcceptedOffset) -> None:
         if offset.member_id != NO_MEMBER_ID:
