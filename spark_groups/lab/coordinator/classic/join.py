@@ -18,7 +18,6 @@ from typing import Final
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import migration
 from spark_groups.lab.coordinator.classic import mixed
-from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import (
     ClassicGroup,
@@ -144,7 +143,7 @@ def _known(draft: Draft, request: JoinGroupRequest) -> JoinOutcome:
             # A pending member has no instance id: Kafka throws.
             return _refuse(draft, "", ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add(draft, request, member_id)
-    if error := member_error(group, member_id, request.group_instance_id):
+    if error := group.member_error(member_id, request.group_instance_id):
         return _refuse(draft, member_id, error)
     has_changed = group.members[member_id].protocols != request.protocols
     match group.state:

@@ -10,7 +10,6 @@ from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import admin_requests
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.classic import mixed
-from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.classic.messages import (
@@ -48,7 +47,7 @@ def heartbeat_classic(
     classic = group.classic
     if classic is None:
         return _refuse(ErrorCode.UNKNOWN_MEMBER_ID)
-    error = member_error(classic, request.member_id, request.group_instance_id)
+    error = classic.member_error(request.member_id, request.group_instance_id)
     if not error and request.generation_id != classic.generation_id:
         error = ErrorCode.ILLEGAL_GENERATION
     if error:
@@ -97,7 +96,7 @@ def _remove(draft: Draft, named: m.LeavingMember) -> int:
     if member_id in group.pending_joins:
         draft.remove(member_id)
     elif member_id:
-        if error := member_error(group, member_id, named.instance_id):
+        if error := group.member_error(member_id, named.instance_id):
             return error
         drop(draft, member_id)
     else:

@@ -16,7 +16,6 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic import mixed
-from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState, metadata_record
 from spark_groups.lab.coordinator.classic.messages import SyncGroupRequest, SyncGroupResponse
@@ -114,7 +113,7 @@ def _assigned(
 
 
 def _error(group: ClassicGroup, request: SyncGroupRequest) -> int:
-    if error := member_error(group, request.member_id, request.group_instance_id):
+    if error := group.member_error(request.member_id, request.group_instance_id):
         return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
