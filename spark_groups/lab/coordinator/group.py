@@ -143,11 +143,6 @@ class ConsumerGroup:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
-    @property
-    def classic_members(self) -> list[GroupMember]:
-        """Its members of the classic protocol."""
-        return [each for each in self.members.values() if each.classic]
-
     def static_member(self, instance_id: str) -> GroupMember | None:
         """Return the member that has an instance id."""
         member = self.members.get(self.instances.get(instance_id, ""))

@@ -27,7 +27,7 @@ from spark_groups.lab.coordinator import (
 )
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.admin_requests import list_groups
-from spark_groups.lab.coordinator.classic import join, membership, operators, rebalance, sync
+from spark_groups.lab.coordinator.classic import join, membership, rebalance, sync
 from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
@@ -70,7 +70,7 @@ OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
 
 READS: Final[Mapping[type, Read]] = {
     DescribeGroupRequest: admin_requests.describe,
-    DescribeGroupsRequest: operators.describe,
+    DescribeGroupsRequest: admin_requests.describe_classic,
 }
 """Answered at once from the replicated state."""
 WRITES: Final[Mapping[type, Write]] = {

@@ -13,7 +13,7 @@ from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES
 from spark_groups.lab.coordinator.messages import LeavingMember
-from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, Driven
+from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 
 UNAVAILABLE, UNKNOWN = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCES = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
@@ -22,7 +22,7 @@ STABLE, PREPARING = ClassicState.STABLE, ClassicState.PREPARING_REBALANCE
 
 
 def test_a_stable_group_survives_a_fail_over() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise("A", None)
     before = driven.group
     driven.fail_over()
@@ -40,7 +40,7 @@ def test_a_stable_group_survives_a_fail_over() -> None:
 
 
 def test_a_rebalance_under_way_is_forgotten() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     driven.join(first, protocols=(STICKY, RANGE))
     new: Any = driven.send(driven.join_request()).response
@@ -53,7 +53,7 @@ def test_a_rebalance_under_way_is_forgotten() -> None:
 
 
 def test_members_that_joined_but_did_not_sync_join_again() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join() for _ in range(2)]
     driven.wait_for(*tickets)
     responses: list[Any] = [each.response for each in tickets]
@@ -67,7 +67,7 @@ def test_members_that_joined_but_did_not_sync_join_again() -> None:
 
 
 def test_another_node_takes_over_and_parked_requests_are_refused() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     joining = driven.join(first, protocols=(STICKY, RANGE))
     driven.shard.unload(driven.now)
@@ -78,7 +78,7 @@ def test_another_node_takes_over_and_parked_requests_are_refused() -> None:
 
 
 def test_parked_syncs_are_refused_when_another_node_takes_over() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(*[driven.join() for _ in range(2)])
     leader = driven.group.leader_id
     syncing = driven.sync(next(each for each in driven.group.members if each != leader))
@@ -88,7 +88,7 @@ def test_parked_syncs_are_refused_when_another_node_takes_over() -> None:
 
 
 def test_a_lost_assignment_begins_another_rebalance() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(*[driven.join() for _ in range(2)])
     leader = driven.group.leader_id or ""
     follower = next(each for each in driven.group.members if each != leader)
@@ -108,7 +108,7 @@ def test_a_lost_assignment_begins_another_rebalance() -> None:
 
 
 def test_a_lost_assignment_of_an_old_generation_changes_nothing() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(driven.join())
     (leader,) = driven.group.members
     driven.replicates = False
@@ -122,7 +122,7 @@ def test_a_lost_assignment_of_an_old_generation_changes_nothing() -> None:
 
 
 def test_an_assignment_that_is_too_large_is_refused() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(driven.join())
     (leader,) = driven.group.members
     response: Any = driven.sync(leader, {leader: bytes(MAX_BATCH_BYTES)}).response
@@ -134,7 +134,7 @@ def test_an_assignment_that_is_too_large_is_refused() -> None:
 
 
 def test_a_group_whose_first_record_is_lost_is_gone() -> None:
-    driven = Driven(replicates=False)
+    driven = DrivenShard(replicates=False)
     given: Any = driven.send(driven.join_request()).response
     assert given.error_code == REQUIRED
     driven.fail()
@@ -145,7 +145,7 @@ def test_a_group_whose_first_record_is_lost_is_gone() -> None:
 
 
 def test_the_static_member_that_made_a_lost_group_is_refused() -> None:
-    driven = Driven(replicates=False)
+    driven = DrivenShard(replicates=False)
     joining = driven.join(instance_id="A")
     assert joining.response is None
     driven.fail()
@@ -158,7 +158,7 @@ def test_the_static_member_that_made_a_lost_group_is_refused() -> None:
 
 
 def test_a_static_member_whose_return_is_lost_gives_its_place_back() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise("A", "B")
     before = driven.group
     driven.replicates = False
@@ -176,7 +176,7 @@ def test_a_static_member_whose_return_is_lost_gives_its_place_back() -> None:
 
 
 def test_a_lost_deletion_restores_the_group() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     driven.leave(LeavingMember(first))
     before = driven.group
@@ -188,7 +188,7 @@ def test_a_lost_deletion_restores_the_group() -> None:
 
 
 def test_members_stay_gone_when_the_record_of_the_empty_group_is_lost() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     driven.replicates = False
     leaving = driven.send(m.LeaveGroupRequest(group_id=GROUP, members=(LeavingMember(first),)))
@@ -203,7 +203,7 @@ def test_members_stay_gone_when_the_record_of_the_empty_group_is_lost() -> None:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_static_member_returns_while_another_begins_a_rebalance(leads: bool) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.stabilise("A", "B")
     members = driven.group.members.values()
     returning = next(
