@@ -37,7 +37,7 @@ class AssignorBump(Enum):
 class DowngradeRebalance(Enum):
     """When a group rebalances that is classic again because a static member has returned."""
 
-    ALWAYS = "always (4.0)"
+    NEVER = "never (4.0)"
     NEW_SUBSCRIPTION = "if the member subscribes to other topics"
     STALE_TARGET = "also if the target is not that of the group epoch (from 4.3 on)"
 
@@ -161,7 +161,7 @@ KAFKA_4_0: Final = Profile(
     keeps_old_instance_ids=True,
     classic_join_drops_pattern=False,
     upgrade_keeps_epoch=False,
-    downgrade_rebalance=DowngradeRebalance.ALWAYS,
+    downgrade_rebalance=DowngradeRebalance.NEVER,
     stable_extras=False,
 )
 KAFKA_4_1: Final = replace(

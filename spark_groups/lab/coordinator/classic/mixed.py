@@ -186,9 +186,9 @@ def _join_downgraded(
 ) -> Outcome[JoinGroupResponse]:
     """Answer the classic member that replaces the last one of the new protocol."""
     group, member = change.group, change.updated_member
-    if profile.downgrade_rebalance is DowngradeRebalance.ALWAYS:
+    if profile.downgrade_rebalance is DowngradeRebalance.NEVER:
         step = heartbeat.next_step(change, owned, profile, context)
-        member, records, timers, rebalances = step.member, step.records, step.timers, True
+        member, records, timers, rebalances = step.member, step.records, step.timers, False
     else:
         subscribed = subscription(change, profile, context)
         records, timers = (*change.records(), *subscribed.records), subscribed.timers
