@@ -88,13 +88,13 @@ class ModelWorld:
     profile: Profile
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     _now: float = 1_000.0
-    _settings: Settings = field(init=False)
+    _settings: Settings = field(default_factory=lambda: Settings(SETTINGS))
     _rows: dict[TopicIdPartition, int] = field(default_factory=dict)
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
-        broker = replace(SETTINGS, migration_policy=self.migration_policy)
-        self._settings = Settings(broker)
+        broker = replace(self._settings.broker, migration_policy=self.migration_policy)
+        self._settings = replace(self._settings, broker=broker)
         self.shard = Shard(self.profile, self._settings, TopicsImage(), Log(), self._now)
 
     def now(self) -> float:
