@@ -189,6 +189,10 @@ class ConsumerGroup:
             case r.GroupMetadataKey():
                 assert value is None or isinstance(value, r.GroupMetadataValue)
                 self.metadata = value
+                if value is None:
+                    # Deleted or converted: a later consumer group of this id is another one.
+                    self.instances.clear()
+                    self.most_members = 0
             case r.PartitionMetadataKey():
                 assert value is None or isinstance(value, r.PartitionMetadataValue)
                 self.partition_metadata = value
