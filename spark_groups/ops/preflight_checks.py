@@ -121,6 +121,7 @@ class GroupFacts:
         broker: The coordinator's settings `BROKER_KEYS`; empty: unknown.
         broker_reason: Why they are unknown.
         group_type: None: there is no such group.
+        describe_code: Why the type is unknown, as an error code.
         protocol_type: Of a classic group.
         topics: Those requested, or else those of the group.
         offsets_code: Why committed offsets are unknown; 0 if they are known.
@@ -135,6 +136,7 @@ class GroupFacts:
     broker_reason: str = ""
     settings: GroupSettings = field(default_factory=GroupSettings)
     group_type: GroupType | None = None
+    describe_code: int = 0
     group_state: str = ""
     protocol_type: str = ""
     assignor_name: str = ""
@@ -149,7 +151,12 @@ class GroupFacts:
     @property
     def must_be_converted(self) -> bool:
         """Whether the first member of the consumer protocol converts the group."""
-        return self.group_type is GroupType.CLASSIC and bool(self.members)
+        is_live = bool(self.members) or self.group_state not in _WITHOUT_MEMBERS
+        return self.group_type is GroupType.CLASSIC and is_live
+
+
+_WITHOUT_MEMBERS: Final = frozenset({"", "Empty", "Dead"})
+"""In other states of a classic group a member may be joining that no description shows yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +288,10 @@ def check_group_type(facts: GroupFacts) -> Finding:
         return _ok(
             f"a consumer group of {who}{mixed}: any member of the consumer protocol can join"
         )
+    if facts.group_type is GroupType.UNKNOWN:
+        is_denied = facts.describe_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        cure = "grant it DESCRIBE on the group" if is_denied else "check again"
+        return Finding(Verdict.UNKNOWN, _why_undescribed(facts), cure)
     if facts.group_type is None:
         return _ok("no such group: the first member creates it")
     return _TYPES[facts.group_type]
@@ -289,9 +300,10 @@ def check_group_type(facts: GroupFacts) -> Finding:
 def _classic_type(facts: GroupFacts) -> Finding:
     kind, count = facts.protocol_type, len(facts.members)
     if kind in {"", CONSUMER_PROTOCOL_TYPE}:
-        who = f"a classic group of {_members(count)}" if count else "an empty classic group"
+        is_live = facts.must_be_converted
+        who = f"a classic group of {_members(count)}" if is_live else "an empty classic group"
         return _ok(f"{who}: the first join converts it")
-    if count:
+    if facts.must_be_converted:
         reason = f"its members are not consumers: their protocol type is {kind}"
         return Finding(Verdict.BLOCKS, reason, _OTHER_ID)
     reason = (
@@ -309,10 +321,13 @@ _TYPES: Final[Mapping[GroupType, Finding]] = {
     GroupType.STREAMS: Finding(
         Verdict.BLOCKS, "a streams group: only Kafka Streams applications can join", _OTHER_ID
     ),
-    GroupType.UNKNOWN: Finding(
-        Verdict.UNKNOWN, "the principal may not describe the group", "grant it DESCRIBE"
-    ),
 }
+
+
+def _why_undescribed(facts: GroupFacts) -> str:
+    if facts.describe_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return "the principal may not describe the group"
+    return "the group changed its type while it was described"
 
 
 def check_group_state(facts: GroupFacts) -> Finding:
@@ -470,8 +485,15 @@ def check_size(facts: GroupFacts) -> Finding:
         return _unreadable(facts, CONSUMER_MAX_SIZE)
     if count < limit:
         return _ok(f"{_members(count)}; {CONSUMER_MAX_SIZE}={limit}")
-    # A group of more members than the limit is not converted at all.
-    code = "GROUP_ID_NOT_FOUND" if count > limit else "GROUP_MAX_SIZE_REACHED"
+    is_converted = not facts.must_be_converted or count <= limit
+    replaced = {each.instance_id for each in facts.members} - {None}
+    if is_converted and facts.instance_id in replaced:
+        reason = (
+            f"{_members(count)}, {CONSUMER_MAX_SIZE}={limit}: the member takes the place of"
+            f" {facts.instance_id}, which fails with GROUP_MAX_SIZE_REACHED before Kafka 4.4"
+        )
+        return Finding(Verdict.UNKNOWN, reason, f"raise {CONSUMER_MAX_SIZE}, or use Kafka 4.4")
+    code = "GROUP_MAX_SIZE_REACHED" if is_converted else "GROUP_ID_NOT_FOUND"
     reason = f"{_members(count)}, but {CONSUMER_MAX_SIZE}={limit}: a join fails with {code}"
     cure = f"raise {CONSUMER_MAX_SIZE} on every broker and restart it, or stop a member first"
     return Finding(Verdict.BLOCKS, reason, cure)
@@ -531,18 +553,31 @@ def check_settings(facts: GroupFacts) -> Finding:
 
 
 Check = Callable[[GroupFacts], Finding]
+
+
+def _of_described(check: Check) -> Check:
+    """Return a check that answers `unknown` for a group that could not be described."""
+
+    def checked(facts: GroupFacts) -> Finding:
+        if facts.group_type is GroupType.UNKNOWN:
+            return Finding(Verdict.UNKNOWN, f"not checked: {_why_undescribed(facts)}")
+        return check(facts)
+
+    return checked
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "protocol": check_protocol,
     "group rights": check_group_rights,
     "topic rights": check_topic_rights,
     "group type": check_group_type,
-    "group state": check_group_state,
-    "migration policy": check_policy,
-    "downgrade": check_downgrade,
-    "assignor": check_assignor,
-    "embedded versions": check_embedded,
-    "instance ids": check_instance_ids,
-    "group size": check_size,
+    "group state": _of_described(check_group_state),
+    "migration policy": _of_described(check_policy),
+    "downgrade": _of_described(check_downgrade),
+    "assignor": _of_described(check_assignor),
+    "embedded versions": _of_described(check_embedded),
+    "instance ids": _of_described(check_instance_ids),
+    "group size": _of_described(check_size),
     "offsets": check_offsets,
     "settings": check_settings,
 }

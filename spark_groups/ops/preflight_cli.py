@@ -68,6 +68,8 @@ _ANSWERS: Final[Mapping[Verdict, str]] = {
     Verdict.UNKNOWN: "it is unknown whether a member of the consumer protocol can join",
     Verdict.BLOCKS: "a member of the consumer protocol cannot join now",
 }
+_DESCRIPTIONS: Final = 3
+"""How often a group is described that changes its type meanwhile."""
 _JOINABLE: Final = frozenset({Verdict.OK, Verdict.WARNING})
 
 
@@ -140,7 +142,11 @@ def read_facts(
         broker_reason=broker_reason,
         settings=group_settings(cluster, group_id),
     )
-    facts, subscribed = _with_group(cluster, facts)
+    for _ in range(_DESCRIPTIONS):
+        described, subscribed = _with_group(cluster, facts)
+        if described.describe_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            break
+    facts = described
     committed = cluster.fetch_all_offsets(group_id)
     topics = _read_topics(cluster, topic_names or subscribed, committed)
     code = committed.error_code
@@ -169,7 +175,7 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
     if facts.probe_code != ErrorCode.UNSUPPORTED_VERSION:
         described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
         if described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            return replace(facts, group_type=GroupType.UNKNOWN), ()
+            return _undescribed(facts, described.error_code), ()
         if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             what = f"ConsumerGroupDescribe of {group_id!r}"
             refuse(described.error_code, what, described.error_message)
@@ -184,9 +190,12 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
             return found, tuple(names | set(described.topic_names.values()))
     group = describe_classic_group(cluster, group_id)
     if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        return replace(facts, group_type=GroupType.UNKNOWN), ()
+        return _undescribed(facts, group.error_code), ()
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return replace(facts, group_type=_other_type(cluster, group_id)), ()
+        other = _other_type(cluster, group_id)
+        if other in {GroupType.CLASSIC, GroupType.CONSUMER}:  # converted between the two requests
+            return _undescribed(facts, group.error_code), ()
+        return replace(facts, group_type=other), ()
     refuse(group.error_code, f"DescribeGroups of {group_id!r}", group.error_message)
     names = {name for each in group.members for name in each.subscribed_topic_names}
     found = replace(
@@ -204,10 +213,11 @@ def _other_type(cluster: Cluster, group_id: str) -> GroupType | None:
     """Return the type of a group that neither description finds; most often there is none."""
     listed = {each.group_id: each.group_type.lower() for each in cluster.list_groups()}
     found = listed.get(group_id)
-    return GroupType(found) if found in _OTHER_TYPES else None
+    return next((each for each in GroupType if each.value == found), None)
 
 
-_OTHER_TYPES: Final = frozenset({GroupType.SHARE.value, GroupType.STREAMS.value})
+def _undescribed(facts: GroupFacts, code: int) -> GroupFacts:
+    return replace(facts, group_type=GroupType.UNKNOWN, describe_code=code)
 
 
 def _consumer(member: DescribedMember) -> MemberFacts:

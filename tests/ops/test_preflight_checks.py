@@ -91,6 +91,18 @@ def probed(code: ErrorCode, **changes: Any) -> GroupFacts:
 
 STATIC = with_member(MIXED, instance_id="gate-1")
 OUR_STATIC = replace(MIXED, members=(replace(CONSUMER, instance_id="gate-1"),))
+DENIED = replace(EMPTY, group_type=GroupType.UNKNOWN, describe_code=30)
+JOINING = replace(EMPTY, group_state="PreparingRebalance")
+RETURNING = with_member(replace(OUR_STATIC, instance_id="gate-1"), member_epoch=-2)
+DESCRIBED = (
+    "group state",
+    "migration policy",
+    "downgrade",
+    "assignor",
+    "embedded versions",
+    "instance ids",
+    "group size",
+)
 
 CASES = [
     ("protocol", LIVE, OK, "group.version=1"),
@@ -122,13 +134,17 @@ CASES = [
     ("group type", replace(EMPTY, protocol_type=""), OK, "the first join converts it"),
     ("group type", MIXED, OK, "a consumer group of 2 members, 1 of them classic: any"),
     ("group type", replace(LIVE, group_type=None), OK, "no such group"),
-    ("group type", replace(LIVE, group_type=GroupType.UNKNOWN), UNKNOWN, "may not describe"),
+    ("group type", DENIED, UNKNOWN, "may not describe"),
+    ("group type", replace(DENIED, describe_code=69), UNKNOWN, "changed its type"),
+    ("group type", JOINING, OK, "a classic group of 0 members"),
+    ("group type", replace(JOINING, protocol_type="connect"), BLOCKS, "are not consumers"),
     ("group type", replace(LIVE, group_type=GroupType.SHARE), BLOCKS, "only share consumers"),
     ("group type", replace(LIVE, group_type=GroupType.STREAMS), BLOCKS, "only Kafka Streams app"),
     ("group type", replace(LIVE, protocol_type="connect"), BLOCKS, "protocol type is connect"),
     ("group type", replace(EMPTY, protocol_type="connect"), WARNING, "former members"),
     ("group state", LIVE, OK, "Stable"),
     ("group state", REBALANCING, UNKNOWN, "UNKNOWN_SERVER_ERROR"),
+    ("group state", JOINING, UNKNOWN, "PreparingRebalance"),
     ("group state", replace(MIXED, group_state="Reconciling"), OK, "Reconciling"),
     ("group state", replace(EMPTY, group_type=None, group_state=""), OK, "no state"),
     ("migration policy", LIVE, OK, "policy=BIDIRECTIONAL"),
@@ -137,6 +153,7 @@ CASES = [
     ("migration policy", with_broker(LIVE, MIGRATION_POLICY, "disabled"), BLOCKS, "disabled"),
     ("migration policy", with_broker(MIXED, MIGRATION_POLICY, "disabled"), OK, "not matter"),
     ("migration policy", with_broker(EMPTY, MIGRATION_POLICY, "disabled"), OK, "not matter"),
+    ("migration policy", with_broker(JOINING, MIGRATION_POLICY, "disabled"), BLOCKS, "disabled"),
     ("migration policy", replace(LIVE, broker={}, broker_reason="denied"), UNKNOWN, "denied"),
     ("downgrade", LIVE, OK, "becomes classic again"),
     ("downgrade", EMPTY, OK, "not matter"),
@@ -161,7 +178,7 @@ CASES = [
     ("instance ids", replace(OUR_STATIC, instance_id="gate-1"), BLOCKS, "UNRELEASED_INSTANCE_ID"),
     (
         "instance ids",
-        with_member(replace(OUR_STATIC, instance_id="gate-1"), member_epoch=-2),
+        RETURNING,
         OK,
         "may return",
     ),
@@ -169,6 +186,8 @@ CASES = [
     ("group size", EMPTY, OK, "no members"),
     ("group size", with_broker(LIVE, CONSUMER_MAX_SIZE, "2"), BLOCKS, "GROUP_MAX_SIZE_REACHED"),
     ("group size", with_broker(LIVE, CONSUMER_MAX_SIZE, "1"), BLOCKS, "GROUP_ID_NOT_FOUND"),
+    ("group size", with_broker(MIXED, CONSUMER_MAX_SIZE, "1"), BLOCKS, "GROUP_MAX_SIZE_REACHED"),
+    ("group size", with_broker(RETURNING, CONSUMER_MAX_SIZE, "1"), UNKNOWN, "before Kafka 4.4"),
     ("group size", replace(LIVE, broker={}), UNKNOWN, "did not report it"),
     ("offsets", LIVE, OK, "from 2 committed offsets"),
     ("offsets", with_topic(without_leader_epoch=frozenset({1})), OK, "1 without a leader epoch"),
@@ -200,6 +219,13 @@ def test_a_check_judges_the_facts(
 @pytest.mark.parametrize("check", CHECKS)
 def test_each_check_has_cases_of_more_than_one_verdict(check: str) -> None:
     assert len({verdict for name, _, verdict, _ in CASES if name == check}) > 1
+
+
+@pytest.mark.parametrize("check", DESCRIBED)
+def test_nothing_is_ok_of_a_group_that_could_not_be_described(check: str) -> None:
+    found = CHECKS[check](DENIED)
+    assert found.verdict is UNKNOWN
+    assert found.reason == "not checked: the principal may not describe the group"
 
 
 def test_the_worst_finding_is_the_verdict() -> None:

@@ -273,6 +273,7 @@ def test_a_full_group_blocks_whichever_protocol_its_members_use(
     strict: EmbeddedKafka, group_id: str, topic_name: str
 ) -> None:
     group = Group(strict.bootstrap_servers, group_id, topic_name)
+    group.commit(0, 0)  # waits for the coordinator of a new broker
     for name in ("m", "n"):
         assert group.join(member_id=name) == ErrorCode.NONE
     assert group.findings()["group size"].endswith("fails with GROUP_MAX_SIZE_REACHED")
