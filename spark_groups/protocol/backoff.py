@@ -15,10 +15,11 @@ class Backoff:
         self.not_before = 0.0
         self._next_s = FIRST_BACKOFF_S
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, max_s: float = MAX_BACKOFF_S) -> None:
         """Pause, longer each time."""
-        self.not_before = now + self._next_s
-        self._next_s = min(MAX_BACKOFF_S, self._next_s * 2)
+        pause_s = min(max_s, self._next_s)
+        self.not_before = now + pause_s
+        self._next_s = pause_s * 2
 
     def ended(self, now: float, *, accepted: bool) -> None:
         """Note the outcome of a request: pause unless it was accepted."""

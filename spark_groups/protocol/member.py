@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.protocol.backoff import MAX_BACKOFF_S
 from spark_groups.protocol.events import (
     EpochChanged,
     HeartbeatRefused,
@@ -44,6 +45,10 @@ from spark_groups.types import NO_PARTITIONS, Assignment
 
 __all__ = ["Member", "MemberConfig"]
 
+FAILED_JOIN_PAUSE_S: Final = 30.0
+"""The longest pause after UNKNOWN_SERVER_ERROR to a join. Each join that reaches a classic group
+before its first generation fails so, and interrupts its members (measured): the pause must outlast
+their `group.initial.rebalance.delay.ms`, 3 s by default."""
 _COMMITTING: Final = (*PLANNING, MemberState.PREPARE_LEAVING)
 
 
@@ -399,8 +404,13 @@ class Member:
         name = ErrorCode.name_of(response.error_code)
         message = f"{name}: {response.error_message or 'no message'}"
         self._report.forget()
-        self.pace.refused(now, throttle_ms=response.throttle_time_ms)
         joining = self.state is MemberState.JOINING
+        failed_join = joining and response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        self.pace.refused(
+            now,
+            throttle_ms=response.throttle_time_ms,
+            max_pause_s=FAILED_JOIN_PAUSE_S if failed_join else MAX_BACKOFF_S,
+        )
         if joining and response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             # A join creates a group: only classic groups that cannot be converted get this error.
             reaction = Reaction.FAIL

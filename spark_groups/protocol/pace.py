@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_groups.protocol.backoff import Backoff
+from spark_groups.protocol.backoff import MAX_BACKOFF_S, Backoff
 
 DEFAULT_INTERVAL_S: Final = 5.0
 FAST_INTERVAL_S: Final = 0.3
@@ -91,16 +91,16 @@ class Pace:
             self._expecting_interval_s *= 2
         self._schedule(now)
 
-    def refused(self, now: float, *, throttle_ms: int) -> None:
+    def refused(self, now: float, *, throttle_ms: int, max_pause_s: float = MAX_BACKOFF_S) -> None:
         """Note a refused heartbeat: the next one waits, longer each time."""
         if self.unanswered_since == self.last_sent_at:
             self.unanswered_since = None
         self._not_before = max(self._not_before, now + throttle_ms / 1000)
-        self.failed(now)
+        self.failed(now, max_pause_s)
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, max_pause_s: float = MAX_BACKOFF_S) -> None:
         """Note a heartbeat without an answer: the next one waits, longer each time."""
-        self._backoff.failed(now)
+        self._backoff.failed(now, max_pause_s)
         self._due_at = self._backoff.not_before
 
     def _schedule(self, now: float) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 
 from spark_groups.errors import ERROR_RULES, ErrorCode, Reaction, rule_for
+from spark_groups.protocol.backoff import MAX_BACKOFF_S
 from spark_groups.protocol.events import (
     EpochChanged,
     HeartbeatRefused,
@@ -19,7 +20,7 @@ from spark_groups.protocol.events import (
     RevocationRequested,
 )
 from spark_groups.protocol.instance_wait import EXPIRY_S, REPORT_AGAIN_S, InstanceWait
-from spark_groups.protocol.member import ReportedState
+from spark_groups.protocol.member import FAILED_JOIN_PAUSE_S, ReportedState
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import HeartbeatRequest
@@ -316,3 +317,23 @@ OWNED = Assignment(frozenset())
 def test_a_heartbeat_is_full_that_says_all_three(said: dict[str, Any], is_full: bool) -> None:
     request = HeartbeatRequest(group_id="g", member_id="m", member_epoch=1, **said)
     assert request.is_full is is_full
+
+
+@pytest.mark.parametrize(
+    ("code", "longest_s"),
+    [
+        (ErrorCode.UNKNOWN_SERVER_ERROR, FAILED_JOIN_PAUSE_S),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, MAX_BACKOFF_S),
+    ],
+)
+def test_a_join_that_the_coordinator_fails_on_outlasts_the_initial_rebalance_delay(
+    code: ErrorCode, longest_s: float
+) -> None:
+    m = in_state(S.JOINING)
+    due = []
+    for _ in range(11):
+        assert beat(m, refused(code)).member_epoch == 0
+        due.append(m.next_wakeup() or 0.0)
+    pauses = [later - earlier for earlier, later in pairwise([0.0, *due])]
+    assert pauses[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert pauses[-2:] == pytest.approx([longest_s, longest_s])
