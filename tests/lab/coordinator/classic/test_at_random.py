@@ -31,12 +31,15 @@ class Swarm:
     Args:
         ids: Member ids that were given, the latest last.
         leaders: The leader of each generation of this coordinator.
+        refused: Parked requests that a lost append has refused; their members still count as
+            waiting.
     """
 
     driven: Driven
     chance: random.Random
     ids: list[str] = field(default_factory=lambda: ["no"])
     leaders: dict[int, str] = field(default_factory=dict)
+    refused: set[Parked] = field(default_factory=set)
     looked_at: int = 0
 
     def act(self) -> None:
@@ -117,7 +120,12 @@ class Swarm:
 
     def fail_or_replicate(self) -> None:
         """Lose the records that are not replicated, or replicate them."""
-        (self.driven.fail if self.chance.random() < 0.5 else self.driven.replicate)()
+        before = set(self.driven.shard.parked)
+        if self.chance.random() < 0.5:
+            self.driven.fail()
+            self.refused |= before - set(self.driven.shard.parked)
+        else:
+            self.driven.replicate()
 
     def fail_over(self) -> None:
         """Let another coordinator load the log; the parked requests are refused."""
@@ -146,7 +154,8 @@ class Swarm:
                     waiting.add(Parked(GROUP, each.member_id, Phase.JOIN))
                 if each.awaits_sync:
                     waiting.add(Parked(GROUP, each.member_id, Phase.SYNC))
-        assert set(self.driven.shard.parked) == waiting
+        parked = set(self.driven.shard.parked)
+        assert parked <= waiting <= parked | self.refused
         assert all(each.response is None for each in self.driven.shard.parked.values())
         for ticket in self.driven.answered[self.looked_at :]:
             self.check_answer(ticket)
