@@ -272,7 +272,8 @@ ERROR_RULES: dict[int, ErrorRule] = {
         _R.FAIL,
         "the group was deleted, or is a classic group that cannot be converted: the broker's"
         " group.consumer.migration.policy must be bidirectional or upgrade, and all consumers"
-        " must use one of Kafka's assignors; or stop them first",
+        " must use one of Kafka's assignors; or stop them first; spark-groups preflight GROUP names"
+        " the reason",
     ),
     ErrorCode.NON_EMPTY_GROUP: _fatal("the group has members: stop them first"),
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: _fatal(

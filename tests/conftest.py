@@ -19,7 +19,13 @@ from chaos.postgres import running_postgres
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner
-from tests.scenarios.broker_world import BATCHING, SERVER_PROPERTIES, BrokerWorld
+from tests.scenarios.broker_world import (
+    BATCHING,
+    MIGRATION_POLICY,
+    SERVER_PROPERTIES,
+    BrokerWorld,
+    StartWorld,
+)
 from tests.secured import SecuredKafka, secured_kafka
 from tests.spark.tables.places import PostgresPlace
 
@@ -99,19 +105,28 @@ def kafka_version() -> Iterator[Callable[[str], EmbeddedKafka]]:
 
 
 @pytest.fixture(scope="session")
-def broker_world() -> Iterator[Callable[[str], BrokerWorld]]:
-    """A world on a broker of any version, with short timeouts; all its tests share one."""
-    brokers: dict[str, EmbeddedKafka] = {}
-    worlds: dict[str, BrokerWorld] = {}
+def broker_world() -> Iterator[StartWorld]:
+    """A world on a broker of any version, with short timeouts; all its tests share one.
 
-    def start(version: str) -> BrokerWorld:
-        if version not in worlds:
-            batching = BATCHING if version >= "4.3" else {}
-            broker = EmbeddedKafka(version, server_properties={**SERVER_PROPERTIES, **batching})
+    A broker with another migration policy is there for one test after the other.
+    """
+    brokers: dict[tuple[str, str | None], EmbeddedKafka] = {}
+    worlds: dict[tuple[str, str | None], BrokerWorld] = {}
+
+    def start(version: str, migration_policy: str | None = None) -> BrokerWorld:
+        key = version, migration_policy
+        if key not in worlds:
+            for other in [each for each in worlds if each[1] is not None]:
+                worlds.pop(other).close()
+                brokers.pop(other).stop()
+            properties = {**SERVER_PROPERTIES, **(BATCHING if version >= "4.3" else {})}
+            if migration_policy is not None:
+                properties[MIGRATION_POLICY] = migration_policy
+            broker = EmbeddedKafka(version, server_properties=properties)
             broker.start()
-            brokers[version] = broker
-            worlds[version] = BrokerWorld(broker.bootstrap_servers, broker.restart)
-        return worlds[version]
+            brokers[key] = broker
+            worlds[key] = BrokerWorld(broker.bootstrap_servers, broker.restart)
+        return worlds[key]
 
     yield start
     for world in worlds.values():

@@ -20,10 +20,13 @@ from spark_groups.wire.group_admin import ClassicGroup
 
 
 class GroupType(Enum):
-    """The protocol of a group."""
+    """The type of a group, as ListGroups names it (org.apache.kafka.common.GroupType)."""
 
-    CONSUMER = "consumer"
     CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

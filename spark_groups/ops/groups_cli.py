@@ -13,6 +13,7 @@ from rich.text import Text
 
 from spark_groups.errors import OptionsError, printable
 from spark_groups.observation.plain_values import View
+from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import STATE_MEANINGS
 from spark_groups.ops.connecting import Brokers, JsonFlag, connects
 from spark_groups.ops.output import UNKNOWN, Column, show, table_of
@@ -20,11 +21,8 @@ from spark_groups.ops.render import STATE_STYLES
 from spark_groups.wire.cluster import ListedGroup
 
 GROUP_TYPES: Final[Mapping[str, str]] = {
-    "classic": "classic",
-    "consumer": "consumer",
-    "share": "share",
-    "streams": "streams",
-    "generic": "classic",
+    **{each.value: each.value for each in GroupType if each is not GroupType.UNKNOWN},
+    "generic": GroupType.CLASSIC.value,
 }
 """Kafka's name by option value; KIP-848 calls classic groups `generic`."""
 DESCRIBED_TYPES: Final = {

@@ -14,6 +14,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, rule_for
 from spark_groups.observation.plain_values import View, partition_ranges
+from spark_groups.observation.reading import GroupType
 from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE
 from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.protocol.rights import Identity, remedy_of
@@ -26,10 +27,10 @@ CLASSIC_MAX_SIZE: Final = "group.max.size"
 REBALANCE_PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 BROKER_KEYS: Final = (MIGRATION_POLICY, CONSUMER_MAX_SIZE, CLASSIC_MAX_SIZE, REBALANCE_PROTOCOLS)
 GROUP_FEATURE: Final = "group.version"
-CONVERTS: Final = frozenset({"bidirectional", "upgrade"})
-CONVERTS_BACK: Final = frozenset({"bidirectional", "downgrade"})
+UPGRADES: Final = frozenset({"bidirectional", "upgrade"})
+DOWNGRADES: Final = frozenset({"bidirectional", "downgrade"})
 COOPERATIVE: Final = "cooperative-sticky"
-"""From its second round on librdkafka's copies the user data of subscriptions into assignments."""
+"""From its second rebalance on librdkafka's copies user data of subscriptions into assignments."""
 LIBRDKAFKA_ASSIGNMENT_VERSION: Final = 0
 """Kafka's own clients write version 1 or later."""
 _NAMED_MAX: Final = 3
@@ -45,17 +46,6 @@ class Verdict(Enum):
 
 
 _SEVERITY: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
-
-
-class FoundType(Enum):
-    """The type of a group, as its coordinator knows it."""
-
-    ABSENT = "absent"
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    SHARE = "share"
-    STREAMS = "streams"
-    UNKNOWN = "unknown"
 
 
 class MemberProtocol(Enum):
@@ -105,7 +95,8 @@ class TopicFacts:
         uncommitted: Partitions without one.
         out_of_range: Partitions whose committed offset is not in the log.
         without_leader_epoch: Partitions whose offset was committed without a leader epoch.
-        known_count: The partition count at the group's start, if a committed offset names it.
+        partition_count_at_start: The partition count when the group began to read the topic, if a
+            committed offset names it.
     """
 
     name: str
@@ -115,7 +106,7 @@ class TopicFacts:
     uncommitted: frozenset[int] = frozenset()
     out_of_range: frozenset[int] = frozenset()
     without_leader_epoch: frozenset[int] = frozenset()
-    known_count: int | None = None
+    partition_count_at_start: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +120,7 @@ class GroupFacts:
         group_version: The level of the feature `group.version`.
         broker: The coordinator's settings `BROKER_KEYS`; empty: unknown.
         broker_reason: Why they are unknown.
+        group_type: None: there is no such group.
         protocol_type: Of a classic group.
         topics: Those requested, or else those of the group.
         offsets_code: Why committed offsets are unknown; 0 if they are known.
@@ -142,7 +134,7 @@ class GroupFacts:
     broker: Mapping[str, str | None] = field(default_factory=dict)
     broker_reason: str = ""
     settings: GroupSettings = field(default_factory=GroupSettings)
-    group_type: FoundType = FoundType.ABSENT
+    group_type: GroupType | None = None
     group_state: str = ""
     protocol_type: str = ""
     assignor_name: str = ""
@@ -156,31 +148,26 @@ class GroupFacts:
 
     @property
     def must_be_converted(self) -> bool:
-        """Whether the first member of the new protocol converts the group."""
-        return self.group_type is FoundType.CLASSIC and bool(self.members)
+        """Whether the first member of the consumer protocol converts the group."""
+        return self.group_type is GroupType.CLASSIC and bool(self.members)
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict of one check, its reason, and the cure; empty if nothing must be done."""
-
-    verdict: Verdict
-    reason: str
-    cure: str = ""
-
-
-def _ok(reason: str) -> Judgement:
-    return Judgement(Verdict.OK, reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check."""
+    """The verdict of one check, its reason, and the cure; empty if nothing must be done.
 
-    check: str
+    Args:
+        check: The name of the check in `CHECKS`; `check_group` fills it in.
+    """
+
+    check: str = field(default="", kw_only=True)
     verdict: Verdict
     reason: str
     cure: str = ""
+
+
+def _ok(reason: str) -> Finding:
+    return Finding(Verdict.OK, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +176,7 @@ class PreflightView(View):
 
     group_id: str
     verdict: Verdict
-    group_type: FoundType
+    group_type: GroupType | None
     group_state: str
     protocol_type: str
     assignor_name: str
@@ -199,12 +186,7 @@ class PreflightView(View):
 
 def check_group(facts: GroupFacts) -> PreflightView:
     """Return the findings of all checks, and the worst of their verdicts."""
-    findings = []
-    for name, check in CHECKS.items():
-        found = check(facts)
-        findings.append(
-            Finding(check=name, verdict=found.verdict, reason=found.reason, cure=found.cure)
-        )
+    findings = tuple(replace(check(facts), check=name) for name, check in CHECKS.items())
     return PreflightView(
         group_id=facts.group_id,
         verdict=max((each.verdict for each in findings), key=_SEVERITY.__getitem__),
@@ -213,43 +195,45 @@ def check_group(facts: GroupFacts) -> PreflightView:
         protocol_type=facts.protocol_type,
         assignor_name=facts.assignor_name,
         members=facts.members,
-        findings=tuple(findings),
+        findings=findings,
     )
 
 
-def check_protocol(facts: GroupFacts) -> Judgement:
+def check_protocol(facts: GroupFacts) -> Finding:
     """Check that the coordinator accepts the heartbeats of the consumer protocol."""
     if facts.probe_code != ErrorCode.UNSUPPORTED_VERSION:
         return _ok(f"the cluster has {GROUP_FEATURE}={facts.group_version}")
     if facts.group_version < 1:
-        return Judgement(
+        return Finding(
             Verdict.BLOCKS,
             f"the cluster's feature {GROUP_FEATURE} is at level 0: joins fail with"
             " UNSUPPORTED_VERSION",
             f"kafka-features.sh upgrade --feature {GROUP_FEATURE}=1",
         )
     protocols = facts.broker.get(REBALANCE_PROTOCOLS) or "unknown"
-    return Judgement(
+    return Finding(
         Verdict.BLOCKS,
         f"the coordinator does not speak the consumer protocol: {REBALANCE_PROTOCOLS} is"
         f" {protocols}",
-        f"add consumer to {REBALANCE_PROTOCOLS} on every broker",
+        f"add consumer to {REBALANCE_PROTOCOLS} on every broker and restart it",
     )
 
 
-def check_group_rights(facts: GroupFacts) -> Judgement:
+def check_group_rights(facts: GroupFacts) -> Finding:
     """Check that the principal may join: a heartbeat needs READ on the group."""
     code = facts.probe_code
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         remedy = remedy_of(code, facts.identity, group_id=facts.group_id)
-        reason = "the principal must not join: GROUP_AUTHORIZATION_FAILED"
-        return Judgement(Verdict.BLOCKS, reason, remedy)
+        reason = "the principal may not join the group (GROUP_AUTHORIZATION_FAILED)"
+        return Finding(Verdict.BLOCKS, reason, remedy)
     if code in _PROBE_ANSWERS:
         return _ok("the principal has READ on the group")
     if code == ErrorCode.UNSUPPORTED_VERSION:
-        return Judgement(Verdict.UNKNOWN, "only a coordinator that speaks the protocol can answer")
+        return Finding(
+            Verdict.UNKNOWN, "only a coordinator that speaks the consumer protocol can answer"
+        )
     reason = f"the coordinator answered {ErrorCode.name_of(code)}"
-    return Judgement(Verdict.UNKNOWN, reason, rule_for(code).remedy)
+    return Finding(Verdict.UNKNOWN, reason, rule_for(code).remedy)
 
 
 _PROBE_ANSWERS: Final = frozenset(
@@ -258,11 +242,11 @@ _PROBE_ANSWERS: Final = frozenset(
 """Answers to a member that the group does not have, from a coordinator that it may ask."""
 
 
-def check_topic_rights(facts: GroupFacts) -> Judgement:
+def check_topic_rights(facts: GroupFacts) -> Finding:
     """Check that the principal may describe and read each topic."""
     if not facts.topics:
-        reason = "not checked: the group has no topics yet"
-        return Judgement(Verdict.WARNING, reason, "name the topics of the query with --topic")
+        reason = "not checked: no topics are known"
+        return Finding(Verdict.WARNING, reason, "name those of the query with --topic")
     denied = sorted(
         each.name
         for each in facts.topics
@@ -272,60 +256,66 @@ def check_topic_rights(facts: GroupFacts) -> Judgement:
     if denied:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         remedy = remedy_of(code, facts.identity, group_id=facts.group_id, topics=denied)
-        return Judgement(Verdict.BLOCKS, f"the principal must not read {_listed(denied)}", remedy)
+        return Finding(Verdict.BLOCKS, f"the principal may not read {_listed(denied)}", remedy)
     failed = [each for each in facts.topics if each.error_code]
     if failed:
         name = ErrorCode.name_of(failed[0].error_code)
         reason = f"{_listed(each.name for each in failed)}: {name}"
         cure = "create the topics, or correct the names: a query waits for missing topics"
-        return Judgement(Verdict.WARNING, reason, cure)
+        return Finding(Verdict.WARNING, reason, cure)
     hidden = [each.name for each in facts.topics if each.operations is None]
     if hidden:
         reason = f"brokers do not report the principal's rights on {_listed(hidden)}"
-        return Judgement(Verdict.UNKNOWN, reason)
+        return Finding(Verdict.UNKNOWN, reason)
     return _ok(f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}")
 
 
-def check_group_type(facts: GroupFacts) -> Judgement:
+def check_group_type(facts: GroupFacts) -> Finding:
     """Check that the group is one that consumers can share, or can be made one."""
-    if facts.group_type is FoundType.CLASSIC:
+    if facts.group_type is GroupType.CLASSIC:
         return _classic_type(facts)
-    if facts.group_type is FoundType.CONSUMER:
+    if facts.group_type is GroupType.CONSUMER:
         classic = len(facts.classic_members)
         mixed = f", {classic} of them classic" if classic else ""
-        return _ok(f"a consumer group of {_members(len(facts.members))}{mixed}: members join")
+        who = _members(len(facts.members))
+        return _ok(
+            f"a consumer group of {who}{mixed}: any member of the consumer protocol can join"
+        )
+    if facts.group_type is None:
+        return _ok("no such group: the first member creates it")
     return _TYPES[facts.group_type]
 
 
-def _classic_type(facts: GroupFacts) -> Judgement:
+def _classic_type(facts: GroupFacts) -> Finding:
     kind, count = facts.protocol_type, len(facts.members)
     if kind in {"", CONSUMER_PROTOCOL_TYPE}:
-        who = _members(count) if count else "no members"
-        return _ok(f"a classic group of {who}: the first join converts it")
+        who = f"a classic group of {_members(count)}" if count else "an empty classic group"
+        return _ok(f"{who}: the first join converts it")
     if count:
         reason = f"its members are not consumers: their protocol type is {kind}"
-        return Judgement(Verdict.BLOCKS, reason, _OTHER_ID)
+        return Finding(Verdict.BLOCKS, reason, _OTHER_ID)
     reason = (
         f"an empty group of protocol type {kind}: a join succeeds, but excludes its former members"
         " (INCONSISTENT_GROUP_PROTOCOL)"
     )
-    return Judgement(Verdict.WARNING, reason, _OTHER_ID)
+    return Finding(Verdict.WARNING, reason, _OTHER_ID)
 
 
 _OTHER_ID: Final = "choose another group id"
-_TYPES: Final[Mapping[FoundType, Judgement]] = {
-    FoundType.ABSENT: _ok("no such group: the first member creates it"),
-    FoundType.SHARE: Judgement(Verdict.BLOCKS, "a share group, which has other members", _OTHER_ID),
-    FoundType.STREAMS: Judgement(
-        Verdict.BLOCKS, "a group of Kafka Streams, which has other members", _OTHER_ID
+_TYPES: Final[Mapping[GroupType, Finding]] = {
+    GroupType.SHARE: Finding(
+        Verdict.BLOCKS, "a share group: only share consumers can join", _OTHER_ID
     ),
-    FoundType.UNKNOWN: Judgement(
-        Verdict.UNKNOWN, "the principal must not describe the group", "grant it DESCRIBE"
+    GroupType.STREAMS: Finding(
+        Verdict.BLOCKS, "a streams group: only Kafka Streams applications can join", _OTHER_ID
+    ),
+    GroupType.UNKNOWN: Finding(
+        Verdict.UNKNOWN, "the principal may not describe the group", "grant it DESCRIBE"
     ),
 }
 
 
-def check_group_state(facts: GroupFacts) -> Judgement:
+def check_group_state(facts: GroupFacts) -> Finding:
     """Check that the group is not in a rebalance, in which a conversion may fail."""
     if not facts.must_be_converted or facts.group_state == _STABLE:
         return _ok(facts.group_state or "there is no state yet")
@@ -333,22 +323,22 @@ def check_group_state(facts: GroupFacts) -> Judgement:
         f"{facts.group_state}: brokers show neither assignor nor assignments during a rebalance;"
         " joins in a group's first rebalance fail with UNKNOWN_SERVER_ERROR, which a query retries"
     )
-    return Judgement(Verdict.UNKNOWN, reason, f"wait until the group is {_STABLE}, and check again")
+    return Finding(Verdict.UNKNOWN, reason, f"wait until the group is {_STABLE}, and check again")
 
 
 _STABLE: Final = "Stable"
 
 
-def check_policy(facts: GroupFacts) -> Judgement:
+def check_policy(facts: GroupFacts) -> Finding:
     """Check that the coordinator's broker converts classic groups."""
     if not facts.must_be_converted:
         return _ok("does not matter: there are no classic members to convert")
     policy = facts.broker.get(MIGRATION_POLICY)
     if policy is None:
         return _unreadable(facts, MIGRATION_POLICY)
-    if policy.lower() in CONVERTS:
+    if policy.lower() in UPGRADES:
         return _ok(f"{MIGRATION_POLICY}={policy}")
-    return Judgement(
+    return Finding(
         Verdict.BLOCKS,
         f"{MIGRATION_POLICY}={policy}: joins fail with GROUP_ID_NOT_FOUND",
         f"set {MIGRATION_POLICY}=bidirectional on every broker and restart it, or stop all"
@@ -356,37 +346,41 @@ def check_policy(facts: GroupFacts) -> Judgement:
     )
 
 
-def check_way_back(facts: GroupFacts) -> Judgement:
-    """Check that the group becomes classic again once the last new member has left."""
+def check_downgrade(facts: GroupFacts) -> Finding:
+    """Check that the group becomes classic again after the last member that is not has left."""
     count = len(facts.classic_members)
     if not count:
         return _ok("does not matter: there are no classic members")
     policy, limit = facts.broker.get(MIGRATION_POLICY), _limit(facts, CLASSIC_MAX_SIZE)
     if policy is None:
         return replace(_unreadable(facts, MIGRATION_POLICY), verdict=Verdict.WARNING)
-    if policy.lower() not in CONVERTS_BACK:
+    if policy.lower() not in DOWNGRADES:
         reason = (
             f"{MIGRATION_POLICY}={policy}: after the last member of the consumer protocol leaves,"
             " the group is not converted back"
         )
-        cure = f"set {MIGRATION_POLICY}=bidirectional on every broker before the move"
-        return Judgement(Verdict.WARNING, reason, cure)
+        cure = f"set {MIGRATION_POLICY}=bidirectional on every broker and restart it"
+        return Finding(Verdict.WARNING, reason, cure)
     if limit is not None and count > limit:
         reason = f"{_members(count)}, but {CLASSIC_MAX_SIZE}={limit}: it is not converted back"
-        return Judgement(Verdict.WARNING, reason, f"raise {CLASSIC_MAX_SIZE} on every broker")
-    return _ok("the group becomes classic again when the last member of the new protocol leaves")
+        return Finding(
+            Verdict.WARNING, reason, f"raise {CLASSIC_MAX_SIZE} on every broker and restart it"
+        )
+    return _ok(
+        "the group becomes classic again when the last member of the consumer protocol leaves"
+    )
 
 
-def _not_shown(facts: GroupFacts) -> Judgement | None:
+def _not_shown(facts: GroupFacts) -> Finding | None:
     """Return a finding if there are no embedded bytes to judge, or none are shown."""
     if not facts.must_be_converted:
         return _ok("does not matter: there are no classic members to convert")
     if facts.protocol_type == CONSUMER_PROTOCOL_TYPE and facts.group_state == _STABLE:
         return None
-    return Judgement(Verdict.UNKNOWN, "brokers show it only of stable groups of consumers")
+    return Finding(Verdict.UNKNOWN, "brokers show it only of stable groups of consumers")
 
 
-def check_assignor(facts: GroupFacts) -> Judgement:
+def check_assignor(facts: GroupFacts) -> Finding:
     """Check that no assignment carries user data, which a conversion would lose."""
     assignor = facts.assignor_name
     carriers = [each for each in facts.members if each.user_data_bytes]
@@ -397,18 +391,16 @@ def check_assignor(facts: GroupFacts) -> Judgement:
     if carriers:
         return _with_user_data(assignor, carriers)
     if assignor == COOPERATIVE and LIBRDKAFKA_ASSIGNMENT_VERSION in versions:
-        return Judgement(
+        return Finding(
             Verdict.WARNING,
             f"{assignor} of librdkafka: its next rebalance puts user data into the assignments,"
             " and then joins fail with GROUP_ID_NOT_FOUND",
             "join before any consumer joins or leaves, or use range or roundrobin there",
         )
-    if assignor == COOPERATIVE:
-        return _ok(f"{assignor}, without user data")
-    return _ok(f"{assignor}, without user data; eager: each rebalance stops all classic members")
+    return _ok(f"{assignor}, without user data")
 
 
-def _with_user_data(assignor: str, carriers: Sequence[MemberFacts]) -> Judgement:
+def _with_user_data(assignor: str, carriers: Sequence[MemberFacts]) -> Finding:
     kind, cure = "custom assignor", "give the consumers one of Kafka's assignors"
     if assignor == COOPERATIVE:
         kind, cure = "librdkafka's", "give the consumers of librdkafka range or roundrobin"
@@ -416,10 +408,10 @@ def _with_user_data(assignor: str, carriers: Sequence[MemberFacts]) -> Judgement
         f"{kind} {assignor} put user data into the assignments of {_names(carriers)}, which a"
         " conversion would lose: joins fail with GROUP_ID_NOT_FOUND"
     )
-    return Judgement(Verdict.BLOCKS, reason, f"{cure}, or stop all of them before the join")
+    return Finding(Verdict.BLOCKS, reason, f"{cure}, or stop all of them before the join")
 
 
-def check_embedded(facts: GroupFacts) -> Judgement:
+def check_embedded(facts: GroupFacts) -> Finding:
     """Check that the coordinator can read what the classic members embedded."""
     hidden = _not_shown(facts)
     if hidden is not None:
@@ -435,13 +427,13 @@ def check_embedded(facts: GroupFacts) -> Judgement:
             " with GROUP_ID_NOT_FOUND"
         )
         cure = "update the client library of these consumers, or stop them before the join"
-        return Judgement(Verdict.BLOCKS, reason, cure)
+        return Finding(Verdict.BLOCKS, reason, cure)
     subscriptions = {each.subscription_version or 0 for each in facts.members}
     assignments = {each.assignment_version or 0 for each in facts.members}
     return _ok(f"subscriptions {_versions(subscriptions)}, assignments {_versions(assignments)}")
 
 
-def check_instance_ids(facts: GroupFacts) -> Judgement:
+def check_instance_ids(facts: GroupFacts) -> Finding:
     """Check whether the new member's instance id is free."""
     static = {each.instance_id: each for each in facts.members if each.instance_id is not None}
     if facts.instance_id is None:
@@ -454,13 +446,13 @@ def check_instance_ids(facts: GroupFacts) -> Judgement:
     if holder.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         return _ok(f"{facts.instance_id} left and may return: the new member takes its partitions")
     if holder.protocol is MemberProtocol.CLASSIC:
-        return Judgement(
+        return Finding(
             Verdict.WARNING,
             f"{facts.instance_id} belongs to the classic consumer {holder.member_id}: the new"
             " member replaces it, and it fails with FENCED_INSTANCE_ID",
             "stop that consumer first, or choose another instance id",
         )
-    return Judgement(
+    return Finding(
         Verdict.BLOCKS,
         f"{facts.instance_id} belongs to {holder.member_id}: joins fail with"
         " UNRELEASED_INSTANCE_ID until it has left",
@@ -469,7 +461,7 @@ def check_instance_ids(facts: GroupFacts) -> Judgement:
     )
 
 
-def check_size(facts: GroupFacts) -> Judgement:
+def check_size(facts: GroupFacts) -> Finding:
     """Check that the group has room for one more member."""
     count, limit = len(facts.members), _limit(facts, CONSUMER_MAX_SIZE)
     if not count:
@@ -482,17 +474,17 @@ def check_size(facts: GroupFacts) -> Judgement:
     code = "GROUP_ID_NOT_FOUND" if count > limit else "GROUP_MAX_SIZE_REACHED"
     reason = f"{_members(count)}, but {CONSUMER_MAX_SIZE}={limit}: a join fails with {code}"
     cure = f"raise {CONSUMER_MAX_SIZE} on every broker and restart it, or stop a member first"
-    return Judgement(Verdict.BLOCKS, reason, cure)
+    return Finding(Verdict.BLOCKS, reason, cure)
 
 
-def check_offsets(facts: GroupFacts) -> Judgement:
+def check_offsets(facts: GroupFacts) -> Finding:
     """Check where a query would start, and whether it would find the records there."""
     if facts.offsets_code:
         reason = f"OffsetFetch returned {ErrorCode.name_of(facts.offsets_code)}"
-        return Judgement(Verdict.UNKNOWN, reason, rule_for(facts.offsets_code).remedy)
+        return Finding(Verdict.UNKNOWN, reason, rule_for(facts.offsets_code).remedy)
     lost = _partitions(facts.topics, lambda each: each.out_of_range)
     if lost:
-        return Judgement(
+        return Finding(
             Verdict.WARNING,
             f"the committed offsets of {partition_ranges(lost)} are not in the log any more: a"
             " query fails there, unless failOnDataLoss=false",
@@ -501,10 +493,10 @@ def check_offsets(facts: GroupFacts) -> Judgement:
     committed = [each for each in facts.topics if each.committed]
     if not committed:
         return _without_offsets(facts)
-    unknown = [each for each in committed if each.known_count is None]
+    unknown = [each for each in committed if each.partition_count_at_start is None]
     from_start = _partitions(unknown, lambda each: each.uncommitted)
     if from_start:
-        return Judgement(
+        return Finding(
             Verdict.WARNING,
             f"{partition_ranges(from_start)} have no committed offset, although others of the"
             " topic have: a query reads them from their beginning, even with"
@@ -513,32 +505,32 @@ def check_offsets(facts: GroupFacts) -> Judgement:
             " them",
         )
     count = sum(len(each.committed) for each in committed)
-    bare = sum(len(each.without_leader_epoch) for each in committed)
-    epochs = f"; {bare} without a leader epoch" if bare else ""
-    return _ok(f"a query continues from {count} committed offsets{epochs}")
+    without_leader_epoch = sum(len(each.without_leader_epoch) for each in committed)
+    suffix = f"; {without_leader_epoch} without a leader epoch" if without_leader_epoch else ""
+    return _ok(f"a query continues from {count} committed offsets{suffix}")
 
 
-def _without_offsets(facts: GroupFacts) -> Judgement:
+def _without_offsets(facts: GroupFacts) -> Finding:
     reason = "none are committed: startingOffsets decides where a query starts"
     if not facts.members:
         return _ok(reason)
     cure = "wait until the members have committed offsets, or set startingOffsets with care"
-    return Judgement(Verdict.WARNING, f"{reason}, not where the members are", cure)
+    return Finding(Verdict.WARNING, f"{reason}, not where the members are", cure)
 
 
-def check_settings(facts: GroupFacts) -> Judgement:
+def check_settings(facts: GroupFacts) -> Finding:
     """Check that the group's settings can be read."""
     settings = facts.settings
     session, interval = settings.session_timeout_ms, settings.heartbeat_interval_ms
     if session is None or interval is None:
         reason = f"session timeout and heartbeat interval are unknown: {settings.reason}"
         cure = "grant DESCRIBE_CONFIGS on the group; without it a query still joins"
-        return Judgement(Verdict.WARNING, reason, cure)
+        return Finding(Verdict.WARNING, reason, cure)
     kept = "; classic members keep their own" if facts.classic_members else ""
     return _ok(f"session timeout {session} ms, heartbeat interval {interval} ms{kept}")
 
 
-Check = Callable[[GroupFacts], Judgement]
+Check = Callable[[GroupFacts], Finding]
 CHECKS: Final[Mapping[str, Check]] = {
     "protocol": check_protocol,
     "group rights": check_group_rights,
@@ -546,7 +538,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "group type": check_group_type,
     "group state": check_group_state,
     "migration policy": check_policy,
-    "way back": check_way_back,
+    "downgrade": check_downgrade,
     "assignor": check_assignor,
     "embedded versions": check_embedded,
     "instance ids": check_instance_ids,
@@ -557,9 +549,9 @@ CHECKS: Final[Mapping[str, Check]] = {
 """In the order in which they are shown."""
 
 
-def _unreadable(facts: GroupFacts, key: str) -> Judgement:
+def _unreadable(facts: GroupFacts, key: str) -> Finding:
     reason = f"{key} is unknown: {facts.broker_reason or 'the broker did not report it'}"
-    return Judgement(Verdict.UNKNOWN, reason, "grant the principal DESCRIBE_CONFIGS on the cluster")
+    return Finding(Verdict.UNKNOWN, reason, "grant the principal DESCRIBE_CONFIGS on the cluster")
 
 
 def _limit(facts: GroupFacts, key: str) -> int | None:

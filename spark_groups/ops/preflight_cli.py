@@ -1,4 +1,4 @@
-"""`spark-groups preflight`: can a Spark query, or any consumer of the new protocol, join a group?
+"""`spark-groups preflight`: can a member of the consumer protocol join a group?
 
 Reads the live group, its coordinator's settings and the principal's rights; nothing is changed.
 """
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import ErrorCode, ProtocolError, printable
+from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import MEMBER_TYPES, authorized_operations
 from spark_groups.offsets.starting import known_counts
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
@@ -23,7 +24,6 @@ from spark_groups.ops.output import QUIET_STYLE, UNKNOWN, Column, plain, show, t
 from spark_groups.ops.preflight_checks import (
     BROKER_KEYS,
     GROUP_FEATURE,
-    FoundType,
     GroupFacts,
     MemberFacts,
     MemberProtocol,
@@ -89,7 +89,7 @@ def preflight(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check whether a Spark query, or another member of the new protocol, can join a group now.
+    """Check whether a Spark query, or another member of the consumer protocol, can join a group.
 
     Meant for groups of classic consumers, which the first such member converts. Checks features and
     migration policy of the brokers, type, state and assignor of the group, rights, sizes and
@@ -169,14 +169,14 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
     if facts.probe_code != ErrorCode.UNSUPPORTED_VERSION:
         described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
         if described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            return replace(facts, group_type=FoundType.UNKNOWN), ()
+            return replace(facts, group_type=GroupType.UNKNOWN), ()
         if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             what = f"ConsumerGroupDescribe of {group_id!r}"
             refuse(described.error_code, what, described.error_message)
             names = {name for each in described.members for name in each.subscribed_topic_names}
             found = replace(
                 facts,
-                group_type=FoundType.CONSUMER,
+                group_type=GroupType.CONSUMER,
                 group_state=described.group_state,
                 assignor_name=described.assignor_name,
                 members=tuple(map(_consumer, described.members)),
@@ -184,14 +184,14 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
             return found, tuple(names | set(described.topic_names.values()))
     group = describe_classic_group(cluster, group_id)
     if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        return replace(facts, group_type=FoundType.UNKNOWN), ()
+        return replace(facts, group_type=GroupType.UNKNOWN), ()
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return replace(facts, group_type=_other_type(cluster, group_id)), ()
     refuse(group.error_code, f"DescribeGroups of {group_id!r}", group.error_message)
     names = {name for each in group.members for name in each.subscribed_topic_names}
     found = replace(
         facts,
-        group_type=FoundType.CLASSIC,
+        group_type=GroupType.CLASSIC,
         group_state=group.group_state,
         protocol_type=group.protocol_type,
         assignor_name=group.assignor_name,
@@ -200,14 +200,14 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
     return found, tuple(names)
 
 
-def _other_type(cluster: Cluster, group_id: str) -> FoundType:
-    """Return the type of a group that neither description finds; most often it is absent."""
+def _other_type(cluster: Cluster, group_id: str) -> GroupType | None:
+    """Return the type of a group that neither description finds; most often there is none."""
     listed = {each.group_id: each.group_type.lower() for each in cluster.list_groups()}
     found = listed.get(group_id)
-    return FoundType(found) if found in _OTHER_TYPES else FoundType.ABSENT
+    return GroupType(found) if found in _OTHER_TYPES else None
 
 
-_OTHER_TYPES: Final = frozenset({FoundType.SHARE.value, FoundType.STREAMS.value})
+_OTHER_TYPES: Final = frozenset({GroupType.SHARE.value, GroupType.STREAMS.value})
 
 
 def _consumer(member: DescribedMember) -> MemberFacts:
@@ -303,7 +303,7 @@ def _topic(
         without_leader_epoch=frozenset(
             index for index, each in mine.items() if each.leader_epoch == NO_LEADER_EPOCH
         ),
-        known_count=known_counts(committed.offsets).get(topic.topic_id),
+        partition_count_at_start=known_counts(committed.offsets).get(topic.topic_id),
     )
 
 
@@ -328,7 +328,7 @@ def render_preflight(view: PreflightView) -> RenderableType:
 
 def _members_table(view: PreflightView) -> Table:
     is_static = any(each.instance_id for each in view.members)
-    is_classic = view.group_type is FoundType.CLASSIC
+    is_classic = view.group_type is GroupType.CLASSIC
     return table_of(
         view.members,
         Column("MEMBER", lambda each: each.member_id),

@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from spark_groups.errors import ProtocolError
+from spark_groups.lab.coordinator.classic import messages as k
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.embedded import decode_assignment
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
 ABSENT = "(absent)"
@@ -23,6 +27,14 @@ def fields_of(answer: object, names: Mapping[TopicId, str]) -> dict[str, object]
         answer: Any answer.
         names: Topics by id, for people.
     """
+    if isinstance(answer, k.DescribeGroupsResponse):
+        members = sorted(answer.members, key=lambda each: each.member_id)
+        assigned = {each.member_id: _assigned(each.member_assignment) for each in members}
+        plain = tuple(replace(each, member_assignment=b"") for each in members)
+        return _values(replace(answer, members=plain), names) | {"assigned": assigned}
+    if isinstance(answer, k.SyncGroupResponse):
+        # Kafka writes the topics of a consumer group's assignment in the order of a Java map.
+        return _values(answer, names) | {"assignment": _assigned(answer.assignment)}
     if not isinstance(answer, m.DescribeGroupResponse):
         return _values(answer, names)
     said = _values(answer, names)
@@ -31,6 +43,13 @@ def fields_of(answer: object, names: Mapping[TopicId, str]) -> dict[str, object]
         values = _values(member, names) | {NOT_ORDERED: sorted(member.subscribed_topic_names)}
         said |= {f"{member.member_id} {name}": value for name, value in values.items()}
     return said
+
+
+def _assigned(assignment: bytes) -> object:
+    try:
+        return decode_assignment(assignment) if assignment else assignment
+    except ProtocolError:
+        return assignment
 
 
 def differences(broker: Mapping[str, object], model: Mapping[str, object]) -> Iterator[str]:

@@ -117,11 +117,14 @@ class Pair:
     def _add_group(self) -> None:
         group_id = f"{self._prefix}-{next(self._numbers)}"
         api_versions = (9, 10) if self.profile.commits_topic_ids else (9,)
-        self.groups.append(GroupScript(group_id, self.chance, self.topics, api_versions))
+        self.groups.append(self._script(group_id, api_versions))
         self._configure(group_id, {SESSION: LONG_MS})
         interval_ms = self.chance.choice(INTERVALS_MS)
         if self.profile.batches_assignments:
             self._configure(group_id, {INTERVAL: interval_ms})
+
+    def _script(self, group_id: str, api_versions: tuple[int, ...]) -> GroupScript:
+        return GroupScript(group_id, self.chance, self.topics, api_versions)
 
     # Requests.
 
@@ -378,14 +381,15 @@ class Pair:
     def _await_end(self, group_id: str, gone: set[str]) -> None:
         """Wait until the broker, too, has removed members whose time is over."""
         ends_by = self.broker.now() + BOUND_S
-        while True:
-            described = self.broker.ask(m.DescribeGroupRequest(group_id=group_id))
-            assert isinstance(described, m.DescribeGroupResponse)
-            left = gone & {each.member_id for each in described.members}
-            if not left:
-                return
+        while left := gone & self._member_ids(group_id):
             assert self.broker.now() < ends_by, f"{left} are still there; {self.how_to_repeat}"
             self.broker.sleep(AGAIN_S)
+
+    def _member_ids(self, group_id: str) -> set[str]:
+        """Return the members that the broker has."""
+        described = self.broker.ask(m.DescribeGroupRequest(group_id=group_id))
+        assert isinstance(described, m.DescribeGroupResponse)
+        return {each.member_id for each in described.members}
 
 
 def _bucket(topic_id: TopicId) -> int:

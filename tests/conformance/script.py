@@ -21,7 +21,7 @@ from spark_groups.types import (
     TopicIdPartition,
     TopicPartition,
 )
-from tests.scenarios.world import CLIENT_ID
+from tests.scenarios.world import CLIENT_ID, ClassicRequest
 
 REBALANCE_MS = 300_000
 MEMBERS_AT_ONCE = 6
@@ -76,6 +76,7 @@ Request = (
     | c.DeleteGroupsRequest
     | c.LeaveGroupRequest
     | c.OffsetDeleteRequest
+    | ClassicRequest
 )
 
 
@@ -88,12 +89,14 @@ class Asked:
         api_version: Its version, where it counts.
         why: What it is to try out.
         client_id: Who sends it.
+        view: The member of the classic protocol that it is about.
     """
 
     request: Request
     why: str
     api_version: int = 1
     client_id: str = CLIENT_ID
+    view: object = None
 
 
 @dataclass

@@ -16,28 +16,31 @@ class Played:
 
     Args:
         version: The broker's.
+        kind: "consumer", or "classic" for groups with members of that protocol.
         seed: What the script was drawn from.
         compared: How many requests were compared.
         given_up: How many groups were left because the broker was slow.
     """
 
     version: str
+    kind: str
     seed: int
     compared: int
     given_up: int
 
 
 def lines(scripts: Iterable[Played]) -> list[str]:
-    """Return a line for each version, the oldest first."""
-    by_version = itertools.groupby(sorted(scripts), key=lambda each: each.version)
-    return [_line(version, list(played)) for version, played in by_version]
+    """Return a line for each version and kind, the oldest first."""
+    by_version = itertools.groupby(sorted(scripts), key=lambda each: (each.version, each.kind))
+    return [_line(*of, list(played)) for of, played in by_version]
 
 
-def _line(version: str, played: list[Played]) -> str:
+def _line(version: str, kind: str, played: list[Played]) -> str:
     compared = sum(each.compared for each in played)
     given_up = sum(each.given_up for each in played)
     return (
-        f"Kafka {version} and the model agree on {compared:,} requests in {len(played)} scripts,"
+        f"Kafka {version} and the model agree on {compared:,} requests about {kind} groups in"
+        f" {len(played)} scripts,"
         f" seeds {_spans(sorted(each.seed for each in played))};"
         f" groups left because the broker was slow: {given_up}"
     )

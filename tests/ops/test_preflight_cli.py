@@ -140,10 +140,14 @@ def test_a_classic_group_can_be_joined_and_becomes_a_mixed_one(
         assert (mixed["verdict"], mixed["group_type"]) == ("ok", "consumer")
         assert sorted(each["protocol"] for each in mixed["members"]) == ["classic", "consumer"]
         group.leave("m")
-        assert group.preflight()["group_type"] == "classic", "it was the last of the new protocol"
+        assert group.preflight()["group_type"] == "classic", (
+            "the last member of the consumer protocol left"
+        )
 
 
-def test_librdkafkas_cooperative_sticky_is_a_trap_from_its_second_round_on(group: Group) -> None:
+def test_librdkafkas_cooperative_sticky_is_a_trap_from_its_second_rebalance_on(
+    group: Group,
+) -> None:
     with ExitStack() as running:
         for partitions in (2, 1):
             consumer = ClassicConsumer(group.servers, group.group_id, group.topic)
@@ -219,9 +223,7 @@ def test_a_static_member_takes_the_place_of_a_classic_one_but_not_of_its_equal(
 ) -> None:
     metadata = subscribed_to(group.topic)
     gate = ("--instance-id", "gate-1")
-    assert group.findings(*gate) == {
-        "topic rights": "warning: not checked: the group has no topics yet"
-    }
+    assert group.findings(*gate) == {"topic rights": "warning: not checked: no topics are known"}
     with classic_leader(group.servers, group.group_id, metadata, instance_id="gate-1") as owner:
         static = {each["check"]: each["reason"] for each in group.preflight()["findings"]}
         assert static["instance ids"].startswith("taken: gate-1")
@@ -260,7 +262,7 @@ def test_a_policy_that_forbids_the_conversion_blocks_while_there_are_members(
     with ClassicConsumer(group.servers, group_id, topic_name, "range") as consumer:
         consumer.await_partitions(2)
         found = group.findings()
-        assert set(found) == {"migration policy", "way back"}
+        assert set(found) == {"migration policy", "downgrade"}
         assert found["migration policy"].startswith("blocks: group.consumer.migration.policy=disa")
         assert group.join() == ErrorCode.GROUP_ID_NOT_FOUND
     assert group.findings() == {}

@@ -1,17 +1,21 @@
-"""Requests that only scenarios send: old versions, and turning features off."""
+"""Requests that only scenarios send: the classic protocol, old versions, turning features off."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from spark_groups.lab.coordinator import messages as c
+from spark_groups.lab.coordinator.classic import messages as k
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.configuration import ConfigOrigin
 from spark_groups.wire.connection import Connection
+from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import (
     BOOL,
     DELETE_GROUPS,
+    DESCRIBE_GROUPS,
     INT8,
     INT16,
     INT32,
@@ -23,8 +27,9 @@ from spark_groups.wire.schemas.messages import (
     Field,
     Message,
     Struct,
+    struct_of,
 )
-from tests.scenarios.world import Operated, Operation
+from tests.scenarios.world import ClassicRequest, ClassicResponse, Operated, Operation
 
 OFFSET_COMMIT_V8 = replace(OFFSET_COMMIT_V9, version=8)
 
@@ -73,6 +78,113 @@ UPDATE_FEATURES = Message(
         ),
     ),
 )
+
+JOIN_GROUP = Message(
+    "JoinGroup",
+    11,
+    9,
+    struct_of(
+        "JoinGroupRequest",
+        """
+        group_id string, session_timeout_ms int32, rebalance_timeout_ms int32, member_id string
+        group_instance_id string?, protocol_type string
+        protocols [JoinGroupRequestProtocol]:
+            name string, metadata bytes
+        reason string?
+        """,
+    ),
+    struct_of(
+        "JoinGroupResponse",
+        """
+        throttle_time_ms int32, error_code int16, generation_id int32, protocol_type string?
+        protocol_name string?, leader string, skip_assignment bool, member_id string
+        members [JoinGroupResponseMember]:
+            member_id string, group_instance_id string?, metadata bytes
+        """,
+    ),
+)
+SYNC_GROUP = Message(
+    "SyncGroup",
+    14,
+    5,
+    struct_of(
+        "SyncGroupRequest",
+        """
+        group_id string, generation_id int32, member_id string, group_instance_id string?
+        protocol_type string?, protocol_name string?
+        assignments [SyncGroupRequestAssignment]:
+            member_id string, assignment bytes
+        """,
+    ),
+    struct_of(
+        "SyncGroupResponse",
+        """
+        throttle_time_ms int32, error_code int16, protocol_type string?, protocol_name string?
+        assignment bytes
+        """,
+    ),
+)
+HEARTBEAT = Message(
+    "Heartbeat",
+    12,
+    4,
+    struct_of(
+        "HeartbeatRequest",
+        "group_id string, generation_id int32, member_id string, group_instance_id string?",
+    ),
+    struct_of("HeartbeatResponse", "throttle_time_ms int32, error_code int16"),
+)
+
+
+def classic_to_wire(request: ClassicRequest) -> tuple[Message, dict[str, object]]:
+    """Return the message of a request of the classic protocol, and its fields."""
+    match request:
+        case k.JoinGroupRequest():
+            values = _fields(request)
+            protocols = (
+                {"name": each.name, "metadata": each.metadata} for each in request.protocols
+            )
+            return JOIN_GROUP, values | {"protocols": tuple(protocols)}
+        case k.SyncGroupRequest():
+            values = _fields(request)
+            assignments = (
+                {"member_id": member_id, "assignment": assignment}
+                for member_id, assignment in request.assignments.items()
+            )
+            return SYNC_GROUP, values | {"assignments": tuple(assignments)}
+        case k.ClassicHeartbeatRequest():
+            return HEARTBEAT, _fields(request)
+        case k.DescribeGroupsRequest():
+            asked = {"groups": (request.group_id,), "include_authorized_operations": False}
+            return DESCRIBE_GROUPS, asked
+
+
+def classic_from_wire(request: ClassicRequest, values: Values) -> ClassicResponse:
+    """Return the response to a request of the classic protocol."""
+    match request:
+        case k.JoinGroupRequest():
+            return k.JoinGroupResponse(
+                **_without(values, "members"),
+                members=tuple(k.JoinedMember(**each) for each in values["members"]),
+            )
+        case k.SyncGroupRequest():
+            return k.SyncGroupResponse(**_without(values))
+        case k.ClassicHeartbeatRequest():
+            return k.ClassicHeartbeatResponse(**_without(values))
+        case k.DescribeGroupsRequest():
+            (group,) = values["groups"]
+            return k.DescribeGroupsResponse(
+                **_without(group, "members", "authorized_operations"),
+                members=tuple(k.DescribedClassicMember(**each) for each in group["members"]),
+            )
+
+
+def _fields(request: ClassicRequest) -> dict[str, object]:
+    return {each.name: getattr(request, each.name) for each in dataclasses.fields(request)}
+
+
+def _without(values: Values, *names: str) -> Values:
+    return {key: values[key] for key in values if key not in (*names, "throttle_time_ms")}
 
 
 def operated(connection: Connection, request: Operation, timeout_s: float) -> Operated:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import select
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -49,11 +50,20 @@ from tests.scenarios.broker_wire import (
     UPDATE_FEATURES,
     UPGRADE,
     by_topic,
+    classic_from_wire,
+    classic_to_wire,
     operated,
     topic_of,
 )
 from tests.scenarios.classic import ClassicConsumer
-from tests.scenarios.world import CLIENT_ID, Listed, Operated, Operation
+from tests.scenarios.world import (
+    CLIENT_ID,
+    ClassicRequest,
+    ClassicResponse,
+    Listed,
+    Operated,
+    Operation,
+)
 from tests.waiting import wait_until
 
 SERVER_PROPERTIES = {
@@ -62,6 +72,10 @@ SERVER_PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "20000",
     "group.consumer.max.size": "5",
+    "group.max.size": "5",
+    "group.min.session.timeout.ms": "1000",
+    # Long enough for several members to join an empty group of the classic protocol together.
+    "group.initial.rebalance.delay.ms": "1000",
     # So that a commit of few partitions can be too large.
     "offset.metadata.max.bytes": "32000",
     # Where resources have no rules everybody may do everything, as without an authorizer.
@@ -70,11 +84,45 @@ SERVER_PROPERTIES = {
 }
 BATCHING = {"group.consumer.assignment.interval.ms": "0"}
 """Only from Kafka 4.3 on; older ones have no batching to switch off."""
+MIGRATION_POLICY = "group.consumer.migration.policy"
 
 ANSWER_S = 10.0
+WAITING_S = 300.0
+"""How long an answer to a join or a sync may take."""
+SETTLED, SETTLED_S = 2, 0.05
+"""Rounds of the probe, and a pause, after which a request on another connection is handled, and the
+answer has arrived."""
 COMMITS = {8: OFFSET_COMMIT_V8, 9: OFFSET_COMMIT_V9, 10: OFFSET_COMMIT_V10}
 FETCHES = {9: OFFSET_FETCH_V9, 10: OFFSET_FETCH_V10}
 PROBE = "probe"
+
+
+class SentRequest:
+    """A request of the classic protocol on a connection of its own.
+
+    Args:
+        connection: The connection, which answers nothing else until then.
+        request: The request.
+        answered: Called with the connection once it is free again.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: ClassicRequest,
+        answered: Callable[[Connection], None],
+    ) -> None:
+        self._connection, self._request, self._answered = connection, request, answered
+        self._answer: ClassicResponse | None = None
+        connection.send(*classic_to_wire(request), WAITING_S)
+
+    def answer(self) -> ClassicResponse | None:
+        """Return the answer, None as long as there is none: for ever, if the broker stopped."""
+        is_open = self._connection.is_open
+        if self._answer is None and is_open and select.select([self._connection], [], [], 0.0)[0]:
+            self._answer = classic_from_wire(self._request, self._connection.receive())
+            self._answered(self._connection)
+        return self._answer
 
 
 class BrokerWorld:
@@ -89,6 +137,8 @@ class BrokerWorld:
         self._servers = bootstrap_servers
         self._restart = restart
         self._connections: dict[str, Connection] = {}
+        self._free: dict[str, list[Connection]] = {}
+        self._waiting: list[Connection] = []
         self._cluster = Cluster(bootstrap_servers, client_id=CLIENT_ID)
         self._admin: AdminClient = brokers.admin(bootstrap_servers)
         self._topics: set[str] = set()
@@ -106,11 +156,14 @@ class BrokerWorld:
     def _connected(self, client_id: str) -> Connection:
         """Return the open connection of a client id."""
         if client_id not in self._connections:
-            (address,) = parse_bootstrap_servers(self._servers)
-            connection = Connection(address.host, address.port, client_id=client_id)
-            connection.connect(ANSWER_S)
-            self._connections[client_id] = connection
+            self._connections[client_id] = self._opened(client_id)
         return self._connections[client_id]
+
+    def _opened(self, client_id: str) -> Connection:
+        (address,) = parse_bootstrap_servers(self._servers)
+        connection = Connection(address.host, address.port, client_id=client_id)
+        connection.connect(ANSWER_S)
+        return connection
 
     def _await_coordinator(self) -> None:
         # Asking for the first group's coordinator is what makes the broker have one.
@@ -122,6 +175,9 @@ class BrokerWorld:
         for consumer in self._consumers:
             consumer.close()
         self._consumers.clear()
+        for connection in self._waiting:
+            connection.close()
+        self._waiting.clear()
         if self._feature is not None:
             self.set_feature(self._feature[0], 1)
             self._feature = None
@@ -144,9 +200,12 @@ class BrokerWorld:
         self._cluster.close()
 
     def _disconnect(self) -> None:
-        for connection in self._connections.values():
+        free = itertools.chain.from_iterable(self._free.values())
+        for connection in (*self._connections.values(), *free, *self._waiting):
             connection.close()
         self._connections.clear()
+        self._free.clear()
+        self._waiting.clear()
 
     def now(self) -> float:
         return time.monotonic()
@@ -197,6 +256,24 @@ class BrokerWorld:
                     return exchange(self._connected(client_id), request, ANSWER_S)
         except RequestError as error:
             return error.as_failure()
+
+    def send(self, request: ClassicRequest, client_id: str = CLIENT_ID) -> SentRequest:
+        free = self._free.setdefault(client_id, [])
+        usable = free and free[-1].is_usable()
+        connection = free.pop() if usable else self._opened(client_id)
+        self._waiting.append(connection)
+
+        def answered(connection: Connection) -> None:
+            self._waiting.remove(connection)
+            free.append(connection)
+
+        return SentRequest(connection, request, answered)
+
+    def settle(self) -> None:
+        # One shard handles requests in turn: it answers the probe after those sent before it.
+        for _ in range(SETTLED):
+            self._probed(())
+        time.sleep(SETTLED_S)
 
     def commit(
         self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
@@ -404,3 +481,10 @@ class BrokerWorld:
         with contextlib.suppress(RequestError):
             self.ask(m.HeartbeatRequest(**join, member_epoch=-1))
         return answer.heartbeat_interval_ms, len(answer.assignment or NO_PARTITIONS)
+
+
+class StartWorld(Protocol):
+    """Starts the world of a broker, or returns the one that runs."""
+
+    def __call__(self, version: str, migration_policy: str | None = None) -> BrokerWorld:
+        """Return the world of a version, with Kafka's migration policy or another one."""

@@ -11,16 +11,18 @@ from typing import Any
 
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic import messages as k
-from spark_groups.lab.coordinator.classic.mixed import rebalance_state
+from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.member import ReconciliationState
+from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.messages import (
     CoordinatorRequest,
     LeaveGroupRequest,
     LeavingMember,
 )
+from spark_groups.lab.coordinator.mixed import must_join
+from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.shard import Shard
 from spark_groups.protocol.embedded import (
@@ -38,6 +40,25 @@ from tests.scenarios.wording import by_topic_text
 
 SHOWS = (r.GroupMetadataKey, r.TargetMetadataKey, r.CurrentAssignmentKey)
 """After one of these records the KIP shows the state of the group."""
+
+
+def rebalance_state(
+    group: ConsumerGroup, member: GroupMember, profile: Profile, *, is_syncing: bool
+) -> ClassicState:
+    """Return the KIP's state of a classic member in a consumer group.
+
+    Args:
+        is_syncing: Whether its sync timer is set.
+    """
+    if is_syncing:
+        return ClassicState.COMPLETING_REBALANCE
+    if must_join(group, member, profile):
+        return ClassicState.PREPARING_REBALANCE
+    return ClassicState.STABLE
+
+
+def _classic_members(group: ConsumerGroup) -> list[GroupMember]:
+    return [each for each in group.members.values() if each.classic]
 
 
 class KipStates:
@@ -200,14 +221,14 @@ class KipStates:
                 lines += state if state != self._last else []
                 self._last = state
         self._seen = len(written)
-        if self._group.classic_members and (state := self._state()) != self._last:
+        if _classic_members(self._group) and (state := self._state()) != self._last:
             # SyncGroup writes no record.
             lines, self._last = [*lines, *state], state
         return lines or ["no other state"]
 
     def _is_whole(self) -> bool:
         """False between the records of a conversion, which are one step."""
-        return all(each.member_epoch for each in self._group.classic_members)
+        return all(each.member_epoch for each in _classic_members(self._group))
 
     def _state(self) -> list[str]:
         group, names = self._group, self.scene.names
@@ -232,7 +253,7 @@ class KipStates:
         """Return the names of the members, and what else is known of them in a mixed group."""
         group, profile = self._group, self.world.profile
         names = sorted(group.members)
-        if not group.classic_members:
+        if not _classic_members(group):
             return names
         shown = []
         for name in names:

@@ -49,6 +49,11 @@ class RawMembers:
         return self.scene.names.epoch_in(group_id, int(text))
 
     def _member(self, name: str, group_id: str) -> RawMember:
+        classic = self.scene.raw_classic.get(name)
+        if classic is not None:
+            # Commits and fetches have a generation in the place of an epoch.
+            instance_id = classic.join.group_instance_id
+            return RawMember(group_id, classic.generation_id, instance_id=instance_id)
         return self.scene.raw.setdefault(name, RawMember(group_id))
 
     def _request(self, name: str, command: Command) -> m.HeartbeatRequest:
@@ -137,12 +142,18 @@ class RawMembers:
             text += f", after {least} s or more"
         return [text]
 
+    @staticmethod
+    def _asked_epoch(command: Command) -> str | None:
+        epoch, generation = command.take("epoch"), command.take("generation")
+        return epoch if generation is None else generation
+
     def _commit(self, command: Command) -> list[str]:
         name = command.words[0]
         group_id = self.scene.group_of(command)
         member = self._member(name, group_id)
         version, old = int(command.take("v") or 9), "old" in command.words[1:]
-        epoch = self._epoch(group_id, member.member_epoch, command.take("epoch"))
+        epoch = self._epoch(group_id, member.member_epoch, self._asked_epoch(command))
+        instance_id = command.take("instance") or member.instance_id
         extra = "x" * int(command.take("metadata") or 0)
         first, _, last = (command.take("all") or "").partition("..")
         wanted = {each: int(offset) for each, offset in command.options.items()}
@@ -151,9 +162,9 @@ class RawMembers:
             wanted |= {f"{topic}-{index}": 1 for index in range(int(begin), int(last) + 1)}
         request = m.OffsetCommitRequest(
             group_id=group_id,
-            member_id="" if name == "-" else name,
+            member_id="" if name == "-" else self.scene.member_id(name),
             member_epoch=-1 if name == "-" else epoch,
-            instance_id=member.instance_id,
+            instance_id=None if instance_id == "-" else instance_id,
             offsets={
                 self.scene.names.key(each, old=old): m.OffsetAndMetadata(offset, extra)
                 for each, offset in wanted.items()
@@ -173,11 +184,11 @@ class RawMembers:
         group_id = self.scene.group_of(command)
         member = self._member(name, group_id)
         version = int(command.take("v") or 9)
-        epoch = self._epoch(group_id, member.member_epoch, command.take("epoch"))
+        epoch = self._epoch(group_id, member.member_epoch, self._asked_epoch(command))
         command.done()
         request = m.OffsetFetchRequest(
             group_id=group_id,
-            member_id=None if name == "-" else name,
+            member_id=None if name == "-" else self.scene.member_id(name),
             member_epoch=-1 if name == "-" else epoch,
             partitions=frozenset(self.scene.names.key(each) for each in keys),
         )

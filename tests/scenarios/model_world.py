@@ -14,15 +14,24 @@ from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.settings import (
     BrokerSettings,
     ConfigSource,
+    MigrationPolicy,
     Settings,
     alter,
     describe_config,
 )
-from spark_groups.lab.coordinator.shard import Origin, Shard
+from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId, TopicIdPartition
-from tests.scenarios.world import CLIENT_ID, ClassicClient, Listed, Operated, Operation
+from tests.scenarios.world import (
+    CLIENT_ID,
+    ClassicClient,
+    ClassicRequest,
+    ClassicResponse,
+    Listed,
+    Operated,
+    Operation,
+)
 
 SETTINGS = BrokerSettings(
     session_timeout_s=20.0,
@@ -30,6 +39,9 @@ SETTINGS = BrokerSettings(
     heartbeat_interval_s=0.5,
     min_heartbeat_interval_s=0.1,
     max_size=5,
+    classic_max_size=5,
+    classic_min_session_timeout_s=1.0,
+    classic_initial_rebalance_delay_s=1.0,
     assignment_interval_s=0.0,
     offset_metadata_max_bytes=32_000,
 )
@@ -47,21 +59,42 @@ class NotInTheModelError(Exception):
     """The model has no such thing; the message says what."""
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A request of the classic protocol.
+
+    Args:
+        ticket: It, at the coordinator.
+    """
+
+    ticket: Ticket
+
+    def answer(self) -> ClassicResponse | None:
+        """Return the answer, None as long as there is none."""
+        answer = self.ticket.response
+        assert answer is None or isinstance(answer, ClassicResponse)
+        return answer
+
+
 @dataclass
 class ModelWorld:
     """A cluster of one coordinator, for one scenario.
 
     Args:
         profile: Which coordinator it behaves like.
+        migration_policy: `group.consumer.migration.policy`.
     """
 
     profile: Profile
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     _now: float = 1_000.0
     _settings: Settings = field(default_factory=lambda: Settings(SETTINGS))
     _rows: dict[TopicIdPartition, int] = field(default_factory=dict)
     _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
+        broker = replace(self._settings.broker, migration_policy=self.migration_policy)
+        self._settings = replace(self._settings, broker=broker)
         self.shard = Shard(self.profile, self._settings, TopicsImage(), Log(), self._now)
 
     def now(self) -> float:
@@ -143,6 +176,14 @@ class ModelWorld:
         there = [key for key in request.partitions if self.shard.topics.by_id(key.topic_id)]
         offsets = {key: self._rows.get(key, 0) if is_latest else 0 for key in there}
         return m.ListOffsetsResponse(offsets=offsets, leader_epochs=dict.fromkeys(there, 0))
+
+    def send(self, request: ClassicRequest, client_id: str = CLIENT_ID) -> Sent:
+        ticket = self.shard.submit(request, self._now, Origin(client_id))
+        self.shard.replicate(self._now)
+        return Sent(ticket)
+
+    def settle(self) -> None:
+        pass
 
     def commit(
         self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int
@@ -227,4 +268,4 @@ class ModelWorld:
     def classic_client(
         self, client_id: str, group_id: str, topic: str, strategy: str
     ) -> ClassicClient:
-        raise NotInTheModelError("members of the classic protocol")
+        raise NotInTheModelError("real consumers")

@@ -30,12 +30,15 @@ class Operators:
             "find-coordinator": self._find_coordinator,
             "list": self._list,
             "remove": self._remove,
+            "leave": self._remove,
             "delete-offsets": self._delete_offsets,
             "delete-group": self._delete_group,
             "configure": self._configure,
             "configuration": self._configuration,
             "sleep": self._sleep,
+            "restart": self._restart,
             "epochs": self._epochs,
+            "partitions": self._partitions,
             "feature": self._feature,
             "only-allow": self._only_allow,
             "classic": self._classic,
@@ -75,7 +78,7 @@ class Operators:
             kinds = {0: "classic", 1: "consumer"}
             types = {self._called(each): kinds[each.member_type] for each in answer.members}
             listed = ", ".join(f"{name} {types[name]}" for name in sorted(types))
-            return [f"{answer.group_state}: {listed}"]
+            return [f"{answer.group_state}: {listed}".rstrip()]
         lines = [
             f"{answer.group_state}, group epoch"
             f" {self.scene.names.epoch_out(group_id, answer.group_epoch)}"
@@ -94,7 +97,9 @@ class Operators:
         return lines
 
     def _called(self, member: m.DescribedMember) -> str:
-        return member.client_id if member.client_id in self.scene.classic else member.member_id
+        if member.client_id in self.scene.classic:
+            return member.client_id
+        return self.scene.member_name(member.member_id)
 
     def _find_coordinator(self, command: Command) -> list[str]:
         group_id = self.scene.group_of(command)
@@ -118,7 +123,7 @@ class Operators:
         group_id = self.scene.group_of(command)
         parts = [each.partition("/") for each in command.words]
         members = tuple(
-            c.LeavingMember("" if name == "-" else name, instance_id or None)
+            c.LeavingMember("" if name == "-" else self.scene.member_id(name), instance_id or None)
             for name, _, instance_id in parts
         )
         answer = self.scene.world.operate(c.LeaveGroupRequest(group_id=group_id, members=members))
@@ -126,8 +131,8 @@ class Operators:
         if answer.error_code:
             return [code_text(answer.error_code)]
         return [
-            f"{each.member_id or '-'}{f'/{each.instance_id}' if each.instance_id else ''}:"
-            f" {code_text(each.error_code)}"
+            f"{self.scene.member_name(each.member_id) or '-'}"
+            f"{f'/{each.instance_id}' if each.instance_id else ''}: {code_text(each.error_code)}"
             for each in answer.members
         ]
 
@@ -172,10 +177,21 @@ class Operators:
         self.scene.slept_s += seconds
         return []
 
+    def _restart(self, _command: Command) -> list[str]:
+        """Stop the coordinator and start it again."""
+        self.scene.world.restart()
+        return []
+
     def _epochs(self, command: Command) -> list[str]:
         """`epochs as-sent`: show the broker's epochs, not counted from the first."""
         assert command.words == ["as-sent"], command.words
         self.scene.names.absolute = True
+        return []
+
+    def _partitions(self, command: Command) -> list[str]:
+        """`partitions counted`: show how many, where ids of the broker decide which."""
+        assert command.words == ["counted"], command.words
+        self.scene.names.counted = True
         return []
 
     def _feature(self, command: Command) -> list[str]:

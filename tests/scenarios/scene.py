@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
-from spark_groups.types import NO_PARTITIONS, Assignment
+from spark_groups.lab.coordinator.classic.messages import JoinedMember, JoinGroupRequest
+from spark_groups.protocol.embedded import NO_GENERATION, Subscription
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicPartition
 from tests.scenarios.wording import Names
-from tests.scenarios.world import ClassicClient, World
+from tests.scenarios.world import Asked, ClassicClient, World
 
 BOUND_S = 30.0
 """How long anything is waited for."""
@@ -26,6 +28,26 @@ class RawMember:
     instance_id: str | None = None
     topics: tuple[str, ...] | None = None
     regex: str | None = None
+
+
+@dataclass
+class ClassicMember:
+    """A member of the classic protocol whose requests are written by hand.
+
+    Args:
+        join: Its last join.
+        member_id: "" until it received one.
+        sent: A join or sync that is not answered yet.
+    """
+
+    join: JoinGroupRequest
+    member_id: str = ""
+    generation_id: int = NO_GENERATION
+    protocol_name: str | None = None
+    leads: tuple[JoinedMember, ...] = ()
+    assigned: frozenset[TopicPartition] = frozenset()
+    subscription: Subscription = field(default_factory=lambda: Subscription(topics=()))
+    sent: Asked | None = None
 
 
 @dataclass
@@ -72,6 +94,7 @@ class Scene:
     shown_as: str
     names: Names = field(default_factory=Names)
     raw: dict[str, RawMember] = field(default_factory=dict)
+    raw_classic: dict[str, ClassicMember] = field(default_factory=dict)
     classic: dict[str, ClassicClient] = field(default_factory=dict)
     slept_s: float = 0.0
 
@@ -79,6 +102,15 @@ class Scene:
         """Return the group a command is about."""
         named = command.take("group")
         return self.group_id if named is None else named
+
+    def member_id(self, name: str) -> str:
+        """Return the id of a member; members of the consumer protocol have that of their name."""
+        return self.raw_classic[name].member_id if name in self.raw_classic else name
+
+    def member_name(self, member_id: str) -> str:
+        """Return the name of a member by its id."""
+        names = (name for name, each in self.raw_classic.items() if each.member_id == member_id)
+        return next(names, member_id) if member_id else ""
 
     def message(self, text: str | None) -> str:
         """Return a broker's message as it is shown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.scenarios.classic_members import ClassicMembers
 from tests.scenarios.clients import Clients
 from tests.scenarios.members import RawMembers
 from tests.scenarios.operators import Operators
@@ -22,8 +23,10 @@ class Stage:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         members = RawMembers(scene)
+        self._classic = ClassicMembers(scene)
         self.commands = {
             **members.commands,
+            **self._classic.commands,
             **Operators(scene, members).commands,
             **Clients(scene).commands,
         }
@@ -36,7 +39,8 @@ class Stage:
         command = Command.parse(line)
         if command.name not in self.commands:
             raise ValueError(f"no command {command.name!r}: {', '.join(sorted(self.commands))}")
-        return self.commands[command.name](command)
+        said = self.commands[command.name](command)
+        return [*said, *self._classic.arrived()]
 
     def _until(self, wanted: str, line: str) -> list[str]:
         deadline = self.scene.world.now() + BOUND_S

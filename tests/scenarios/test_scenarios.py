@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from spark_groups.lab.coordinator.profile import PROFILES
-from tests.scenarios.broker_world import BrokerWorld
+from spark_groups.lab.coordinator.settings import MigrationPolicy
+from tests.scenarios.broker_world import StartWorld
 from tests.scenarios.facts import list_facts
 from tests.scenarios.injection import Injections
 from tests.scenarios.model_world import ModelWorld
@@ -33,7 +34,7 @@ IN_EVERY_RUN = ("4.0.0", "4.3.1", "4.4.0")
 ON_REQUEST = ("4.1.2", "4.2.1")
 ON_THE_NEWEST = ("regex_new_topic",)
 """Scenarios that wait for long: on the other versions they are played on request only."""
-PERMISSIONS, CLASSIC = "permissions", "members of the classic protocol"
+PERMISSIONS, CLASSIC = "permissions", "real consumers"
 NOT_IN_THE_MODEL = {
     "clients_undescribed": PERMISSIONS,
     "feature_off": "features of a cluster",
@@ -43,6 +44,8 @@ NOT_IN_THE_MODEL = {
     "permissions": PERMISSIONS,
 }
 """Scenarios that need what the model of the coordinator does not have, and what that is."""
+POLICIES = {f"migration_policy_{each}": each for each in ("upgrade", "downgrade", "disabled")}
+"""Scenarios on brokers with another migration policy."""
 SHOWN = 3
 
 
@@ -68,10 +71,8 @@ def _marks(path: Path, version: str) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize(("path", "version"), played())
-def test_brokers_answer_as_written(
-    path: Path, version: str, broker_world: Callable[[str], BrokerWorld]
-) -> None:
-    world = broker_world(version)
+def test_brokers_answer_as_written(path: Path, version: str, broker_world: StartWorld) -> None:
+    world = broker_world(version, POLICIES.get(path.stem))
     try:
         play(path, minor(version), world)
     finally:
@@ -84,7 +85,9 @@ def test_brokers_answer_as_written(
 )
 def test_model_answers_as_written(path: Path, version: str) -> None:
     """What brokers answer is written; the model never rewrites it."""
-    scene = Scene(ModelWorld(PROFILES[f"kafka-{version}"]), path.stem, shown_as=path.stem)
+    policy = MigrationPolicy(POLICIES.get(path.stem, MigrationPolicy.BIDIRECTIONAL))
+    world = ModelWorld(PROFILES[f"kafka-{version}"], policy)
+    scene = Scene(world, path.stem, shown_as=path.stem)
     _, wrong = run(path, version, Stage(scene).play)
     assert not wrong, "\n" + "\n\n".join(wrong[:SHOWN])
 

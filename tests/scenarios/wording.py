@@ -6,9 +6,19 @@ import re
 from collections.abc import Iterable, Mapping
 
 from spark_groups.errors import ErrorCode
-from spark_groups.types import Assignment, TopicId, TopicIdPartition
+from spark_groups.types import Assignment, TopicId, TopicIdPartition, TopicPartition
 
 TOPIC_LIST = re.compile(r"([\w.]+)\[([\d,-]+)\]")
+
+MEMBER_ID_REQUIRED = 79
+CLASSIC_CODES = {
+    23: "INCONSISTENT_GROUP_PROTOCOL",
+    24: "INVALID_GROUP_ID",
+    26: "INVALID_SESSION_TIMEOUT",
+    27: "REBALANCE_IN_PROGRESS",
+    MEMBER_ID_REQUIRED: "MEMBER_ID_REQUIRED",
+}
+"""Codes that only members of the classic protocol get (org.apache.kafka.common.protocol.Errors)."""
 
 
 class Names:
@@ -22,6 +32,7 @@ class Names:
         self.topic_ids: dict[str, TopicId] = {}
         self.old_ids: dict[str, TopicId] = {}
         self.absolute = False
+        self.counted = False
         self._names: dict[TopicId, str] = {}
         self._before_first: dict[str, int] = {}
 
@@ -71,7 +82,14 @@ class Names:
         by_name: dict[str, list[int]] = {}
         for key in keys:
             by_name.setdefault(self.name(key.topic_id), []).append(key.partition)
-        return by_topic_text(by_name)
+        return self.by_name(by_name)
+
+    def by_name(self, by_name: Mapping[str, Iterable[int]]) -> str:
+        """Write partitions by topic name; only how many, if that is all that is certain."""
+        if not self.counted:
+            return by_topic_text(by_name)
+        counts = {name: len(list(by_name[name])) for name in sorted(by_name)}
+        return " ".join(f"{count} of {name}" for name, count in counts.items()) or "nothing"
 
     def assignment(self, text: str) -> Assignment:
         """Read partitions as `partitions` writes them; `none` is the empty set."""
@@ -94,8 +112,20 @@ def by_topic_text(by_topic: Mapping[str, Iterable[int]]) -> str:
     return " ".join(texts) or "nothing"
 
 
+def partitions_by_name(text: str) -> frozenset[TopicPartition]:
+    """Read partitions as `by_topic_text` writes them; `none` is the empty set."""
+    found = TOPIC_LIST.findall(text)
+    if not found and text != "none":
+        raise ValueError(f"{text!r} are no partitions: write topic[0-2,5] or none")
+    return frozenset(
+        TopicPartition(name, each) for name, listed in found for each in _indexes(listed)
+    )
+
+
 def code_text(code: int) -> str:
     """Write an error code: `ok`, or Kafka's name of it."""
+    if code in CLASSIC_CODES:
+        return CLASSIC_CODES[code]
     return "ok" if code == ErrorCode.NONE else ErrorCode.name_of(code)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_groups.lab.coordinator import messages as c
+from spark_groups.lab.coordinator.classic import messages as k
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
 
@@ -23,6 +24,23 @@ Operation = (
 Operated = (
     c.ListGroupsResponse | c.DeleteGroupsResponse | c.LeaveGroupResponse | c.OffsetDeleteResponse
 )
+
+ClassicRequest = (
+    k.JoinGroupRequest | k.SyncGroupRequest | k.ClassicHeartbeatRequest | k.DescribeGroupsRequest
+)
+ClassicResponse = (
+    k.JoinGroupResponse
+    | k.SyncGroupResponse
+    | k.ClassicHeartbeatResponse
+    | k.DescribeGroupsResponse
+)
+
+
+class Asked(Protocol):
+    """A request that the coordinator may answer later."""
+
+    def answer(self) -> ClassicResponse | None:
+        """Return the answer, None as long as there is none."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,12 @@ class World(Protocol):
 
     def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
         """Send a request as a member of this project does; the client id is a heartbeat's."""
+
+    def send(self, request: ClassicRequest, client_id: str = CLIENT_ID) -> Asked:
+        """Send a request of the classic protocol; joins and syncs may wait for other members."""
+
+    def settle(self) -> None:
+        """Return when everything sent so far is either answered or waits for something else."""
 
     def commit(
         self, request: m.OffsetCommitRequest, names: Mapping[TopicId, str], api_version: int

@@ -14,7 +14,7 @@ from enum import IntEnum
 from itertools import cycle
 from typing import Protocol
 
-from spark_groups.lab.assignors.range_assignor import ranges
+from spark_groups.lab.assignors.range_assignor import ranges, static_first
 from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
 from spark_groups.types import TopicPartition
 
@@ -86,16 +86,6 @@ def rebalance_protocol(assignors: Sequence[ClassicAssignor]) -> RebalanceProtoco
     return max(common)
 
 
-def sorted_members(members: Mapping[str, ClassicMember]) -> list[str]:
-    """Return member ids: static members first by instance id, then the others by member id."""
-
-    def rank(member_id: str) -> tuple[bool, str]:
-        instance_id = members[member_id].group_instance_id
-        return (instance_id is None, member_id if instance_id is None else instance_id)
-
-    return sorted(members, key=rank)
-
-
 def assignments(
     partitions: Mapping[str, Iterable[TopicPartition]],
 ) -> dict[str, EmbeddedAssignment]:
@@ -107,12 +97,8 @@ def assignments(
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicRangeAssignor:
-    """Splits every topic among its subscribers, the first of which have one more."""
-
-    @property
-    def name(self) -> str:
-        return "range"
+class _Eager:
+    """An eager assignor that regards only subscriptions."""
 
     @property
     def supported_protocols(self) -> Sequence[RebalanceProtocol]:
@@ -121,15 +107,24 @@ class ClassicRangeAssignor:
     def user_data(
         self, _assigned: Iterable[TopicPartition] | None, _generation_id: int
     ) -> bytes | None:
-        """Return none."""
+        """Return None: this assignor needs only subscriptions."""
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicRangeAssignor(_Eager):
+    """Splits every topic among its subscribers, the first of which have one more."""
+
+    @property
+    def name(self) -> str:
+        return "range"
 
     def assign(
         self, members: Mapping[str, ClassicMember], partition_counts: Mapping[str, int]
     ) -> dict[str, EmbeddedAssignment]:
         """Return the ranges of every member."""
         subscribers: dict[str, list[str]] = {}
-        for member_id in sorted_members(members):
+        for member_id in _ordered(members):
             for topic in dict.fromkeys(members[member_id].subscription.topics):
                 subscribers.setdefault(topic, []).append(member_id)
         found: dict[str, list[TopicPartition]] = {each: [] for each in members}
@@ -140,7 +135,7 @@ class ClassicRangeAssignor:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRobinAssignor:
+class RoundRobinAssignor(_Eager):
     """Deals the partitions of all topics, in order, to the members in turn.
 
     A member that does not subscribe to the topic is passed over.
@@ -150,25 +145,19 @@ class RoundRobinAssignor:
     def name(self) -> str:
         return "roundrobin"
 
-    @property
-    def supported_protocols(self) -> Sequence[RebalanceProtocol]:
-        return (RebalanceProtocol.EAGER,)
-
-    def user_data(
-        self, _assigned: Iterable[TopicPartition] | None, _generation_id: int
-    ) -> bytes | None:
-        """Return none."""
-        return None
-
     def assign(
         self, members: Mapping[str, ClassicMember], partition_counts: Mapping[str, int]
     ) -> dict[str, EmbeddedAssignment]:
         """Return what every member was dealt."""
         found: dict[str, list[TopicPartition]] = {each: [] for each in members}
         topics = {each: frozenset(known.subscription.topics) for each, known in members.items()}
-        turns = cycle(sorted_members(members))
+        turns = cycle(_ordered(members))
         for topic in sorted(frozenset[str]().union(*topics.values())):
             for partition in range(partition_counts.get(topic, 0)):
                 taker = next(each for each in turns if topic in topics[each])
                 found[taker].append(TopicPartition(topic, partition))
         return assignments(found)
+
+
+def _ordered(members: Mapping[str, ClassicMember]) -> list[str]:
+    return static_first({each: known.group_instance_id for each, known in members.items()})

@@ -6,6 +6,7 @@ ConsumerGroupPrepareAssignment. Kafka never shipped this interface.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -18,6 +19,7 @@ NOT_COMPUTED: Final = 1
 """The error of a result if the algorithm failed."""
 DIFFERENT_TOPOLOGIES: Final = 2
 """The error of a result if members do not run the same topology."""
+ERRORS_KEPT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class TopologyAssignor:
     topology: bytes = b""
     version: int = 0
     reason: int = 0
-    errors: list[int] = field(default_factory=list)
+    errors: deque[int] = field(default_factory=lambda: deque(maxlen=ERRORS_KEPT))
 
     @property
     def name(self) -> str:
@@ -175,7 +177,4 @@ class TopologyAssignor:
 
     def on_assignment(self, error: int, _assignment: MemberAssignment, _member_epoch: int) -> None:
         """Note the error."""
-        self.errors = [*self.errors, error][-ERRORS_KEPT:]
-
-
-ERRORS_KEPT: Final = 100
+        self.errors.append(error)

@@ -68,6 +68,20 @@ def ranges(count: int, member_ids: Sequence[str]) -> dict[str, Sequence[int]]:
     return cut
 
 
+def static_first(instance_ids: Mapping[str, str | None]) -> list[str]:
+    """Return member ids: static members first by instance id, then the others by member id.
+
+    Args:
+        instance_ids: By member id; None for members that are not static.
+    """
+
+    def rank(member_id: str) -> tuple[bool, str]:
+        instance_id = instance_ids[member_id]
+        return (instance_id is None, member_id if instance_id is None else instance_id)
+
+    return sorted(instance_ids, key=rank)
+
+
 @dataclass(frozen=True, slots=True)
 class RangeAssignor:
     """Splits every topic among its subscribers; members have one order for all topics."""
@@ -100,20 +114,15 @@ def _had(group: GroupSpec) -> dict[TopicId, dict[str, list[int]]]:
 
 
 def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
-    """Return the subscribers of each topic: static members by instance id, then by member id.
+    """Return the subscribers of each topic, static members first.
 
     For a homogeneous group the topics of the first member count for all.
     """
     found: dict[TopicId, list[str]] = {}
-    ordered = sorted(group.members, key=lambda each: _rank(group, each))
+    ordered = static_first({each: known.instance_id for each, known in group.members.items()})
     for member_id in ordered:
         for topic_id in group.members[ordered[0] if group.is_homogeneous else member_id].subscribed:
             if topic_id not in group.partition_counts:
                 raise AssignorError("a member is subscribed to a topic that does not exist")
             found.setdefault(topic_id, []).append(member_id)
     return found
-
-
-def _rank(group: GroupSpec, member_id: str) -> tuple[bool, str]:
-    instance_id = group.members[member_id].instance_id
-    return (instance_id is None, member_id if instance_id is None else instance_id)

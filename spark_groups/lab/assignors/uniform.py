@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import Final
 
 from spark_groups.lab.assignors.assignor import AssignorError, GroupSpec
@@ -296,9 +297,18 @@ class UniformAssignor:
         return "uniform"
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
-        """Return the target of every member; raise AssignorError for unknown topics."""
+        """Return the target of every member.
+
+        Raises:
+            AssignorError: A topic is unknown, or a member has a partition that its topic lacks. The
+                leader of a classic group can assign one, or the topic is another one of that name.
+        """
         if not group.members:
             return {}
+        counts = group.partition_counts
+        for member in group.members.values():
+            if any(each.partition >= counts.get(each.topic_id, inf) for each in member.target):
+                raise AssignorError("a member has a partition that does not exist")
         if group.is_homogeneous:
             return homogeneous_targets(group, stable_extras=self.stable_extras)
         return heterogeneous_targets(group)

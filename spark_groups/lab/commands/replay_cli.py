@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -42,8 +41,8 @@ def replay(
     """Answer the requests of a transcript from the model of the coordinator, line by line.
 
     A search finds details missing from the recording, such as the order of the members' ids; the
-    answers are those that agree longest with the recorded ones. Steps with members of the classic
-    protocol are skipped and listed. Answers are JSON, one a line; --check prints JSON with --json.
+    answers are those that agree longest with the recorded ones. Answers are JSON, one a line;
+    --check prints JSON with --json.
 
     Example: spark-groups replay handover.jsonl --profile kafka-4.3 --check
 
@@ -67,8 +66,6 @@ def replay(
 
 def _as_line(answered: Answered) -> str:
     said: dict[str, object] = {"n": answered.step.number, "op": answered.step.operation}
-    if answered.left_out:
-        return json.dumps(said | {"left_out": answered.left_out})
     return json.dumps(said | {"resp": answered.answer})
 
 
@@ -90,23 +87,19 @@ def _as_json(answered: Iterable[Answered], profile: str, unrecorded: list[int]) 
             }
             for each in differences
         ],
-        "left_out": {each.step.number: each.left_out for each in steps if each.left_out},
         "unrecorded": unrecorded,
     }
     yield json.dumps(document, indent=2)
 
 
 def _report(answered: Iterable[Answered], profile: str, unrecorded: list[int]) -> Iterator[str]:
-    """Yield the differences, the steps left out, and how many answers agree."""
+    """Yield the differences, and how many answers agree."""
     steps = tuple(answered)
     for each in (difference for step in steps for difference in step.differences):
         note = f" ({each.step.note})" if each.step.note else ""
         yield f"step {each.step.number} {each.step.operation}{note}: {each.field or 'answer'}"
         yield f"  recorded {_shown(each.recorded)}"
         yield f"  model    {_shown(each.model)}"
-    for reason, group in groupby(steps, key=lambda each: each.left_out):
-        if reason:
-            yield f"left out: {_numbers(each.step.number for each in group)}: {reason}"
     if unrecorded:
         yield f"no recorded answer: {_numbers(unrecorded)}"
     differing = sum(bool(each.differences) for each in steps)

@@ -1,6 +1,7 @@
 """Requests of operators: describe, list and delete groups, remove members.
 
 Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember;
+GroupMetadataManager.describeGroups, ClassicGroupMember.describe;
 GroupMetadataManager.listGroups; Group.createGroupTombstoneRecords;
 GroupMetadataManager.classicGroupLeaveToConsumerGroup; kafka_protocol.md 2.8.
 """
@@ -8,13 +9,19 @@ GroupMetadataManager.classicGroupLeaveToConsumerGroup; kafka_protocol.md 2.8.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import leaving, member_checks, target_assignment
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
-from spark_groups.lab.coordinator.classic.group import ClassicGroup
+from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
+from spark_groups.lab.coordinator.classic.messages import (
+    DescribedClassicMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from spark_groups.lab.coordinator.effects import (
     CoordinatorErrorCode,
     Outcome,
@@ -33,6 +40,8 @@ from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
 CLASSIC_MEMBER_TYPE: Final = 0
 CONSUMER_MEMBER_TYPE: Final = 1
+_ERROR_VERSION: Final = 6
+"""The version from which DescribeGroups reports a missing group as an error (KIP-1043)."""
 
 
 def describe(
@@ -88,6 +97,45 @@ def _existing(
     partitions: Iterable[TopicIdPartition], topic_names: dict[TopicId, str]
 ) -> Assignment:
     return Assignment(frozenset(each for each in partitions if each.topic_id in topic_names))
+
+
+def describe_classic(
+    group: ConsumerGroup,
+    _request: DescribeGroupsRequest,
+    _profile: Profile,
+    context: RequestContext,
+) -> DescribeGroupsResponse:
+    """Describe a classic group, or one that only has offsets; any other is dead."""
+    if not group.exists or group.is_consumer_group:
+        dead = DescribeGroupsResponse(group_id=group.group_id, group_state=ClassicState.DEAD.value)
+        if context.api_version < _ERROR_VERSION:
+            return dead
+        problem = "is not a classic group" if group.exists else "not found"
+        return replace(
+            dead,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group.group_id} {problem}.",
+        )
+    classic = group.classic or ClassicGroup(group_id=group.group_id)
+    is_stable = classic.state is ClassicState.STABLE
+    protocol = classic.protocol_name or ""
+    return DescribeGroupsResponse(
+        group_id=group.group_id,
+        group_state=classic.state.value,
+        protocol_type=classic.protocol_type or "",
+        protocol_data=protocol if is_stable else "",
+        members=tuple(
+            DescribedClassicMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                member_metadata=each.metadata(protocol) if is_stable else b"",
+                member_assignment=each.assignment,
+            )
+            for each in classic.ordered
+        ),
+    )
 
 
 TYPE_NAMES: Final = {

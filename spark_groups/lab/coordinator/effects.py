@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, IntEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.classic.messages import JoinGroupResponse, SyncGroupResponse
-from spark_groups.lab.coordinator.messages import PrepareAssignmentResponse
+from spark_groups.lab.coordinator.messages import PrepareAssignmentResponse, error_answer
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.topic_images import TopicsImage
@@ -165,6 +165,15 @@ class Outcome(Generic[R]):
     answers_at_once: bool = False
 
 
+def refused(request: Any, error_code: int) -> Outcome[Any]:
+    """Return the outcome of a request that is answered with an error, and changes nothing."""
+    return Outcome(error_answer(request, error_code), answers_at_once=True)
+
+
+def _no_classic_id(_prefix: str) -> str:
+    raise NotImplementedError("no classic member may join here")
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Everything except the group that a decision may use.
@@ -187,7 +196,7 @@ class RequestContext:
     api_version: int = NEWEST_API_VERSION
     computing: Timer | None = None
     loaded_at: float = 0.0
-    new_classic_id: Callable[[str], str] = str
+    new_classic_id: Callable[[str], str] = _no_classic_id
 
 
 Appended = Callable[[ClassicGroup, int, RequestContext], Outcome[None]]

@@ -143,11 +143,6 @@ class ConsumerGroup:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
-    @property
-    def classic_members(self) -> list[GroupMember]:
-        """Its members of the classic protocol."""
-        return [each for each in self.members.values() if each.classic]
-
     def static_member(self, instance_id: str) -> GroupMember | None:
         """Return the member that has an instance id."""
         member = self.members.get(self.instances.get(instance_id, ""))
@@ -194,6 +189,10 @@ class ConsumerGroup:
             case r.GroupMetadataKey():
                 assert value is None or isinstance(value, r.GroupMetadataValue)
                 self.metadata = value
+                if value is None:
+                    # Deleted or converted: a later consumer group of this id is another one.
+                    self.instances.clear()
+                    self.most_members = 0
             case r.PartitionMetadataKey():
                 assert value is None or isinstance(value, r.PartitionMetadataValue)
                 self.partition_metadata = value

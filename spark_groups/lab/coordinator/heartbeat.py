@@ -60,7 +60,7 @@ def heartbeat(
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
             return leaving.leave(group, request, profile, context)
         if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            return _first(group, request, profile, context)
+            return _join(group, request, profile, context)
         return _regular(group, request, profile, context)
     except RefusedError as refusal:
         return _refused(refusal)
@@ -70,7 +70,7 @@ def _refused(refusal: RefusedError) -> Outcome[HeartbeatResponse]:
     return Outcome(HeartbeatResponse(error_code=refusal.code, error_message=refusal.message))
 
 
-def _first(
+def _join(
     group: ConsumerGroup, request: HeartbeatRequest, profile: Profile, context: RequestContext
 ) -> Outcome[HeartbeatResponse]:
     """Let a member join, after the conversion of a classic group."""

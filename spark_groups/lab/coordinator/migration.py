@@ -71,11 +71,12 @@ class Upgrade:
     """The consumer group that a member of the new protocol joins.
 
     Args:
-        group: The group after the conversion; the one before without one.
+        group: The consumer group that the member joins; unchanged if `refusal` is set.
         records: Those of the conversion.
         timers: The session timeouts of its classic members.
         answers: Those to parked requests; they are sent even if the join is refused.
-        classic: The classic group without those requests; None without a conversion.
+        classic: The classic group after its parked requests were answered; None if there was
+            none, or it was empty.
         refusal: Why the members cannot be converted.
     """
 
@@ -261,9 +262,9 @@ def _answer_all(draft: Draft) -> None:
     code = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
     for each in draft.group.ordered:
         response = JoinGroupResponse(error_code=code, member_id=each.member_id)
-        draft.answer_join(each.member_id, response)
+        draft.answer(each.member_id, response)
     for each in draft.group.ordered:
-        draft.answer_sync(each.member_id, SyncGroupResponse(error_code=code))
+        draft.answer(each.member_id, SyncGroupResponse(error_code=code))
 
 
 def _converted(

@@ -14,9 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.classic.commits import commit_error, session_after_commit
-from spark_groups.lab.coordinator.classic.group import ClassicGroup
-from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
+from spark_groups.lab.coordinator.classic.draft import Draft
+from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
+from spark_groups.lab.coordinator.effects import (
+    CoordinatorErrorCode,
+    Outcome,
+    RequestContext,
+    Timer,
+)
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
@@ -74,7 +79,7 @@ def commit(
         )
         for key, name in kept.items()
     )
-    timers = session_after_commit(group, request.member_id, context) if names else ()
+    timers = _session_after_commit(group, request.member_id, context) if names else ()
     return Outcome(OffsetCommitResponse(errors=errors), records, timers, makes_group=bool(names))
 
 
@@ -181,7 +186,7 @@ def _commit_error(
         return ErrorCode.GROUP_ID_NOT_FOUND if has_epochs else ErrorCode.ILLEGAL_GENERATION
     if group.exists and not group.is_consumer_group:
         classic = group.classic or ClassicGroup(group_id=group.group_id)
-        return commit_error(classic, request)
+        return _classic_commit_error(classic, request)
     if request.member_epoch < 0 and not group.members:
         return ErrorCode.NONE
     member = group.members.get(request.member_id)
@@ -194,6 +199,35 @@ def _commit_error(
         relaxed and epoch < member.member_epoch and _had_all(member, names, epoch)
     )
     return ErrorCode.NONE if is_valid else _stale(member)
+
+
+def _classic_commit_error(group: ClassicGroup, request: OffsetCommitRequest) -> int:
+    """Return the error of a commit; its member epoch is the generation id."""
+    generation_id, member_id = request.member_epoch, request.member_id
+    if generation_id < 0 and group.state is ClassicState.EMPTY:
+        # An operator, or a consumer that assigns itself.
+        return ErrorCode.NONE
+    if generation_id < 0 and not member_id and request.instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if error := group.member_error(member_id, request.instance_id):
+        return error
+    if generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        return CoordinatorErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _session_after_commit(
+    group: ConsumerGroup, member_id: str, context: RequestContext
+) -> tuple[Timer, ...]:
+    """Return the session timer that an accepted commit of a classic member starts again."""
+    classic = group.classic
+    if classic is None or member_id not in classic.members:
+        return ()
+    draft = Draft(classic, context)
+    draft.schedule_session(member_id)
+    return tuple(draft.timers)
 
 
 def _stale(member: GroupMember) -> int:

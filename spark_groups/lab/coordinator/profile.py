@@ -35,7 +35,7 @@ class AssignorBump(Enum):
 
 
 class DowngradeRebalance(Enum):
-    """When a group rebalances that is classic again because a static member has returned."""
+    """Whether a group rebalances when a classic member replaces the last of the new protocol."""
 
     NEVER = "never (4.0)"
     NEW_SUBSCRIPTION = "if the member subscribes to other topics"
@@ -88,12 +88,12 @@ class Profile:
             join a consumer group (from 4.3 on).
         checks_embedded_metadata: The embedded metadata of a classic member must have version 3 and
             the member's generation, and counts as that of a client-side assignor (the KIP).
-        upgrade_keeps_epoch: A converted group has the metadata of its topics, so that only a new
-            subscription bumps its epoch (not 4.0).
+        upgrade_keeps_epoch: The conversion also records the metadata of the topics, so the join
+            that converts bumps the group epoch only if it subscribes to other topics (not 4.0).
         refused_upgrade_is_invalid: A join that cannot convert its classic group is answered
             INVALID_REQUEST (the KIP), and not GROUP_ID_NOT_FOUND.
-        downgrade_rebalance: When a classic group that a static member has made by its return
-            rebalances.
+        downgrade_rebalance: Whether a group rebalances when a classic consumer takes the place of
+            its last member of the consumer protocol.
         every_join_bumps: Every new member bumps the group epoch; otherwise only one that changes
             the subscribed topics (the KIP).
         assigns_by_itself: Topic changes are detected, and targets computed, without a heartbeat

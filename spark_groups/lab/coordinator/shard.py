@@ -27,7 +27,7 @@ from spark_groups.lab.coordinator import (
 )
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.admin_requests import list_groups
-from spark_groups.lab.coordinator.classic import join, membership, operators, rebalance, sync
+from spark_groups.lab.coordinator.classic import join, membership, rebalance, sync
 from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
@@ -70,7 +70,7 @@ OfGroup = Callable[[ConsumerGroup, Profile, RequestContext], Outcome[None]]
 
 READS: Final[Mapping[type, Read]] = {
     DescribeGroupRequest: admin_requests.describe,
-    DescribeGroupsRequest: operators.describe,
+    DescribeGroupsRequest: admin_requests.describe_classic,
 }
 """Answered at once from the replicated state."""
 WRITES: Final[Mapping[type, Write]] = {
@@ -192,10 +192,10 @@ class _Write:
 
     Args:
         ticket: The request; None for a timer, and for a request that is parked or answered.
-        parked: The request and its key, if it is parked.
         timers_before: The previous state of its timers, in the order in which they were set.
         classic_before: The classic group that its tombstone removed from memory, if any.
         makes_classic: It made a classic group of a consumer group.
+        parked: The request and its key, if it is parked.
     """
 
     group_id: str

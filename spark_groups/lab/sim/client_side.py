@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from math import inf
 from typing import Any, Final
 
@@ -39,11 +40,16 @@ from spark_groups.protocol import messages as m
 from spark_groups.types import NO_PARTITIONS
 
 TIMEOUT_S: Final = 5.0
-AGAIN_S: Final = 0.5
+RETRY_S: Final = 0.5
 SLOW_SHARE: Final = 0.1
-REPEATED: Final = (*PASSING_ERRORS, ErrorCode.STALE_MEMBER_EPOCH)
-NEW_VERSION: Final = 1
-NEW_TOPOLOGY: Final = 2
+RETRIED_ERRORS: Final = (*PASSING_ERRORS, ErrorCode.STALE_MEMBER_EPOCH)
+
+
+class Reason(Enum):
+    """Why a member has new metadata."""
+
+    NEW_VERSION = 1
+    NEW_TOPOLOGY = 2
 
 
 @dataclass(slots=True)
@@ -53,7 +59,7 @@ class _Member:
     Args:
         full: Its last heartbeat with all fields.
         known: The assignor as the coordinator knows it.
-        computes_until: When it stops to compute, or 0.
+        computes_until: Until when it computes, in seconds; 0 if it does not.
     """
 
     full: m.HeartbeatRequest | None = None
@@ -64,7 +70,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Application:
+class Application:
     """One run of an application: its assignor, and its members by id.
 
     Args:
@@ -81,9 +87,9 @@ class _Application:
         """Make the changes that are due."""
         assignor = self.assignor
         if not assignor.version and now >= self.new_version_at:
-            assignor.version, assignor.reason = 1, NEW_VERSION
+            assignor.version, assignor.reason = 1, Reason.NEW_VERSION.value
         if not assignor.topology and now >= self.new_topology_at:
-            assignor.topology, assignor.reason = b"2", NEW_TOPOLOGY
+            assignor.topology, assignor.reason = b"2", Reason.NEW_TOPOLOGY.value
 
 
 class ComputingNetwork(Network):
@@ -100,7 +106,8 @@ class ComputingNetwork(Network):
         super().__init__(schedule, chance, swarm, serve, serve_late)
         self.publish: Callable[[Computed], None] = lambda _: None
         """Called with each result."""
-        self._applications: dict[str, _Application] = {}
+        self.applications: dict[str, Application] = {}
+        """By the incarnation that sends."""
         has_faults = not swarm.is_calm
         self.slow_share = SLOW_SHARE if has_faults else 0.0
         """How often a computation takes longer than the coordinator waits."""
@@ -131,20 +138,20 @@ class ComputingNetwork(Network):
 
         super().send(sender, replace(outgoing, request=named), take, failed)
 
-    def _application(self, sender: str) -> _Application:
-        if sender not in self._applications:
+    def _application(self, sender: str) -> Application:
+        if sender not in self.applications:
             swarm = self._swarm
             algorithm = assignors(stable_extras=True, range_is_sticky=True)[swarm.assignor.value]
-            application = _Application(TopologyAssignor(algorithm))
+            application = Application(TopologyAssignor(algorithm))
             if self.is_redeployed:
                 application.new_version_at = self._chance.uniform(0.0, swarm.chaos_s)
                 application.new_topology_at = self._chance.uniform(0.0, swarm.chaos_s)
-            self._applications[sender] = application
-        return self._applications[sender]
+            self.applications[sender] = application
+        return self.applications[sender]
 
     def _take(self, sender: str, request: c.KipHeartbeatRequest, response: m.Response) -> None:
         assert isinstance(response, m.HeartbeatResponse)
-        application = self._applications[sender]
+        application = self.applications[sender]
         member = application.members[request.member_id]
         if response.error_code or not isinstance(response, c.KipHeartbeatResponse):
             return
@@ -164,7 +171,7 @@ class ComputingNetwork(Network):
             self._prepare(sender, request.group_id, request.member_id)
 
     def _prepare(self, sender: str, group_id: str, member_id: str) -> None:
-        member = self._applications[sender].members[member_id]
+        member = self.applications[sender].members[member_id]
 
         def make() -> c.PrepareAssignmentRequest:
             return c.PrepareAssignmentRequest(
@@ -187,7 +194,7 @@ class ComputingNetwork(Network):
     def _install(
         self, sender: str, group_id: str, member_id: str, prepared: c.PrepareAssignmentResponse
     ) -> None:
-        application = self._applications[sender]
+        application = self.applications[sender]
         member = application.members[member_id]
         result = application.assignor.assign(_spec(prepared))
         computed = tuple(
@@ -227,10 +234,10 @@ class ComputingNetwork(Network):
 
         def again() -> None:
             if self._schedule.now < member.computes_until:
-                self._schedule.after(AGAIN_S, lambda: self._ask(sender, member, make, answered))
+                self._schedule.after(RETRY_S, lambda: self._ask(sender, member, make, answered))
 
         def take(response: Any) -> None:
-            if response.error_code in REPEATED:
+            if response.error_code in RETRIED_ERRORS:
                 again()
             else:
                 answered(response)

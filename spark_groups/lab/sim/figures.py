@@ -314,14 +314,19 @@ class FigureCounter:
     def _changed(self, fact: facts.GroupChanged) -> None:
         if self._is_over:
             return
-        now, coordination = self._scene.now, self._scene.coordination
-        owners = coordination.assigned
-        self._is_stable = coordination.state in ("Stable", "Empty")
-        if fact.group.classic and owners:
+        now, group = self._scene.now, fact.group
+        state = group.classic.state.value if group.classic else group.state.value
+        self._is_stable = state in ("Stable", "Empty")
+        if group.classic:
+            owners = self._scene.coordination.assigned
             # A cooperative rebalance leaves partitions to the next generation.
-            self._is_stable &= len(owners) == len(self._scene.storage.logs)
+            self._is_stable &= not owners or len(owners) == len(self._scene.storage.logs)
+        else:
+            owners = {
+                key: each.member_id for each in group.members.values() for key in each.assigned
+            }
         self._moves.seen(
-            map(application_of, coordination.member_ids),
+            map(application_of, (group.classic or group).members),
             {key: application_of(each) for key, each in owners.items()},
             is_stable=self._is_stable,
         )

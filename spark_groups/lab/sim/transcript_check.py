@@ -101,7 +101,6 @@ DRAWS_IN_A_ROW: Final = 300
 SAME_ENDS: Final = 3
 """Searches with the same result that end the whole: no draw removes those differences."""
 
-CLASSIC: Final = "classic-client "
 MODELLED_CONFIG: Final = "consumer."
 """The model has the settings of consumer groups, not those of share and streams groups."""
 ABSENT: Final = "(absent)"
@@ -127,17 +126,15 @@ class Answered:
 
     Args:
         answer: The answer, as a transcript writes it.
-        left_out: Why it was not played; "" if it was.
     """
 
     step: Step
     answer: object = None
-    left_out: str = ""
     differences: tuple[Difference, ...] = ()
 
     @property
     def is_compared(self) -> bool:
-        return not self.left_out and None not in (self.answer, self.step.response)
+        return None not in (self.answer, self.step.response)
 
     @property
     def is_unrecorded(self) -> bool:
@@ -194,17 +191,9 @@ def _played(
 
 
 def _answers(steps: Iterable[Step], replay: TranscriptReplay) -> Iterator[Answered]:
-    classic_since: int | None = None
     for step in steps:
-        if step.operation.startswith(CLASSIC):
-            classic_since = step.number if classic_since is None else classic_since
-            yield Answered(step, left_out="the model has no classic members")
-        elif classic_since is not None and step.operation != "note":
-            reason = f"a classic member takes part since step {classic_since}"
-            yield Answered(step, left_out=reason)
-        else:
-            answer = replay.play(step)
-            yield Answered(step, answer, differences=tuple(differing_fields(step, answer)))
+        answer = replay.play(step)
+        yield Answered(step, answer, tuple(differing_fields(step, answer)))
 
 
 def differing_fields(step: Step, answer: object) -> Iterator[Difference]:
@@ -229,8 +218,11 @@ def _comparable(response: object) -> object:
             for name, value in kept["configs"].items()
             if name.startswith(MODELLED_CONFIG)
         }
-    if "members" in kept:
-        kept["members"] = [{**each, "names": sorted(each["names"])} for each in kept["members"]]
+    if isinstance(kept.get("members"), list):
+        kept["members"] = [
+            {**each, "names": sorted(each["names"])} if "names" in each else each
+            for each in kept["members"]
+        ]
     return kept
 
 

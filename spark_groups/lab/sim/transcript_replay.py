@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as c
-from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION
+from spark_groups.lab.coordinator.classic import messages as k
+from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCode
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings, alter, describe_config
@@ -23,7 +24,16 @@ from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.lab.sim.chance import Bits
 from spark_groups.lab.sim.transcripts import Step
 from spark_groups.protocol import messages as p
-from spark_groups.types import Assignment, TopicId, TopicIdPartition
+from spark_groups.protocol.embedded import (
+    CONSUMER_PROTOCOL_TYPE,
+    NO_GENERATION,
+    EmbeddedAssignment,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from spark_groups.types import Assignment, TopicId, TopicIdPartition, TopicPartition
 
 RECORDED: Final = BrokerSettings(
     session_timeout_s=4.0,
@@ -31,6 +41,7 @@ RECORDED: Final = BrokerSettings(
     heartbeat_interval_s=0.5,
     min_heartbeat_interval_s=0.1,
     assignment_interval_s=0.0,
+    classic_initial_rebalance_delay_s=0.0,
 )
 """The settings of the recorded brokers, except for the largest group size."""
 
@@ -129,6 +140,14 @@ class TranscriptNames:
         if member_id not in self._members:
             self._note_member(GENERATED, member_id)
         return self._members[member_id]
+
+    def joined(self, name: str, member_id: str) -> None:
+        """Record the id that the coordinator gave to a member of the classic protocol."""
+        self._note_member(name, member_id)
+
+    def classic_id(self, name: str | None) -> str:
+        """Return the id of a member of the classic protocol, "" before it received one."""
+        return self._member_ids.get(name or "", "")
 
     def _new_id(self) -> uuid.UUID:
         return uuid.UUID(int=self.chance.getrandbits(128), version=4)
@@ -325,6 +344,100 @@ class TranscriptReplay:
             "asg": None if assignment is None else self.names.partitions(assignment),
         }
 
+    # Members of the classic protocol.
+
+    def _join(self, step: Step) -> object:
+        said = _fields(step)
+        name, owned = said["member"], said.get("owned", {})
+        subscription = Subscription(
+            topics=tuple(said.get("topics", ())),
+            owned_partitions=_by_name(owned),
+            generation_id=said.get("generation", NO_GENERATION),
+        )
+        metadata = encode_subscription(subscription)
+        answer = self._wait(
+            k.JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=said["session"],
+                rebalance_timeout_ms=said["rebal"],
+                member_id=self.names.classic_id(name),
+                group_instance_id=said.get("inst"),
+                protocols=tuple(k.ClassicProtocol(each, metadata) for each in said["protocols"]),
+            )
+        )
+        if answer is None:
+            return None
+        if answer.member_id:
+            self.names.joined(name, answer.member_id)
+        if answer.error_code:
+            return {"err": _code_name(answer.error_code), "member": name}
+        return {
+            "err": "NONE",
+            "member": name,
+            "generation": answer.generation_id,
+            "protocol": answer.protocol_name,
+            "leader": self.names.member(answer.leader) if answer.leader else "",
+            "members": sorted(self.names.member(each.member_id) for each in answer.members),
+        }
+
+    def _sync(self, step: Step) -> object:
+        said = _fields(step)
+        assignments = {
+            self.names.classic_id(name): encode_assignment(
+                EmbeddedAssignment(partitions=_by_name(partitions))
+            )
+            for name, partitions in said.get("assignments", {}).items()
+        }
+        answer = self._wait(
+            k.SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=said["generation"],
+                member_id=self.names.classic_id(said["member"]),
+                group_instance_id=said.get("inst"),
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                protocol_name=said["protocol"],
+                assignments=assignments,
+            )
+        )
+        if answer is None:
+            return None
+        if answer.error_code:
+            return {"err": _code_name(answer.error_code)}
+        assigned: dict[str, list[int]] = {}
+        for each in sorted(decode_assignment(answer.assignment).partitions):
+            assigned.setdefault(each.topic, []).append(each.partition)
+        return {"err": "NONE", "protocol": answer.protocol_name, "asg": assigned}
+
+    def _classic_heartbeat(self, step: Step) -> object:
+        said = _fields(step)
+        answer = self._ask(
+            k.ClassicHeartbeatRequest(
+                group_id=self.group_id,
+                generation_id=said["generation"],
+                member_id=self.names.classic_id(said["member"]),
+                group_instance_id=said.get("inst"),
+            )
+        )
+        return {"err": _code_name(answer.error_code)}
+
+    def _leave(self, step: Step) -> object:
+        names = _fields(step)["members"]
+        members = tuple(c.LeavingMember(self.names.classic_id(each)) for each in names)
+        answer = self._ask(c.LeaveGroupRequest(group_id=self.group_id, members=members))
+        codes = {
+            self.names.member(each.member_id): _code_name(each.error_code)
+            for each in answer.members
+        }
+        return {"err": _code_name(answer.error_code), "members": codes}
+
+    def _wait(self, request: k.JoinGroupRequest | k.SyncGroupRequest) -> Any:
+        """Ask, and wait for timers that are due; a request may still wait for other members."""
+        self._learn_due()
+        ticket = self._shard.submit(request, self.now, ORIGIN)
+        self._shard.replicate(self.now)
+        self._pass_to(self.now)
+        return ticket.response
+
     # Offsets.
 
     def _commit(self, step: Step) -> object:
@@ -471,11 +584,14 @@ class TranscriptReplay:
 
     # What all of them share.
 
-    def _ask(self, request: c.CoordinatorRequest, api_version: int = NEWEST_API_VERSION) -> Any:
+    def _learn_due(self) -> None:
         while self._coming and self._coming[0].requests <= 0:
             self._learn()
         for each in self._coming:
             each.requests -= 1
+
+    def _ask(self, request: c.CoordinatorRequest, api_version: int = NEWEST_API_VERSION) -> Any:
+        self._learn_due()
         answer = self._shard.ask(request, self.now, ORIGIN, api_version)
         if self._next_group in self._shard.groups:
             # The following steps are about this new group.
@@ -509,6 +625,19 @@ class TranscriptReplay:
         return Assignment.of({self.names.topic_id(name): by_name[name] for name in by_name})
 
 
+def _code_name(code: int) -> str:
+    """Return the name of an error code, also of one that only classic members receive."""
+    known = CoordinatorErrorCode.__members__.values()
+    return next((each.name for each in known if each == code), ErrorCode.name_of(code))
+
+
+def _by_name(partitions: Mapping[str, list[int]]) -> frozenset[TopicPartition]:
+    """Return partitions by name, as members of the classic protocol embed them."""
+    return frozenset(
+        TopicPartition(topic, each) for topic, indexes in partitions.items() for each in indexes
+    )
+
+
 def _is_repeated(step: Step) -> bool:
     """Return whether a heartbeat is repeated; without an epoch it uses the last one received."""
     return step.operation == "hb-until" or "epoch" not in step.request
@@ -531,6 +660,10 @@ _ANSWERS: Final[Mapping[str, Callable[[TranscriptReplay, Step], object]]] = {
     "list": TranscriptReplay._list,
     "alter-group-config": TranscriptReplay._alter,
     "describe-group-config": TranscriptReplay._describe_config,
+    "join-group": TranscriptReplay._join,
+    "sync-group": TranscriptReplay._sync,
+    "heartbeat": TranscriptReplay._classic_heartbeat,
+    "leave-group": TranscriptReplay._leave,
     "sleep": lambda _replay, _step: None,
     "note": lambda _replay, _step: None,
 }

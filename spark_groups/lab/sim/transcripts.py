@@ -69,6 +69,10 @@ _PARTITIONS: Final = _Kind(
     "lists of partitions by topic",
     lambda each: _is_by_name(each, lambda indexes: _is_list(indexes, _is_whole)),
 )
+_ASSIGNMENTS: Final = _Kind(
+    "lists of partitions by topic, by member",
+    lambda each: _is_by_name(each, _PARTITIONS.accepts),
+)
 _OFFSETS: Final = _Kind(
     "offsets by partition, like foo-0",
     lambda each: (
@@ -109,6 +113,7 @@ _HEARTBEAT: Final = _Operation(
     },
     frozenset({"err", "msg", "member", "epoch", "hb_ms", "asg"}),
 )
+_CLASSIC: Final = {"member": _TEXT, "inst": _TEXT, "generation": _NUMBER}
 _MEMBER: Final = {"group": _TEXT, "member": _TEXT, "epoch": _NUMBER, "v": _NUMBER}
 
 OPERATIONS: Final[Mapping[str, _Operation]] = {
@@ -130,9 +135,23 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
     "describe-group-config": _Operation({}, frozenset({"err", "msg", "configs"})),
     "sleep": _Operation({"seconds": _SECONDS}),
     "note": _Operation(_ANYTHING),
-    "classic-client assign": _Operation(_ANYTHING),
-    "classic-client revoke": _Operation(_ANYTHING),
-    "classic-client closed": _Operation(_ANYTHING),
+    "join-group": _Operation(
+        {
+            **_CLASSIC,
+            "session": _NUMBER,
+            "rebal": _NUMBER,
+            "protocols": _TEXTS,
+            "topics": _TEXTS,
+            "owned": _PARTITIONS,
+        },
+        frozenset({"err", "member", "generation", "protocol", "leader", "members"}),
+    ),
+    "sync-group": _Operation(
+        {**_CLASSIC, "protocol": _TEXT, "assignments": _ASSIGNMENTS},
+        frozenset({"err", "protocol", "asg"}),
+    ),
+    "heartbeat": _Operation(_CLASSIC, frozenset({"err"})),
+    "leave-group": _Operation({"members": _TEXTS}, frozenset({"err", "members"})),
 }
 """All operations of a transcript."""
 

@@ -19,6 +19,7 @@ from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.checkers.registry import all_checkers
 from spark_groups.lab.sim.classic_consumer import ClassicConsumer, NamedOutgoing
+from spark_groups.lab.sim.classic_owners import ClassicOwners
 from spark_groups.lab.sim.client_side import ComputingNetwork
 from spark_groups.lab.sim.coordination import (
     PASSING_ERRORS,
@@ -39,7 +40,6 @@ from spark_groups.lab.sim.storage import NONE_REFUSED, Refused, Storage
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicIdPartition, TopicPartition
 
@@ -116,16 +116,7 @@ class World:
         scene.participants += [*self.queries, *self.consumers, *self.classic]
         history = History()
         checkers = all_checkers(scene, history)
-        self._was_classic = False
-        """Whether the group was a classic group at its last change."""
-        self._removed: set[str] = set()
-        """Classic members that a consumer group has removed, and that own partitions in their own
-        view."""
-        classic: Listeners = {
-            facts.ClassicHappened: self._classic_happened,
-            facts.GroupChanged: self._group_changed,
-        }
-        scene.listen([classic])
+        scene.listen([ClassicOwners(scene).listeners()])
         scene.listen([scene.late.listeners(), history.listeners()])
         scene.listen(each.listeners() for each in checkers)
         scene.listen(each(scene) for each in listeners)
@@ -190,39 +181,6 @@ class World:
         scene = self.scene
         for act in self._incidents.drawn():
             scene.schedule.after(scene.chance.uniform(from_s, scene.swarm.chaos_s), act)
-
-    def _classic_happened(self, fact: facts.ClassicHappened) -> None:
-        owners, event = self.scene.coordination.classic_owners, fact.event
-        match event:
-            case PartitionsAssigned(partitions=partitions, member_id=member_id):
-                owner = (fact.who, member_id, event.member_epoch)
-                for key in partitions:
-                    # An assignment of an earlier generation may arrive late.
-                    if key not in owners or owners[key][2] <= event.member_epoch:
-                        owners[key] = owner
-            case PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions):
-                for key in partitions:
-                    if key in owners and owners[key][0] == fact.who:
-                        del owners[key]
-
-    def _group_changed(self, fact: facts.GroupChanged) -> None:
-        """Publish what a consumer group took from classic members that do not know it."""
-        group, owners = fact.group, self.scene.coordination.classic_owners
-        was_classic, self._was_classic = self._was_classic, group.classic is not None
-        if not owners or self._was_classic:
-            return
-        taken: dict[str, set[TopicIdPartition]] = {}
-        for key, (_, member_id, _) in owners.items():
-            member = group.members.get(member_id)
-            if member is None:
-                self._removed.add(member_id)
-                continue
-            is_unaware = was_classic or member_id in self._removed
-            if is_unaware and key not in {*member.assigned, *member.pending_revocation}:
-                taken.setdefault(member_id, set()).add(key)
-        self._removed -= group.members.keys()
-        for member_id, keys in taken.items():
-            self.scene.publish(facts.TakenUnaware(member_id, frozenset(keys)))
 
     def _committed(self, offset: AcceptedOffset) -> None:
         if offset.member_id != NO_MEMBER_ID:

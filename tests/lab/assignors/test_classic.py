@@ -68,12 +68,6 @@ def test_static_members_come_first_by_their_instance_id(assignor: ClassicAssigno
     }
 
 
-@pytest.mark.parametrize("assignor", [RANGE, ROUND_ROBIN], ids=lambda each: each.name)
-def test_an_unknown_topic_is_left_out(assignor: ClassicAssignor) -> None:
-    members = {"a": classic_member("t", "gone"), "b": classic_member("gone")}
-    assert assigned(assignor, members, t=2) == {"a": partitions(t=[0, 1]), "b": frozenset()}
-
-
 def test_the_rebalance_protocol_is_the_best_that_all_assignors_support() -> None:
     cooperative = CooperativeStickyAssignor()
     assert rebalance_protocol([RANGE, ROUND_ROBIN]) is RebalanceProtocol.EAGER

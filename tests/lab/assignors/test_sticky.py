@@ -156,11 +156,6 @@ def test_a_former_owner_gets_only_what_it_subscribes_to() -> None:
     assert all(key.topic == "u" for key in found["a"])
 
 
-@BOTH
-def test_a_group_without_members_has_no_assignments(assignor: ClassicAssignor) -> None:
-    assert assigned(assignor, {}, t=2) == {}
-
-
 def test_a_member_of_an_earlier_generation_is_preferred() -> None:
     """Others took its partitions over, and now one has to move again."""
     had = partitions(t=[0, 1], u=[0, 1])

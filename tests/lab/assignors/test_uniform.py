@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from spark_groups.lab.assignors.assignor import AssignorError
 from spark_groups.lab.assignors.uniform import (
     Balancer,
     UniformAssignor,
@@ -32,6 +35,14 @@ def test_partitions_are_given_out_topic_by_topic() -> None:
         "a": has(t=[0, 1, 2]),
         "b": has(u=[0, 1]),
     }
+
+
+def test_a_partition_that_does_not_exist_is_an_error() -> None:
+    """The leader of a classic group can assign one, with which the group is converted."""
+    for topics in (("t",), ("t", "u")):
+        spec = group({"a": member("t", target=has(t=[3])), "b": member(*topics)}, t=3, u=1)
+        with pytest.raises(AssignorError, match="does not exist"):
+            UniformAssignor(stable_extras=True).assign(spec)
 
 
 def test_surplus_partitions_stay_only_with_stable_extras() -> None:

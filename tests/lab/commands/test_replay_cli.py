@@ -50,27 +50,16 @@ def test_difference_is_shown_with_its_step_and_field(command: Run, tmp_path: Pat
     ]
 
 
-def test_what_is_left_out_is_said(command: Run) -> None:
+def test_members_of_the_classic_protocol_are_compared(command: Run) -> None:
     path = TRANSCRIPTS / "4.4.0" / "s15_consumer_then_classic.jsonl"
     done = command("replay", str(path), "--profile", "kafka-4.4", "--check")
     assert done.returncode == 0
-    assert done.stdout.splitlines() == [
-        "left out: step 3: the model has no classic members",
-        "left out: step 4, 5: a classic member takes part since step 3",
-        "left out: step 6: the model has no classic members",
-        "left out: step 7, 8: a classic member takes part since step 3",
-        "left out: step 10, 11: the model has no classic members",
-        "left out: step 12, 13, 14, 15: a classic member takes part since step 3",
-        "2 of 2 recorded answers agree with kafka-4.4",
-    ]
+    assert done.stdout.splitlines() == ["23 of 23 recorded answers agree with kafka-4.4"]
     (line,) = [
-        each for each in command("replay", str(path)).stdout.splitlines() if '"n": 6' in each
+        each for each in command("replay", str(path)).stdout.splitlines() if '"n": 11' in each
     ]
-    assert json.loads(line) == {
-        "n": 6,
-        "op": "classic-client assign",
-        "left_out": "the model has no classic members",
-    }
+    answer = {"err": "NONE", "protocol": "cooperative-sticky", "asg": {"foo": [2, 3]}}
+    assert json.loads(line) == {"n": 11, "op": "sync-group", "resp": answer}
 
 
 def test_what_cannot_be_read_is_a_mistake_of_the_caller(command: Run, tmp_path: Path) -> None:
@@ -136,6 +125,5 @@ def test_check_as_json(command: Run, tmp_path: Path) -> None:
         "compared": 51,
         "differing": 1,
         "differences": [{"n": 21, "op": "hb", "field": "epoch", "recorded": 9, "model": 3}],
-        "left_out": {},
         "unrecorded": [],
     }

@@ -6,11 +6,13 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from spark_groups.lab.coordinator import heartbeat, leaving
 from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import GroupMember
-from spark_groups.lab.coordinator.profile import KAFKA_4_3, Profile
+from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
@@ -22,6 +24,9 @@ BAR = uuid.UUID(int=0xBA2)
 TOPICS = TopicsImage.of(
     (TopicImage(FOO, "foo", 6), TopicImage(BAR, "bar", 4)),
     version=1,
+)
+EVERY_PROFILE = pytest.mark.parametrize(
+    "profile", tuple(PROFILES.values()), ids=lambda each: each.name
 )
 AT_ONCE = Settings(BrokerSettings(assignment_interval_s=0.0))
 

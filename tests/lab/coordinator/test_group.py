@@ -127,3 +127,15 @@ def test_only_offsets_make_no_consumer_group() -> None:
     assert not group_of("g", offset).is_consumer_group
     assert group_of("g", offset, *epochs(1, 1)).is_consumer_group
     assert not ConsumerGroup("g").is_consumer_group
+
+
+def test_a_group_that_is_converted_forgets_former_instance_ids() -> None:
+    group = group_of("g", Record(r.GroupMetadataKey("g"), r.GroupMetadataValue(1)))
+    for instance_id in ("i1", "i2"):
+        group.apply(
+            Record(r.MemberMetadataKey("g", "m1"), r.MemberMetadataValue(instance_id=instance_id))
+        )
+    assert group.instances == {"i1": "m1", "i2": "m1"}
+    group.apply(Record(r.MemberMetadataKey("g", "m1"), None))
+    group.apply(Record(r.GroupMetadataKey("g"), None))
+    assert (group.instances, group.most_members) == ({}, 0)

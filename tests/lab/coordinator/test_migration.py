@@ -47,21 +47,19 @@ from spark_groups.protocol.messages import (
     OffsetCommitRequest,
 )
 from spark_groups.types import TopicIdPartition
-from tests.lab.coordinator.classic.driving import GROUP, METADATA, RANGE, Driven
-from tests.lab.coordinator.classic.mixed_group import owned
-from tests.lab.coordinator.driving import FOO, JOIN, foo
+from tests.lab.coordinator.classic.driving import GROUP, METADATA, RANGE, DrivenShard
+from tests.lab.coordinator.driving import EVERY_PROFILE, FOO, JOIN, foo
+from tests.lab.coordinator.mixed_group import owned
 
-ALL = (KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, KIP_848)
-EVERY_PROFILE = pytest.mark.parametrize("profile", ALL, ids=lambda each: each.name)
 AT_ONCE = BrokerSettings(assignment_interval_s=0.0)
 
 
-def driven(profile: Profile = KAFKA_4_3, **settings: Any) -> Driven:
+def driven(profile: Profile = KAFKA_4_3, **settings: Any) -> DrivenShard:
     """Return a coordinator that computes targets at once."""
-    return Driven(profile, Settings(replace(AT_ONCE, **settings)))
+    return DrivenShard(profile, Settings(replace(AT_ONCE, **settings)))
 
 
-def beat(shard: Driven, member_id: str, member_epoch: int, **fields: Any) -> HeartbeatResponse:
+def beat(shard: DrivenShard, member_id: str, member_epoch: int, **fields: Any) -> HeartbeatResponse:
     """Send a ConsumerGroupHeartbeat; with epoch 0 a join of the topic foo."""
     if member_epoch == 0:
         fields = JOIN | {"subscribed_topic_names": ("foo",)} | fields
@@ -73,11 +71,11 @@ def beat(shard: Driven, member_id: str, member_epoch: int, **fields: Any) -> Hea
     return response
 
 
-def consumer_group(shard: Driven) -> ConsumerGroup:
+def consumer_group(shard: DrivenShard) -> ConsumerGroup:
     return shard.shard.memory.group(GROUP)
 
 
-def listed(shard: Driven) -> tuple[str, str]:
+def listed(shard: DrivenShard) -> tuple[str, str]:
     """Return type and state in a list of groups."""
     response = shard.shard.ask(m.ListGroupsRequest(), shard.now)
     assert isinstance(response, m.ListGroupsResponse)
@@ -85,7 +83,9 @@ def listed(shard: Driven) -> tuple[str, str]:
     return group.group_type, group.group_state
 
 
-def assign(shard: Driven, *partitions: Sequence[int], user_data: bytes | None = None) -> list[str]:
+def assign(
+    shard: DrivenShard, *partitions: Sequence[int], user_data: bytes | None = None
+) -> list[str]:
     """Let classic members join and sync, and the leader assign partitions of foo in their order."""
     tickets = [shard.join(client=f"k{number}") for number in range(len(partitions))]
     shard.wait(3.0 * len(tickets))
@@ -104,7 +104,7 @@ def assign(shard: Driven, *partitions: Sequence[int], user_data: bytes | None = 
     return member_ids
 
 
-def written(shard: Driven, since: int) -> list[int]:
+def written(shard: DrivenShard, since: int) -> list[int]:
     """Return the numbers of the record types since an offset, those of tombstones negative."""
     return [
         each.key.record_type if each.value is not None else -each.key.record_type

@@ -29,22 +29,22 @@ from spark_groups.protocol.embedded import (
 )
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, Assignment
-from tests.lab.coordinator.classic.driving import GROUP, Driven
-from tests.lab.coordinator.classic.mixed_group import owned
+from tests.lab.coordinator.classic.driving import GROUP, DrivenShard
 from tests.lab.coordinator.driving import TOPICS
+from tests.lab.coordinator.mixed_group import owned
 
 PARTITIONS = TOPICS.by_name["foo"].partition_count
 
 
 @dataclass
-class Swarm:
+class RandomMembers:
     """Members of both protocols that send requests at random.
 
     Args:
         conversions: How often the group became of the other type.
     """
 
-    driven: Driven
+    driven: DrivenShard
     chance: random.Random
     conversions: Counter[str] = field(default_factory=Counter)
     was_consumer: bool = False
@@ -235,10 +235,10 @@ def test_a_group_is_of_one_type_and_each_partition_has_one_holder(
 ) -> None:
     policy = random.Random(seed).choice((*MigrationPolicy, MigrationPolicy.BIDIRECTIONAL))
     settings = Settings(BrokerSettings(max_size=6, classic_max_size=5, migration_policy=policy))
-    swarm = Swarm(Driven(profile, settings), random.Random(seed))
+    members = RandomMembers(DrivenShard(profile, settings), random.Random(seed))
     for _ in range(300):
-        swarm.act()
-        swarm.check()
+        members.act()
+        members.check()
     if policy is MigrationPolicy.BIDIRECTIONAL:
-        assert swarm.conversions["to consumer"]
-        assert swarm.conversions["to classic"]
+        assert members.conversions["to consumer"]
+        assert members.conversions["to classic"]

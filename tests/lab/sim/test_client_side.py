@@ -91,6 +91,11 @@ def test_members_with_different_topologies_keep_their_targets_until_all_have_the
     errors = [error for _, error, _ in results(seen)]
     assert DIFFERENT_TOPOLOGIES in errors
     assert errors[-1] == NO_ERROR
+    network = found.scene.network
+    assert isinstance(network, ComputingNetwork)
+    for each in network.applications.values():
+        assert DIFFERENT_TOPOLOGIES in each.assignor.errors
+        assert each.assignor.errors[-1] == NO_ERROR
     assert loads(found) == [2, 2]
 
 

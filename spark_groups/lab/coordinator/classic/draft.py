@@ -63,41 +63,43 @@ class Draft:
         self.group = self.group.moved(state, self.context.now)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending one; its SyncGroup is never answered."""
-        member = self.group.members.get(member_id)
-        if member and member.awaits_sync:
-            self.answers.append(Answer(Parked(self.group_id, member_id, Phase.SYNC), None))
+        """Remove a member or a pending one, and stop its session timeout.
+
+        A parked JoinGroup is answered UNKNOWN_MEMBER_ID, so that the member joins again; a parked
+        SyncGroup is never answered.
+        """
+        if member_id in self.group.members:
+            self.answer(member_id, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            if self.group.members[member_id].awaits_sync:
+                self.answers.append(Answer(Parked(self.group_id, member_id, Phase.SYNC), None))
         self.group = self.group.without(member_id)
+        self._cancel(TimerKind.CLASSIC_SESSION, member_id)
 
-    def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:
-        """Answer the parked JoinGroup of a member, if there is one."""
-        if self.group.members[member_id].awaits_join:
-            self.answers.append(Answer(Parked(self.group_id, member_id, Phase.JOIN), response))
-            self.change_member(member_id, awaits_join=False)
-
-    def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
-        """Answer the parked SyncGroup of a member; return whether there was one."""
-        if not self.group.members[member_id].awaits_sync:
-            return False
-        self.answers.append(Answer(Parked(self.group_id, member_id, Phase.SYNC), response))
-        self.change_member(member_id, awaits_sync=False)
-        return True
+    def answer(self, member_id: str, response: JoinGroupResponse | SyncGroupResponse) -> bool:
+        """Answer the parked JoinGroup or SyncGroup of a member; return whether there was one."""
+        member = self.group.members[member_id]
+        if isinstance(response, JoinGroupResponse):
+            phase, waits = Phase.JOIN, member.awaits_join
+            answered = replace(member, awaits_join=False)
+        else:
+            phase, waits = Phase.SYNC, member.awaits_sync
+            answered = replace(member, awaits_sync=False)
+        if waits:
+            self.answers.append(Answer(Parked(self.group_id, member_id, phase), response))
+            self.group = self.group.with_member(answered)
+        return waits
 
     def fence(self, member_id: str) -> None:
         """Answer what a member waits for: another one has its instance id."""
         code = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(member_id, JoinGroupResponse(error_code=code, member_id=member_id))
-        self.answer_sync(member_id, SyncGroupResponse(error_code=code))
+        self.answer(member_id, JoinGroupResponse(error_code=code, member_id=member_id))
+        self.answer(member_id, SyncGroupResponse(error_code=code))
 
     def schedule_session(self, member_id: str, timeout_ms: int | None = None) -> None:
         """Start the session timeout of a member again, or that of a pending one."""
         if timeout_ms is None:
             timeout_ms = self.group.members[member_id].session_timeout_ms
         self._schedule(TimerKind.CLASSIC_SESSION, timeout_ms, member_id)
-
-    def cancel_session(self, member_id: str) -> None:
-        """Stop the session timeout of a member."""
-        self._cancel(TimerKind.CLASSIC_SESSION, member_id)
 
     def schedule_join(self, timeout_ms: int, initial_delay: InitialDelay | None = None) -> None:
         """Start the timeout of the join phase, or the delay of the initial rebalance."""

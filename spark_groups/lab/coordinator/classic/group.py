@@ -5,7 +5,7 @@ Most of it is in memory only: its state, the members that wait for an answer, th
 is written when the leader syncs, a generation is empty or a static member returns; a loaded group
 is Stable or Empty. `ConsumerGroup.classic` holds the value, beside the records of its group id.
 
-Source: ClassicGroup, ClassicGroupMember, ClassicGroupState.
+Source: ClassicGroup (validateMember), ClassicGroupMember, ClassicGroupState.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
-from spark_groups.errors import ProtocolError
+from spark_groups.errors import ErrorCode, ProtocolError
 from spark_groups.lab.assignors.java_order import grown_table, hash_order, string_hash
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic.messages import ClassicProtocol
@@ -147,6 +147,16 @@ class ClassicGroup:
         """Return the member id of an instance id."""
         holders = (each for each in self.members.values() if each.instance_id == instance_id)
         return next((each.member_id for each in holders), None)
+
+    def member_error(self, member_id: str, instance_id: str | None) -> int:
+        """Return the error of a member's request; an instance id decides before the member id."""
+        if instance_id is not None:
+            holder = self.holder_id(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Iterable[ClassicProtocol]) -> bool:
         """Return whether a joining member shares its type and a protocol with all members."""

@@ -16,9 +16,7 @@ from functools import partial
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator import migration
-from spark_groups.lab.coordinator.classic import mixed
-from spark_groups.lab.coordinator.classic.checks import member_error
+from spark_groups.lab.coordinator import migration, mixed
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import (
     ClassicGroup,
@@ -26,7 +24,11 @@ from spark_groups.lab.coordinator.classic.group import (
     ClassicState,
     metadata_record,
 )
-from spark_groups.lab.coordinator.classic.messages import JoinGroupRequest, JoinGroupResponse
+from spark_groups.lab.coordinator.classic.messages import (
+    MEMBER_ID_REQUIRED_VERSION,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 from spark_groups.lab.coordinator.classic.rebalance import (
     complete_if_all_joined,
     joined,
@@ -46,8 +48,8 @@ from spark_groups.lab.coordinator.profile import Profile
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long the first JoinGroup of a member waits (CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS)."""
-_MEMBER_ID_REQUIRED_VERSION: Final = 4
 _SKIP_ASSIGNMENT_VERSION: Final = 9
+"""The JoinGroup version from which a response can ask a leader not to assign (KIP-814)."""
 
 JoinOutcome = Outcome[JoinGroupResponse] | Outcome[JoinGroupResponse | None]
 
@@ -57,7 +59,7 @@ def join(
 ) -> JoinOutcome:
     """Handle a JoinGroup request."""
     if not request.group_id:
-        return _answer(request.member_id, CoordinatorErrorCode.INVALID_GROUP_ID)
+        return _refuse(request.member_id, CoordinatorErrorCode.INVALID_GROUP_ID)
     broker = context.settings.broker
     timeout_s = request.session_timeout_ms / 1000
     if (
@@ -65,39 +67,39 @@ def join(
         <= timeout_s
         <= broker.classic_max_session_timeout_s
     ):
-        return _answer(request.member_id, CoordinatorErrorCode.INVALID_SESSION_TIMEOUT)
+        return _refuse(request.member_id, CoordinatorErrorCode.INVALID_SESSION_TIMEOUT)
     if group.members:
         return mixed.join(group, request, profile, context)
     if group.is_consumer_group:
-        return _join_empty(group, request, profile, context)
-    return join_classic(group, request, profile, context)
+        return _join_empty(group, request, context)
+    return _join_classic(group, request, context)
 
 
 def _join_empty(
-    group: ConsumerGroup, request: JoinGroupRequest, profile: Profile, context: RequestContext
+    group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext
 ) -> JoinOutcome:
     """Handle a JoinGroup request to an empty consumer group: a new classic one replaces it."""
     if request.member_id:
-        return _answer(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    joined_new = join_classic(ConsumerGroup(group.group_id), request, profile, context)
+        return _refuse(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    joined_new = _join_classic(ConsumerGroup(group.group_id), request, context)
     tombstones = migration.consumer_tombstones(group)
     return replace(joined_new, records=(*tombstones, *joined_new.records))
 
 
-def join_classic(
-    group: ConsumerGroup, request: JoinGroupRequest, _profile: Profile, context: RequestContext
+def _join_classic(
+    group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext
 ) -> JoinOutcome:
     """Handle a JoinGroup request to a classic group, or to one that it creates."""
     if not group.exists and request.member_id:
-        return _answer(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return _refuse(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     classic = group.classic or ClassicGroup(group_id=group.group_id, state_since_s=context.now)
     draft = Draft(classic, context)
     if not _has_room(draft, request.member_id):
         draft.remove(request.member_id)
-        outcome = _refuse(draft, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
+        outcome = _refuse("", ErrorCode.GROUP_MAX_SIZE_REACHED, draft)
     elif not classic.supports(request.protocol_type, request.protocols):
         outcome = _refuse(
-            draft, request.member_id, CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            request.member_id, CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL, draft
         )
     elif request.member_id:
         outcome = _known(draft, request)
@@ -129,10 +131,10 @@ def _new(draft: Draft, request: JoinGroupRequest) -> JoinOutcome:
         holder = draft.group.holder_id(instance_id)
         if holder is not None:
             return _replace_static(draft, request, holder, member_id)
-    elif context.api_version >= _MEMBER_ID_REQUIRED_VERSION:
+    elif context.api_version >= MEMBER_ID_REQUIRED_VERSION:
         draft.change(pending_joins=draft.group.pending_joins | {member_id})
         draft.schedule_session(member_id, request.session_timeout_ms)
-        return _refuse(draft, member_id, CoordinatorErrorCode.MEMBER_ID_REQUIRED)
+        return _refuse(member_id, CoordinatorErrorCode.MEMBER_ID_REQUIRED, draft)
     return _add(draft, request, member_id)
 
 
@@ -142,10 +144,10 @@ def _known(draft: Draft, request: JoinGroupRequest) -> JoinOutcome:
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
             # A pending member has no instance id: Kafka throws.
-            return _refuse(draft, "", ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _refuse("", ErrorCode.UNKNOWN_SERVER_ERROR, draft)
         return _add(draft, request, member_id)
-    if error := member_error(group, member_id, request.group_instance_id):
-        return _refuse(draft, member_id, error)
+    if error := group.member_error(member_id, request.group_instance_id):
+        return _refuse(member_id, error, draft)
     has_changed = group.members[member_id].protocols != request.protocols
     match group.state:
         case ClassicState.PREPARING_REBALANCE:
@@ -156,7 +158,7 @@ def _known(draft: Draft, request: JoinGroupRequest) -> JoinOutcome:
             # A leader joins again if only it knows why, for example of new topics.
             rejoins = has_changed or group.leader_id == member_id
         case _:
-            return _refuse(draft, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            return _refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID, draft)
     if not rejoins:
         return draft.outcome(joined(group, member_id), answers_at_once=True)
     _update(draft, request, member_id)
@@ -271,7 +273,7 @@ def _static_appended(
             protocol_name=group.protocol_name,
             leader=former_leader or "",
         )
-        draft.answer_join(member_id, refused)
+        draft.answer(member_id, refused)
         _take_place(draft, member_id, former.member_id)
         draft.change_member(
             former.member_id,
@@ -283,11 +285,11 @@ def _static_appended(
     elif api_version >= _SKIP_ASSIGNMENT_VERSION:
         # The leader must know the members, but not assign (KIP-814).
         response = replace(joined(group, member_id), skip_assignment=leads)
-        draft.answer_join(member_id, response)
+        draft.answer(member_id, response)
     else:
         # Named as the leader, it would assign; so the former one is.
         response = replace(joined(group, member_id), leader=former_leader or "", members=())
-        draft.answer_join(member_id, response)
+        draft.answer(member_id, response)
     return draft.outcome()
 
 
@@ -309,11 +311,8 @@ def _park(draft: Draft, member_id: str) -> JoinOutcome:
     return draft.outcome(parks=Parked(draft.group_id, member_id, Phase.JOIN))
 
 
-def _refuse(draft: Draft, member_id: str, error_code: int) -> JoinOutcome:
+def _refuse(member_id: str, error_code: int, draft: Draft | None = None) -> JoinOutcome:
     response = JoinGroupResponse(error_code=error_code, member_id=member_id)
-    return draft.outcome(response, answers_at_once=True)
-
-
-def _answer(member_id: str, error_code: int) -> JoinOutcome:
-    response = JoinGroupResponse(error_code=error_code, member_id=member_id)
+    if draft:
+        return draft.outcome(response, answers_at_once=True)
     return Outcome(response, answers_at_once=True)

@@ -7,18 +7,21 @@ classicGroupLeaveToClassicGroup; GroupCoordinatorService.heartbeat and leaveGrou
 from __future__ import annotations
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator import admin_requests
+from spark_groups.lab.coordinator import admin_requests, mixed
 from spark_groups.lab.coordinator import messages as m
-from spark_groups.lab.coordinator.classic import mixed
-from spark_groups.lab.coordinator.classic.checks import member_error
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
     ClassicHeartbeatResponse,
 )
-from spark_groups.lab.coordinator.classic.rebalance import complete_if_all_joined, drop, prepare
-from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
+from spark_groups.lab.coordinator.classic.rebalance import complete_if_all_joined, prepare
+from spark_groups.lab.coordinator.effects import (
+    CoordinatorErrorCode,
+    Outcome,
+    RequestContext,
+    refused,
+)
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.profile import Profile
 
@@ -35,34 +38,28 @@ def heartbeat(
         return Outcome(ClassicHeartbeatResponse(error_code=code))
     if group.members:
         return mixed.classic_heartbeat(group, request, profile, context)
-    return heartbeat_classic(group, request, profile, context)
+    return _heartbeat_classic(group, request, context)
 
 
-def heartbeat_classic(
+def _heartbeat_classic(
     group: ConsumerGroup,
     request: ClassicHeartbeatRequest,
-    _profile: Profile,
     context: RequestContext,
 ) -> Outcome[ClassicHeartbeatResponse]:
     """Extend the session of a classic member, and tell it of a rebalance."""
     classic = group.classic
     if classic is None:
-        return _refuse(ErrorCode.UNKNOWN_MEMBER_ID)
-    error = member_error(classic, request.member_id, request.group_instance_id)
+        return refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
+    error = classic.member_error(request.member_id, request.group_instance_id)
     if not error and request.generation_id != classic.generation_id:
         error = ErrorCode.ILLEGAL_GENERATION
     if error:
-        return _refuse(error)
+        return refused(request, error)
     draft = Draft(classic, context)
     draft.schedule_session(request.member_id)
     rebalances = classic.state is ClassicState.PREPARING_REBALANCE
     code = CoordinatorErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE
     return draft.outcome(ClassicHeartbeatResponse(error_code=code))
-
-
-def _refuse(error_code: int) -> Outcome[ClassicHeartbeatResponse]:
-    """Refuse a heartbeat; that waits for no records."""
-    return Outcome(ClassicHeartbeatResponse(error_code=error_code), answers_at_once=True)
 
 
 def leave(
@@ -71,11 +68,11 @@ def leave(
     """Handle a LeaveGroup request, of members or of an operator."""
     if group.is_consumer_group or not group.group_id:
         return admin_requests.remove_members(group, request, profile, context)
-    return leave_classic(group, request, profile, context)
+    return _leave_classic(group, request, context)
 
 
-def leave_classic(
-    group: ConsumerGroup, request: m.LeaveGroupRequest, _profile: Profile, context: RequestContext
+def _leave_classic(
+    group: ConsumerGroup, request: m.LeaveGroupRequest, context: RequestContext
 ) -> Outcome[m.LeaveGroupResponse]:
     """Remove members of a classic group, with one rebalance for all of them."""
     if group.classic is None:
@@ -97,17 +94,15 @@ def _remove(draft: Draft, named: m.LeavingMember) -> int:
     if member_id in group.pending_joins:
         draft.remove(member_id)
     elif member_id:
-        if error := member_error(group, member_id, named.instance_id):
+        if error := group.member_error(member_id, named.instance_id):
             return error
-        drop(draft, member_id)
+        draft.remove(member_id)
     else:
         # An operator names an instance id only.
         holder = group.holder_id(named.instance_id) if named.instance_id is not None else None
         if holder is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        member_id = holder
-        drop(draft, member_id)
-    draft.cancel_session(member_id)
+        draft.remove(holder)
     return ErrorCode.NONE
 
 

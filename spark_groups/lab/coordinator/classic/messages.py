@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE, NO_GENERATION
 from spark_groups.values import dataclass
+
+MEMBER_ID_REQUIRED_VERSION: Final = 4
+"""The JoinGroup version from which a dynamic member joins with the id that it was given."""
 
 
 @dataclass(frozen=True, slots=True)

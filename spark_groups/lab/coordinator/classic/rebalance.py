@@ -40,9 +40,6 @@ from spark_groups.lab.coordinator.effects import (
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.profile import Profile
 
-REMOVED: Final = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-"""The answer to the parked JoinGroup of a member that is removed; it may join again."""
-
 
 def rebalance_or_complete(draft: Draft) -> None:
     """Begin a rebalance, or end the join phase of the one under way if everybody has joined."""
@@ -90,7 +87,6 @@ def complete(draft: Draft) -> None:
     for member in draft.group.ordered:
         if not member.awaits_join and member.instance_id is None:
             draft.remove(member.member_id)
-            draft.cancel_session(member.member_id)
     if not _elect_joined_leader(draft) and draft.group.members:
         # Only static members remain, and none has joined: their sessions decide.
         draft.schedule_join(draft.group.rebalance_timeout_ms)
@@ -108,7 +104,7 @@ def complete(draft: Draft) -> None:
     draft.move(ClassicState.COMPLETING_REBALANCE)
     for member in draft.group.ordered:
         member_id = member.member_id
-        draft.answer_join(member_id, joined(draft.group, member_id))
+        draft.answer(member_id, joined(draft.group, member_id))
         draft.schedule_session(member_id)
         draft.change_member(member_id, is_new=False)
     draft.change(pending_syncs=frozenset(draft.group.members))
@@ -156,7 +152,7 @@ def reset_assignments(draft: Draft, error_code: int) -> None:
 def propagate(draft: Draft, error_code: int = ErrorCode.NONE) -> None:
     """Answer the parked SyncGroups; without an error with the assignments."""
     for member in draft.group.ordered:
-        if draft.answer_sync(member.member_id, synced(draft.group, member, error_code)):
+        if draft.answer(member.member_id, synced(draft.group, member, error_code)):
             draft.schedule_session(member.member_id)
 
 
@@ -170,12 +166,6 @@ def synced(
         protocol_name=None if error_code else group.protocol_name,
         assignment=member.assignment,
     )
-
-
-def drop(draft: Draft, member_id: str) -> None:
-    """Remove a member, and tell it if it waits for the answer to a JoinGroup."""
-    draft.answer_join(member_id, REMOVED)
-    draft.remove(member_id)
 
 
 def session_expired(
@@ -198,7 +188,7 @@ def session_expired(
             return Outcome(None)
         if (member.awaits_join or member.awaits_sync) and not member.is_new:
             return Outcome(None)
-        drop(draft, member_id)
+        draft.remove(member_id)
         if draft.group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             prepare(draft)
             return draft.outcome()
@@ -239,7 +229,6 @@ def sync_phase_ended(
     draft = Draft(classic, context)
     for member_id in sorted(classic.pending_syncs):
         draft.remove(member_id)
-        draft.cancel_session(member_id)
     prepare(draft)
     return draft.outcome()
 

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator.classic import mixed
-from spark_groups.lab.coordinator.classic.checks import member_error
+from spark_groups.lab.coordinator import mixed
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState, metadata_record
 from spark_groups.lab.coordinator.classic.messages import SyncGroupRequest, SyncGroupResponse
@@ -32,6 +31,7 @@ from spark_groups.lab.coordinator.effects import (
     Parked,
     Phase,
     RequestContext,
+    refused,
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.profile import Profile
@@ -48,25 +48,25 @@ def sync(
     """Handle a SyncGroup request."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= _PROTOCOL_VERSION and not named:
-        return _answer(CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return refused(request, CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
-        return _answer(CoordinatorErrorCode.INVALID_GROUP_ID)
+        return refused(request, CoordinatorErrorCode.INVALID_GROUP_ID)
     if group.members:
         return mixed.sync(group, request, profile, context)
-    return sync_classic(group, request, profile, context)
+    return _sync_classic(group, request, context)
 
 
-def sync_classic(
-    group: ConsumerGroup, request: SyncGroupRequest, _profile: Profile, context: RequestContext
+def _sync_classic(
+    group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext
 ) -> SyncOutcome:
     """Handle a SyncGroup request to a classic group."""
     classic = group.classic
     if classic is None or classic.state is ClassicState.EMPTY:
-        return _answer(ErrorCode.UNKNOWN_MEMBER_ID)
+        return refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
     if error := _error(classic, request):
-        return _answer(error)
+        return refused(request, error)
     if classic.state is ClassicState.PREPARING_REBALANCE:
-        return _answer(CoordinatorErrorCode.REBALANCE_IN_PROGRESS)
+        return refused(request, CoordinatorErrorCode.REBALANCE_IN_PROGRESS)
     draft = Draft(classic, context)
     member_id = request.member_id
     draft.change(pending_syncs=draft.group.pending_syncs - {member_id})
@@ -114,7 +114,7 @@ def _assigned(
 
 
 def _error(group: ClassicGroup, request: SyncGroupRequest) -> int:
-    if error := member_error(group, request.member_id, request.group_instance_id):
+    if error := group.member_error(request.member_id, request.group_instance_id):
         return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
@@ -123,7 +123,3 @@ def _error(group: ClassicGroup, request: SyncGroupRequest) -> int:
     if request.protocol_name not in (None, group.protocol_name):
         return CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
-
-
-def _answer(error_code: int) -> SyncOutcome:
-    return Outcome(SyncGroupResponse(error_code=error_code), answers_at_once=True)

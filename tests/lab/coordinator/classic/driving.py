@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_groups.lab.coordinator import messages as m
@@ -17,11 +17,13 @@ from spark_groups.lab.coordinator.classic.messages import (
 from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCode
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, Profile
-from spark_groups.lab.coordinator.settings import Settings
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.protocol.embedded import Subscription, encode_subscription
-from tests.lab.coordinator.driving import TOPICS
+from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.types import TopicIdPartition
+from tests.lab.coordinator.driving import BAR, FOO, TOPICS
 
 GROUP = "g"
 METADATA = encode_subscription(Subscription(topics=("foo",)))
@@ -29,8 +31,16 @@ RANGE = ClassicProtocol("range", METADATA)
 STICKY = ClassicProtocol("sticky", METADATA)
 
 
+FOO_0, BAR_0 = TopicIdPartition(FOO, 0), TopicIdPartition(BAR, 0)
+
+
+def with_broker(**changes: Any) -> Settings:
+    """Return settings with other broker settings than the defaults."""
+    return Settings(replace(BrokerSettings(), **changes))
+
+
 @dataclass
-class Driven:
+class DrivenShard:
     """A shard, the clock, and one classic group.
 
     Args:
@@ -200,3 +210,24 @@ class Driven:
 
     def _take(self) -> None:
         self.answered += self.shard.take_answered()
+
+
+def commit(
+    driven: DrivenShard,
+    member_id: str,
+    generation_id: int,
+    *,
+    instance_id: str | None = None,
+    api_version: int = 9,
+) -> int:
+    """Commit an offset of foo-0 and bar-0, and return the error."""
+    request = OffsetCommitRequest(
+        group_id=GROUP,
+        member_id=member_id,
+        member_epoch=generation_id,
+        instance_id=instance_id,
+        offsets={FOO_0: OffsetAndMetadata(7), BAR_0: OffsetAndMetadata(8)},
+    )
+    response: Any = driven.send(request, api_version=api_version).response
+    assert len(set(response.errors.values())) == 1
+    return int(response.errors[FOO_0])

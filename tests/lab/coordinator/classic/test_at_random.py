@@ -15,9 +15,14 @@ from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Parked, P
 from spark_groups.lab.coordinator.messages import LeavingMember
 from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_4, Profile
 from spark_groups.lab.coordinator.shard import Ticket
-from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, Driven
-from tests.lab.coordinator.classic.test_membership import commit
-from tests.lab.coordinator.classic.test_rebalance import with_broker
+from tests.lab.coordinator.classic.driving import (
+    GROUP,
+    RANGE,
+    STICKY,
+    DrivenShard,
+    commit,
+    with_broker,
+)
 
 PREPARING, COMPLETING = ClassicState.PREPARING_REBALANCE, ClassicState.COMPLETING_REBALANCE
 LONGEST_WAIT_S = 1200.0
@@ -25,7 +30,7 @@ LONGEST_WAIT_S = 1200.0
 
 
 @dataclass
-class Swarm:
+class RandomMembers:
     """Members that send requests at random, with what they were answered.
 
     Args:
@@ -35,7 +40,7 @@ class Swarm:
             waiting.
     """
 
-    driven: Driven
+    driven: DrivenShard
     chance: random.Random
     ids: list[str] = field(default_factory=lambda: ["no"])
     leaders: dict[int, str] = field(default_factory=dict)
@@ -201,21 +206,21 @@ def check_group(group: ClassicGroup) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_requests_never_break_a_group_and_all_are_answered(profile: Profile, seed: int) -> None:
     settings = with_broker(classic_max_size=6)
-    swarm = Swarm(Driven(profile, settings), random.Random(seed))
+    members = RandomMembers(DrivenShard(profile, settings), random.Random(seed))
     for _ in range(250):
-        swarm.act()
-        swarm.check()
-    swarm.driven.replicates = True
-    swarm.driven.replicate()
-    swarm.driven.wait(LONGEST_WAIT_S)
-    swarm.check()
-    assert not swarm.driven.shard.parked
-    group = swarm.driven.shard.memory.group(GROUP).classic
+        members.act()
+        members.check()
+    members.driven.replicates = True
+    members.driven.replicate()
+    members.driven.wait(LONGEST_WAIT_S)
+    members.check()
+    assert not members.driven.shard.parked
+    group = members.driven.shard.memory.group(GROUP).classic
     assert group is None or group.state in (ClassicState.EMPTY, ClassicState.STABLE)
     # Then members join as if nothing had happened.
-    joining = swarm.driven.join(protocols=(RANGE,), session_s=1800.0)
+    joining = members.driven.join(protocols=(RANGE,), session_s=1800.0)
     response: Any = joining.response
     assert response is None or response.error_code != CoordinatorErrorCode.REBALANCE_IN_PROGRESS
-    swarm.driven.wait_for(joining)
-    swarm.driven.sync_all()
-    assert swarm.driven.group.state is ClassicState.STABLE
+    members.driven.wait_for(joining)
+    members.driven.sync_all()
+    assert members.driven.group.state is ClassicState.STABLE

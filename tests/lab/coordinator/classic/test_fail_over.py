@@ -15,7 +15,7 @@ from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES
 from spark_groups.lab.coordinator.messages import LeavingMember
 from spark_groups.protocol.messages import HeartbeatRequest, OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import Assignment, TopicIdPartition
-from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, Driven
+from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 
 UNAVAILABLE, UNKNOWN = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCES = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
@@ -23,7 +23,7 @@ REQUIRED = CoordinatorErrorCode.MEMBER_ID_REQUIRED
 STABLE, PREPARING = ClassicState.STABLE, ClassicState.PREPARING_REBALANCE
 
 
-def commit_elsewhere(driven: Driven) -> None:
+def commit_elsewhere(driven: DrivenShard) -> None:
     """Write to another group of the same partition."""
     foo_0 = TopicIdPartition(driven.topics.by_name["foo"].topic_id, 0)
     driven.send(
@@ -34,7 +34,7 @@ def commit_elsewhere(driven: Driven) -> None:
 
 
 def test_a_stable_group_survives_a_fail_over() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise("A", None)
     before = driven.group
     driven.fail_over()
@@ -52,7 +52,7 @@ def test_a_stable_group_survives_a_fail_over() -> None:
 
 
 def test_a_rebalance_under_way_is_forgotten() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     driven.join(first, protocols=(STICKY, RANGE))
     new: Any = driven.send(driven.join_request()).response
@@ -65,7 +65,7 @@ def test_a_rebalance_under_way_is_forgotten() -> None:
 
 
 def test_members_that_joined_but_did_not_sync_join_again() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join() for _ in range(2)]
     driven.wait_for(*tickets)
     responses: list[Any] = [each.response for each in tickets]
@@ -79,7 +79,7 @@ def test_members_that_joined_but_did_not_sync_join_again() -> None:
 
 
 def test_another_node_takes_over_and_parked_requests_are_refused() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     joining = driven.join(first, protocols=(STICKY, RANGE))
     driven.shard.unload(driven.now)
@@ -90,7 +90,7 @@ def test_another_node_takes_over_and_parked_requests_are_refused() -> None:
 
 
 def test_parked_syncs_are_refused_when_another_node_takes_over() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(*[driven.join() for _ in range(2)])
     leader = driven.group.leader_id
     syncing = driven.sync(next(each for each in driven.group.members if each != leader))
@@ -100,7 +100,7 @@ def test_parked_syncs_are_refused_when_another_node_takes_over() -> None:
 
 
 def test_a_lost_assignment_begins_another_rebalance() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(*[driven.join() for _ in range(2)])
     leader = driven.group.leader_id or ""
     follower = next(each for each in driven.group.members if each != leader)
@@ -120,7 +120,7 @@ def test_a_lost_assignment_begins_another_rebalance() -> None:
 
 
 def test_a_lost_assignment_of_an_old_generation_changes_nothing() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(driven.join())
     (leader,) = driven.group.members
     driven.replicates = False
@@ -134,7 +134,7 @@ def test_a_lost_assignment_of_an_old_generation_changes_nothing() -> None:
 
 
 def test_an_assignment_that_is_too_large_is_refused() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.wait_for(driven.join())
     (leader,) = driven.group.members
     response: Any = driven.sync(leader, {leader: bytes(MAX_BATCH_BYTES)}).response
@@ -146,7 +146,7 @@ def test_an_assignment_that_is_too_large_is_refused() -> None:
 
 
 def test_a_group_whose_first_record_is_lost_is_gone() -> None:
-    driven = Driven(replicates=False)
+    driven = DrivenShard(replicates=False)
     given: Any = driven.send(driven.join_request()).response
     assert given.error_code == REQUIRED
     driven.fail()
@@ -157,7 +157,7 @@ def test_a_group_whose_first_record_is_lost_is_gone() -> None:
 
 
 def test_the_static_member_that_made_a_lost_group_is_refused() -> None:
-    driven = Driven(replicates=False)
+    driven = DrivenShard(replicates=False)
     joining = driven.join(instance_id="A")
     assert joining.response is None
     driven.fail()
@@ -170,7 +170,7 @@ def test_the_static_member_that_made_a_lost_group_is_refused() -> None:
 
 
 def test_a_static_member_whose_return_is_lost_gives_its_place_back() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise("A", "B")
     before = driven.group
     driven.replicates = False
@@ -188,7 +188,7 @@ def test_a_static_member_whose_return_is_lost_gives_its_place_back() -> None:
 
 
 def test_a_lost_deletion_restores_the_group() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     driven.leave(LeavingMember(first))
     before = driven.group
@@ -200,7 +200,7 @@ def test_a_lost_deletion_restores_the_group() -> None:
 
 
 def test_members_stay_gone_when_the_record_of_the_empty_group_is_lost() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     driven.replicates = False
     leaving = driven.send(m.LeaveGroupRequest(group_id=GROUP, members=(LeavingMember(first),)))
@@ -215,7 +215,7 @@ def test_members_stay_gone_when_the_record_of_the_empty_group_is_lost() -> None:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_static_member_returns_while_another_begins_a_rebalance(leads: bool) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.stabilise("A", "B")
     members = driven.group.members.values()
     returning = next(
@@ -235,7 +235,7 @@ def test_a_static_member_returns_while_another_begins_a_rebalance(leads: bool) -
 
 
 def test_an_empty_consumer_group_stays_one_when_its_replacement_is_lost() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     for member_epoch in (0, -1):
         driven.send(
             HeartbeatRequest(
@@ -258,7 +258,7 @@ def test_an_empty_consumer_group_stays_one_when_its_replacement_is_lost() -> Non
 
 
 def test_all_who_joined_a_lost_group_are_refused() -> None:
-    driven = Driven(replicates=False)
+    driven = DrivenShard(replicates=False)
     tickets = [driven.join(instance_id=each) for each in ("A", "B", "A")]
     driven.fail()
     responses: list[Any] = [each.response for each in tickets]
@@ -269,7 +269,7 @@ def test_all_who_joined_a_lost_group_are_refused() -> None:
 
 
 def test_a_join_behind_lost_records_is_refused_though_it_counts_as_joined() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise("A", "B")
     driven.replicates = False
     commit_elsewhere(driven)
@@ -288,7 +288,7 @@ def test_a_join_behind_lost_records_is_refused_though_it_counts_as_joined() -> N
 
 
 def test_a_join_that_another_one_replaced_is_refused_with_it() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _ = driven.stabilise("A", "B")
     driven.replicates = False
     commit_elsewhere(driven)
@@ -300,7 +300,7 @@ def test_a_join_that_another_one_replaced_is_refused_with_it() -> None:
 
 
 def test_a_lost_return_is_refused_after_a_rebalance_began_without_its_protocol() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.stabilise("A", "B", protocols=(RANGE, STICKY))
     leader = driven.group.members[driven.group.leader_id or ""]
     driven.replicates = False

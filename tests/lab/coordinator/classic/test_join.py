@@ -11,8 +11,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.messages import LeavingMember
-from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, Driven
-from tests.lab.coordinator.classic.test_rebalance import with_broker
+from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard, with_broker
 
 UNKNOWN, FULL = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED
 INCONSISTENT = CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -33,7 +32,7 @@ REQUIRED = CoordinatorErrorCode.MEMBER_ID_REQUIRED
     ],
 )
 def test_a_join_is_checked_before_it_changes_a_group(changes: dict[str, Any], error: int) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     request = replace(driven.join_request(), **changes)
     response: Any = driven.send(request).response
     assert response.error_code == error
@@ -45,7 +44,7 @@ def test_a_join_is_checked_before_it_changes_a_group(changes: dict[str, Any], er
 def test_since_v4_a_dynamic_member_gets_its_id_before_it_joins(
     api_version: int, is_parked: bool
 ) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ticket = driven.send(driven.join_request(), client="app", api_version=api_version)
     response: Any = ticket.response
     assert (response is None) is is_parked
@@ -61,7 +60,7 @@ def test_since_v4_a_dynamic_member_gets_its_id_before_it_joins(
 
 
 def test_member_ids_differ_also_after_a_fail_over() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = set()
     for _ in range(3):
         for _ in range(3):
@@ -73,7 +72,7 @@ def test_member_ids_differ_also_after_a_fail_over() -> None:
 
 
 def test_member_ids_differ_after_a_fail_over_at_the_same_time() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise("A")
     driven.fail_over()
     second: Any = driven.join(instance_id="A").response
@@ -83,7 +82,7 @@ def test_member_ids_differ_after_a_fail_over_at_the_same_time() -> None:
 
 
 def test_a_pending_member_delays_the_generation_until_its_session_ends() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     given: Any = driven.send(driven.join_request(session_s=8.0)).response
     rejoined = driven.join(first, protocols=(STICKY, RANGE))
@@ -98,7 +97,7 @@ def test_a_pending_member_delays_the_generation_until_its_session_ends() -> None
 
 
 def test_a_pending_member_that_leaves_no_longer_delays_the_generation() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     given: Any = driven.send(driven.join_request()).response
     rejoined = driven.join(first, protocols=(STICKY, RANGE))
@@ -108,14 +107,14 @@ def test_a_pending_member_that_leaves_no_longer_delays_the_generation() -> None:
 
 
 def test_a_pending_member_may_not_become_static() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     given: Any = driven.send(driven.join_request()).response
     response: Any = driven.join(given.member_id, "A").response
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_two_bounces_change_the_assignor_and_one_is_refused() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = driven.stabilise("A", "B")
     refused: Any = driven.join(instance_id="C", protocols=(STICKY,)).response
     assert refused.error_code == INCONSISTENT
@@ -135,7 +134,7 @@ def test_two_bounces_change_the_assignor_and_one_is_refused() -> None:
 
 
 def test_a_follower_that_joins_again_unchanged_gets_the_generation_again() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = driven.stabilise(None, None)
     leader = driven.group.leader_id or ""
     follower = next(each for each in ids if each != leader)
@@ -149,7 +148,7 @@ def test_a_follower_that_joins_again_unchanged_gets_the_generation_again() -> No
 
 
 def test_a_leader_that_missed_the_answer_gets_the_members_again() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join() for _ in range(2)]
     driven.wait_for(*tickets)
     leader = driven.group.leader_id or ""
@@ -162,7 +161,7 @@ def test_a_leader_that_missed_the_answer_gets_the_members_again() -> None:
 
 @pytest.mark.parametrize("is_stable", [True, False])
 def test_a_full_group_refuses_another_member(is_stable: bool) -> None:
-    driven = Driven(settings=with_broker(classic_max_size=2))
+    driven = DrivenShard(settings=with_broker(classic_max_size=2))
     if is_stable:
         driven.stabilise(None, None)
     else:
@@ -174,7 +173,7 @@ def test_a_full_group_refuses_another_member(is_stable: bool) -> None:
 
 
 def test_a_loaded_group_that_is_too_large_keeps_those_that_join_first() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = driven.stabilise(None, None, None)
     driven.settings = with_broker(classic_max_size=2)
     driven.fail_over()
@@ -189,7 +188,7 @@ def test_a_loaded_group_that_is_too_large_keeps_those_that_join_first() -> None:
 
 
 def test_a_group_with_offsets_only_becomes_a_classic_group_without_a_record() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     driven.shard.memory.make(GROUP)
     driven.shard.memory.keep()
     end_offset = driven.log.end_offset

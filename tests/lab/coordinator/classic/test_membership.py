@@ -24,47 +24,32 @@ from spark_groups.protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from spark_groups.types import TopicIdPartition, TopicPartition
-from tests.lab.coordinator.classic.driving import GROUP, METADATA, RANGE, STICKY, Driven
-from tests.lab.coordinator.driving import BAR, FOO
+from spark_groups.types import TopicPartition
+from tests.lab.coordinator.classic.driving import (
+    FOO_0,
+    GROUP,
+    METADATA,
+    RANGE,
+    STICKY,
+    DrivenShard,
+    commit,
+)
 
 UNKNOWN, ILLEGAL = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
 REBALANCES = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
-FOO_0, BAR_0 = TopicIdPartition(FOO, 0), TopicIdPartition(BAR, 0)
 
 
-def commit(
-    driven: Driven,
-    member_id: str,
-    generation_id: int,
-    *,
-    instance_id: str | None = None,
-    api_version: int = 9,
-) -> int:
-    """Commit an offset of foo-0 and bar-0, and return the error."""
-    request = OffsetCommitRequest(
-        group_id=GROUP,
-        member_id=member_id,
-        member_epoch=generation_id,
-        instance_id=instance_id,
-        offsets={FOO_0: OffsetAndMetadata(7), BAR_0: OffsetAndMetadata(8)},
-    )
-    response: Any = driven.send(request, api_version=api_version).response
-    assert len(set(response.errors.values())) == 1
-    return int(response.errors[FOO_0])
-
-
-def listed(driven: Driven) -> list[m.ListedGroup]:
+def listed(driven: DrivenShard) -> list[m.ListedGroup]:
     response: Any = driven.send(m.ListGroupsRequest()).response
     return list(response.groups)
 
 
-def delete(driven: Driven) -> int:
+def delete(driven: DrivenShard) -> int:
     response: Any = driven.send(m.DeleteGroupsRequest(group_id=GROUP)).response
     return int(response.error_code)
 
 
-def delete_offsets(driven: Driven) -> m.OffsetDeleteResponse:
+def delete_offsets(driven: DrivenShard) -> m.OffsetDeleteResponse:
     both = frozenset({TopicPartition("foo", 0), TopicPartition("bar", 0)})
     response: Any = driven.send(m.OffsetDeleteRequest(group_id=GROUP, partitions=both)).response
     assert isinstance(response, m.OffsetDeleteResponse)
@@ -84,7 +69,7 @@ def delete_offsets(driven: Driven) -> m.OffsetDeleteResponse:
     ],
 )
 def test_a_heartbeat_is_checked(changes: dict[str, Any], error: int) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (member_id,) = driven.stabilise(None)
     request = ClassicHeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
     response: Any = driven.send(replace(request, **changes)).response
@@ -92,7 +77,7 @@ def test_a_heartbeat_is_checked(changes: dict[str, Any], error: int) -> None:
 
 
 def test_a_heartbeat_waits_for_the_records_before_it() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _ = driven.stabilise(None, None)
     driven.replicates = False
     driven.send(
@@ -111,7 +96,7 @@ def test_a_heartbeat_waits_for_the_records_before_it() -> None:
 
 
 def test_members_that_leave_together_cause_one_rebalance() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second, third = driven.stabilise(None, None, None)
     waiting = driven.join(third, protocols=(STICKY, RANGE))
     errors = driven.leave(LeavingMember(second), LeavingMember("no"), LeavingMember(third))
@@ -124,7 +109,7 @@ def test_members_that_leave_together_cause_one_rebalance() -> None:
 
 
 def test_the_last_member_that_leaves_empties_the_group() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     driven.replicates = False
     ticket = driven.send(m.LeaveGroupRequest(group_id=GROUP, members=(LeavingMember(first),)))
@@ -136,7 +121,7 @@ def test_the_last_member_that_leaves_empties_the_group() -> None:
 
 
 def test_members_of_no_group_cannot_leave() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     assert driven.leave(LeavingMember("m"), LeavingMember(instance_id="A")) == (UNKNOWN, UNKNOWN)
 
 
@@ -160,7 +145,7 @@ def test_members_of_no_group_cannot_leave() -> None:
 def test_a_member_commits_in_its_generation(
     member: str, generation_id: int, instance_id: str | None, error: int, api_version: int
 ) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _ = driven.stabilise("A", "B")
     member_id = first if member == "A" else member
     assert error == commit(
@@ -169,7 +154,7 @@ def test_a_member_commits_in_its_generation(
 
 
 def test_a_member_may_commit_until_the_next_generation_begins() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     driven.join(protocols=(RANGE,))
     assert driven.group.state is ClassicState.PREPARING_REBALANCE
@@ -184,7 +169,7 @@ def test_a_member_may_commit_until_the_next_generation_begins() -> None:
 
 
 def test_a_commit_extends_the_session() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     for _ in range(3):
         driven.wait(9.0)
@@ -194,7 +179,7 @@ def test_a_commit_extends_the_session() -> None:
 
 
 def test_an_operator_commits_for_an_empty_group_and_any_client_fetches() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     driven.leave(LeavingMember(first))
     assert commit(driven, "", -1) == ErrorCode.NONE
@@ -205,7 +190,7 @@ def test_an_operator_commits_for_an_empty_group_and_any_client_fetches() -> None
 
 
 def test_a_description_shows_metadata_only_while_the_group_is_stable() -> None:
-    driven = Driven()
+    driven = DrivenShard()
 
     def described() -> Any:
         return driven.send(DescribeGroupsRequest(group_id=GROUP)).response
@@ -230,13 +215,13 @@ def test_a_description_shows_metadata_only_while_the_group_is_stable() -> None:
 )
 def test_before_v6_a_missing_group_is_only_dead(api_version: int, error: int) -> None:
     request = DescribeGroupsRequest(group_id=GROUP)
-    response: Any = Driven().send(request, api_version=api_version).response
+    response: Any = DrivenShard().send(request, api_version=api_version).response
     assert (response.error_code, response.group_state) == (error, "Dead")
     assert (response.error_message is None) is (error == ErrorCode.NONE)
 
 
 def test_a_list_shows_the_state_of_a_classic_group() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     entry = m.ListedGroup(group_id=GROUP, group_state="Stable", group_type="classic")
     assert listed(driven) == [entry]
@@ -245,7 +230,7 @@ def test_a_list_shows_the_state_of_a_classic_group() -> None:
 
 
 def test_only_an_empty_group_is_deleted() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _ = driven.stabilise("A", "B")
     assert delete(driven) == ErrorCode.NON_EMPTY_GROUP
     driven.join(first, "A", protocols=(STICKY, RANGE))
@@ -261,7 +246,7 @@ def test_only_an_empty_group_is_deleted() -> None:
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     commit(driven, first, 1)
     assert delete_offsets(driven).errors == {
@@ -273,7 +258,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
 
 
 def test_no_offset_of_a_group_of_workers_is_deleted_while_it_has_members() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     connect = replace(driven.join_request(), protocol_type="connect")
     given: Any = driven.send(connect).response
     driven.wait_for(driven.send(replace(connect, member_id=given.member_id)))
@@ -284,23 +269,23 @@ def without_timeouts() -> Settings:
     return Settings(BrokerSettings(offsets_retention_s=3600.0))
 
 
-def offsets_of(driven: Driven) -> set[tuple[str, int]]:
+def offsets_of(driven: DrivenShard) -> set[tuple[str, int]]:
     return set(driven.shard.memory.group(GROUP).offsets)
 
 
-def keep_alive(driven: Driven, member_id: str, seconds: float) -> None:
+def keep_alive(driven: DrivenShard, member_id: str, seconds: float) -> None:
     for _ in range(int(seconds // 600)):
         driven.wait(600.0)
         assert driven.heartbeat(member_id) == ErrorCode.NONE
 
 
-def stable(driven: Driven, *protocols: ClassicProtocol) -> str:
+def stable(driven: DrivenShard, *protocols: ClassicProtocol) -> str:
     (member_id,) = driven.stabilise(None, session_s=1800.0, protocols=protocols or (RANGE,))
     return member_id
 
 
 def test_offsets_of_other_topics_expire_while_a_group_is_stable() -> None:
-    driven = Driven(settings=without_timeouts())
+    driven = DrivenShard(settings=without_timeouts())
     member_id = stable(driven)
     commit(driven, member_id, 1)
     keep_alive(driven, member_id, 6000.0)
@@ -308,7 +293,7 @@ def test_offsets_of_other_topics_expire_while_a_group_is_stable() -> None:
 
 
 def test_offsets_of_a_group_with_unreadable_subscriptions_stay() -> None:
-    driven = Driven(settings=without_timeouts())
+    driven = DrivenShard(settings=without_timeouts())
     member_id = stable(driven, ClassicProtocol("range", b"?"))
     commit(driven, member_id, 1)
     keep_alive(driven, member_id, 6000.0)
@@ -317,7 +302,7 @@ def test_offsets_of_a_group_with_unreadable_subscriptions_stay() -> None:
 
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_offsets_of_an_empty_group_expire_counted_from_its_last_member(is_loaded: bool) -> None:
-    driven = Driven(settings=without_timeouts())
+    driven = DrivenShard(settings=without_timeouts())
     member_id = stable(driven)
     commit(driven, member_id, 1)
     keep_alive(driven, member_id, 3000.0)

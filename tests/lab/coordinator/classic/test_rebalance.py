@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,16 +11,11 @@ from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.messages import LeavingMember
 from spark_groups.lab.coordinator.records import ClassicGroupMetadataKey
-from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
-from tests.lab.coordinator.classic.driving import RANGE, STICKY, Driven
+from tests.lab.coordinator.classic.driving import RANGE, STICKY, DrivenShard, with_broker
 
 STABLE, PREPARING = ClassicState.STABLE, ClassicState.PREPARING_REBALANCE
 COMPLETING, EMPTY = ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY
 REBALANCES = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
-
-
-def with_broker(**changes: Any) -> Settings:
-    return Settings(replace(BrokerSettings(), **changes))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +32,7 @@ def with_broker(**changes: Any) -> Settings:
 def test_the_first_generation_waits_for_members_that_still_come(
     joins_at: list[float], rebalance_s: float, begins_at: float
 ) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = []
     for at in joins_at:
         driven.wait(at - driven.now)
@@ -53,7 +47,7 @@ def test_the_first_generation_waits_for_members_that_still_come(
 
 
 def test_without_a_delay_the_first_member_is_answered_at_once() -> None:
-    driven = Driven(settings=with_broker(classic_initial_rebalance_delay_s=0.0))
+    driven = DrivenShard(settings=with_broker(classic_initial_rebalance_delay_s=0.0))
     ticket = driven.join()
     driven.wait(0.0)
     response: Any = ticket.response
@@ -61,7 +55,7 @@ def test_without_a_delay_the_first_member_is_answered_at_once() -> None:
 
 
 def test_a_join_ends_when_all_members_have_joined_again() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     third = driven.join()
     assert driven.heartbeat(first) == driven.heartbeat(second) == REBALANCES
@@ -77,7 +71,7 @@ def test_a_join_ends_when_all_members_have_joined_again() -> None:
 
 
 def test_the_longest_rebalance_timeout_ends_the_join_and_removes_dynamic_members() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     short, long = driven.join(rebalance_s=5.0), driven.join(rebalance_s=30.0)
     driven.wait_for(short, long)
     driven.sync_all()
@@ -96,7 +90,7 @@ def test_the_longest_rebalance_timeout_ends_the_join_and_removes_dynamic_members
 
 
 def test_a_leader_that_does_not_join_again_is_replaced_by_one_that_has() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = driven.stabilise("A", "B", session_s=1000.0, rebalance_s=5.0)
     leader = driven.group.leader_id or ""
     follower = next(each for each in ids if each != leader)
@@ -114,7 +108,7 @@ def test_a_leader_that_does_not_join_again_is_replaced_by_one_that_has() -> None
 
 
 def test_a_rebalance_without_any_join_waits_for_static_members_until_their_sessions_end() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, *_ = driven.stabilise("A", "B", None, session_s=20.0, rebalance_s=5.0)
     driven.leave(LeavingMember(next(each for each in driven.group.members if each[0] == "c")))
     for _ in range(3):
@@ -128,7 +122,7 @@ def test_a_rebalance_without_any_join_waits_for_static_members_until_their_sessi
 
 
 def test_members_that_do_not_sync_are_removed_and_the_others_rebalance() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join(rebalance_s=8.0) for _ in range(3)]
     driven.wait_for(*tickets)
     leader = driven.group.leader_id or ""
@@ -147,7 +141,7 @@ def test_members_that_do_not_sync_are_removed_and_the_others_rebalance() -> None
 
 
 def test_a_leader_that_does_not_sync_is_removed_and_the_parked_syncs_are_answered() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join(rebalance_s=8.0) for _ in range(2)]
     driven.wait_for(*tickets)
     leader = driven.group.leader_id
@@ -163,7 +157,7 @@ def test_a_leader_that_does_not_sync_is_removed_and_the_parked_syncs_are_answere
 
 
 def test_a_new_member_comes_while_the_leader_assigns() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join() for _ in range(2)]
     driven.wait_for(*tickets)
     leader = driven.group.leader_id
@@ -177,7 +171,7 @@ def test_a_new_member_comes_while_the_leader_assigns() -> None:
 
 
 def test_a_session_ends_with_a_rebalance_and_the_last_one_empties_the_group() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, second = driven.stabilise(None, None)
     driven.wait(6.0)
     assert driven.heartbeat(first) == ErrorCode.NONE
@@ -194,7 +188,7 @@ def test_a_session_ends_with_a_rebalance_and_the_last_one_empties_the_group() ->
 
 
 def test_a_member_that_waits_needs_no_heartbeats_but_a_new_one_only_five_minutes() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _second = driven.stabilise("A", "B", session_s=1800.0, rebalance_s=1000.0)
     rejoined = driven.join(first, "A", protocols=(STICKY, RANGE), session_s=6.0, rebalance_s=1000.0)
     new = driven.join(session_s=6.0, rebalance_s=1000.0)
@@ -208,7 +202,7 @@ def test_a_member_that_waits_needs_no_heartbeats_but_a_new_one_only_five_minutes
 
 
 def test_a_group_that_was_empty_continues_its_generations() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     (first,) = driven.stabilise(None)
     assert driven.leave(LeavingMember(first)) == (0,)
     assert driven.group.state is EMPTY

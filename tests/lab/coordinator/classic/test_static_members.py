@@ -20,7 +20,7 @@ from spark_groups.protocol.embedded import (
 )
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
-from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, Driven
+from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 from tests.lab.coordinator.driving import FOO
 
 STABLE, PREPARING = ClassicState.STABLE, ClassicState.PREPARING_REBALANCE
@@ -61,7 +61,7 @@ CASES: Final = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_member_id_and_instance_id_decide_a_join(case: Case) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = driven.stabilise("A", "B", "C", None)
     members = dict(zip(("A", "B", "C", "dynamic"), ids, strict=True))
     protocols = (STICKY, RANGE) if case.member == "dynamic" else (RANGE,)
@@ -85,24 +85,24 @@ def test_member_id_and_instance_id_decide_a_join(case: Case) -> None:
         assert assigned.assignment == members["B"].encode()
 
 
-Ask = Callable[[Driven, str], int]
+Ask = Callable[[DrivenShard, str], int]
 
 
-def _join(driven: Driven, member_id: str) -> int:
+def _join(driven: DrivenShard, member_id: str) -> int:
     response: Any = driven.join(member_id, "B").response
     return int(response.error_code)
 
 
-def _sync(driven: Driven, member_id: str) -> int:
+def _sync(driven: DrivenShard, member_id: str) -> int:
     response: Any = driven.sync(member_id, group_instance_id="B").response
     return int(response.error_code)
 
 
-def _heartbeat(driven: Driven, member_id: str) -> int:
+def _heartbeat(driven: DrivenShard, member_id: str) -> int:
     return driven.heartbeat(member_id, instance_id="B")
 
 
-def _commit(driven: Driven, member_id: str) -> int:
+def _commit(driven: DrivenShard, member_id: str) -> int:
     partition = TopicIdPartition(FOO, 0)
     response: Any = driven.send(
         OffsetCommitRequest(
@@ -116,13 +116,13 @@ def _commit(driven: Driven, member_id: str) -> int:
     return int(response.errors[partition])
 
 
-def _leave(driven: Driven, member_id: str) -> int:
+def _leave(driven: DrivenShard, member_id: str) -> int:
     return driven.leave(LeavingMember(member_id, "B"))[0]
 
 
 @pytest.mark.parametrize("ask", [_join, _sync, _heartbeat, _commit, _leave])
 def test_a_former_process_with_the_same_instance_id_is_fenced(ask: Ask) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     _, former = driven.stabilise("A", "B")
     returned: Any = driven.join(instance_id="B").response
     assert ask(driven, former) == FENCED
@@ -131,7 +131,7 @@ def test_a_former_process_with_the_same_instance_id_is_fenced(ask: Ask) -> None:
 
 @pytest.mark.parametrize("phase", ["join", "sync"])
 def test_a_former_process_that_waits_is_fenced_at_once(phase: str) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, former = driven.stabilise("A", "B")
     if phase == "join":
         waiting = driven.join(former, "B", protocols=(STICKY, RANGE))
@@ -155,7 +155,7 @@ def test_a_former_process_that_waits_is_fenced_at_once(phase: str) -> None:
 
 @pytest.mark.parametrize("api_version", [8, 9])
 def test_a_leader_that_restarts_causes_no_rebalance(api_version: int) -> None:
-    driven = Driven()
+    driven = DrivenShard()
     ids = driven.stabilise("A", "B")
     former = driven.group.leader_id
     assert former is not None
@@ -177,7 +177,7 @@ def test_a_leader_that_restarts_causes_no_rebalance(api_version: int) -> None:
 
 
 def test_a_static_member_whose_protocols_change_the_selected_one_rebalances() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _ = driven.stabilise("A", "B", protocols=(RANGE, STICKY))
     returned = driven.join(instance_id="B", protocols=(STICKY,))
     assert returned.response is None
@@ -188,7 +188,7 @@ def test_a_static_member_whose_protocols_change_the_selected_one_rebalances() ->
 
 
 def test_a_static_member_that_returns_while_the_leader_assigns_rebalances() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join(instance_id=each) for each in ("A", "B")]
     driven.wait_for(*tickets)
     assert driven.group.state is ClassicState.COMPLETING_REBALANCE
@@ -202,7 +202,7 @@ def test_a_static_member_that_returns_while_the_leader_assigns_rebalances() -> N
 
 
 def test_static_members_survive_the_rebalance_timeout_but_not_their_session() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, dynamic, away = driven.stabilise("A", None, "B", session_s=100.0, rebalance_s=20.0)
     driven.wait(10.0)
     joined = driven.join(first, "A", protocols=(STICKY, RANGE), session_s=100.0, rebalance_s=20.0)
@@ -222,7 +222,7 @@ def test_static_members_survive_the_rebalance_timeout_but_not_their_session() ->
 
 
 def test_a_static_member_is_removed_after_its_session() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, away = driven.stabilise("A", "B", session_s=30.0)
     for _ in range(3):
         assert driven.heartbeat(first) == ErrorCode.NONE
@@ -236,7 +236,7 @@ def test_a_static_member_is_removed_after_its_session() -> None:
 
 
 def test_a_batch_of_instance_ids_leaves_with_one_rebalance() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, *_ = driven.stabilise("A", "B", "C", "D")
     errors = driven.leave(
         LeavingMember(instance_id="B"),
@@ -254,7 +254,7 @@ def test_a_batch_of_instance_ids_leaves_with_one_rebalance() -> None:
 
 
 def test_a_static_member_may_leave_by_its_member_id_alone() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     _, second = driven.stabilise("A", "B")
     assert driven.leave(LeavingMember(second)) == (0,)
     assert driven.group.holder_id("B") is None
@@ -281,7 +281,7 @@ def _range(members: tuple[JoinedMember, ...]) -> Mapping[str, bytes]:
 
 
 def test_the_leader_sees_instance_ids_and_assigns_the_same_after_a_restart() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     tickets = [driven.join(instance_id=each) for each in ("A", "B", "C")]
     driven.wait_for(*tickets)
 

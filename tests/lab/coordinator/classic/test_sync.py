@@ -10,13 +10,13 @@ from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.classic.messages import SyncGroupRequest
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
-from tests.lab.coordinator.classic.driving import GROUP, Driven
+from tests.lab.coordinator.classic.driving import GROUP, DrivenShard
 
 INCONSISTENT = CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def completing(*instance_ids: str | None) -> Driven:
-    driven = Driven()
+def completing(*instance_ids: str | None) -> DrivenShard:
+    driven = DrivenShard()
     driven.wait_for(*[driven.join(instance_id=each) for each in instance_ids])
     return driven
 
@@ -43,7 +43,7 @@ def test_a_sync_is_checked(changes: dict[str, Any], error: int) -> None:
 
 
 def test_a_sync_to_no_group_is_of_an_unknown_member() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     request = SyncGroupRequest(
         group_id=GROUP, generation_id=1, member_id="m", protocol_type="c", protocol_name="r"
     )
@@ -68,7 +68,7 @@ def test_members_wait_until_the_leaders_assignment_is_replicated() -> None:
 
 
 def test_a_member_that_syncs_again_gets_its_assignment_again() -> None:
-    driven = Driven()
+    driven = DrivenShard()
     first, _ = driven.stabilise(None, None)
     response: Any = driven.sync(first).response
     assert (response.error_code, response.assignment) == (0, first.encode())

@@ -30,7 +30,7 @@ from spark_groups.protocol.embedded import (
     encode_subscription,
 )
 from spark_groups.types import TopicPartition
-from tests.lab.coordinator.classic.driving import Driven
+from tests.lab.coordinator.classic.driving import DrivenShard
 
 RANGE = ClassicRangeAssignor()
 COOPERATIVE = CooperativeStickyAssignor()
@@ -74,7 +74,7 @@ class Group:
     """Consumers of one classic group."""
 
     consumers: list[Consumer]
-    driven: Driven = field(default_factory=Driven)
+    driven: DrivenShard = field(default_factory=DrivenShard)
 
     def join(self, consumer: Consumer) -> Ticket:
         return self.driven.join(consumer.member_id, protocols=consumer.protocols())

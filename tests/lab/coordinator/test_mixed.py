@@ -7,8 +7,8 @@ import pytest
 from spark_groups.errors import ErrorCode as E
 from spark_groups.lab.coordinator import admin_requests, offsets
 from spark_groups.lab.coordinator import messages as m
+from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.classic.messages import ClassicProtocol
-from spark_groups.lab.coordinator.classic.mixed import RebalanceState, rebalance_state
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode as C
 from spark_groups.lab.coordinator.effects import TimerKey, TimerKind
 from spark_groups.lab.coordinator.log import value_bytes
@@ -31,11 +31,9 @@ from spark_groups.protocol.messages import (
     OffsetFetchRequest,
 )
 from spark_groups.types import TopicIdPartition
-from tests.lab.coordinator.classic.mixed_group import Mixed, owned, subscribed
-from tests.lab.coordinator.driving import FOO, foo, record_types
-
-ALL = (KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, KIP_848)
-EVERY_PROFILE = pytest.mark.parametrize("profile", ALL, ids=lambda each: each.name)
+from tests.lab.coordinator.driving import EVERY_PROFILE, FOO, foo, record_types
+from tests.lab.coordinator.mixed_group import Mixed, owned, subscribed
+from tests.scenarios.kip_states import rebalance_state
 
 
 def mixed_pair(profile: Profile = KAFKA_4_3) -> Mixed:
@@ -336,16 +334,16 @@ def test_descriptions_and_lists_show_the_type() -> None:
 def test_states_of_a_classic_member() -> None:
     group = settled()
 
-    def state(*, is_syncing: bool = False) -> RebalanceState:
+    def state(*, is_syncing: bool = False) -> ClassicState:
         member = group.member("k1")
         return rebalance_state(group.group, member, group.profile, is_syncing=is_syncing)
 
-    assert state() is RebalanceState.STABLE
+    assert state() is ClassicState.STABLE
     group.join("m2", "foo")
-    assert state() is RebalanceState.PREPARING_REBALANCE
+    assert state() is ClassicState.PREPARING_REBALANCE
     group.rejoin("k1")
     assert timer(group, TimerKind.SYNC)
-    assert state(is_syncing=True) is RebalanceState.COMPLETING_REBALANCE
+    assert state(is_syncing=True) is ClassicState.COMPLETING_REBALANCE
 
 
 def test_the_kip_checks_the_embedded_metadata() -> None:

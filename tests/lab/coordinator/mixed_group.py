@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spark_groups.lab.coordinator.classic import mixed
+from spark_groups.lab.coordinator import mixed
 from spark_groups.lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
     ClassicHeartbeatResponse,

@@ -13,13 +13,13 @@ classicGroupHeartbeatToConsumerGroup; kafka_protocol.md 2.9.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from spark_groups.errors import ErrorCode, ProtocolError
 from spark_groups.lab.coordinator import heartbeat, member_checks, migration
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic.messages import (
+    MEMBER_ID_REQUIRED_VERSION,
     ClassicHeartbeatRequest,
     ClassicHeartbeatResponse,
     JoinGroupRequest,
@@ -35,6 +35,7 @@ from spark_groups.lab.coordinator.effects import (
     Timer,
     TimerKey,
     TimerKind,
+    refused,
 )
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.member import (
@@ -55,34 +56,6 @@ from spark_groups.protocol.embedded import (
 )
 from spark_groups.types import Assignment, TopicIdPartition
 
-_MEMBER_ID_REQUIRED_VERSION: Final = 4
-"""The JoinGroup version from which a dynamic member joins with the id that it was given."""
-
-
-class RebalanceState(Enum):
-    """The KIP's state of a classic member in a consumer group."""
-
-    PREPARING_REBALANCE = "PreparingRebalance"
-    """A heartbeat tells it to join again."""
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    """It has joined and must sync."""
-    STABLE = "Stable"
-
-
-def rebalance_state(
-    group: ConsumerGroup, member: GroupMember, profile: Profile, *, is_syncing: bool
-) -> RebalanceState:
-    """Return the state of a classic member.
-
-    Args:
-        is_syncing: Whether its sync timer is set.
-    """
-    if is_syncing:
-        return RebalanceState.COMPLETING_REBALANCE
-    if _must_join(group, member, profile):
-        return RebalanceState.PREPARING_REBALANCE
-    return RebalanceState.STABLE
-
 
 def join(
     group: ConsumerGroup, request: JoinGroupRequest, profile: Profile, context: RequestContext
@@ -91,7 +64,7 @@ def join(
     try:
         return _join(group, request, profile, context)
     except RefusedError as refusal:
-        return Outcome(JoinGroupResponse(error_code=refusal.code), answers_at_once=True)
+        return refused(request, refusal.code)
 
 
 def sync(
@@ -102,13 +75,12 @@ def sync(
         member, metadata = _validated(group, request, profile)
         _check_protocol(request, metadata)
     except RefusedError as refusal:
-        return Outcome(SyncGroupResponse(error_code=refusal.code), answers_at_once=True)
+        return refused(request, refusal.code)
     revokes = member.state is ReconciliationState.UNREVOKED_PARTITIONS
     if member.member_epoch < _epoch_to_reach(group, profile) and not revokes:
-        return Outcome(
-            SyncGroupResponse(error_code=CoordinatorErrorCode.REBALANCE_IN_PROGRESS),
+        return replace(
+            refused(request, CoordinatorErrorCode.REBALANCE_IN_PROGRESS),
             timers=(_join_timer(group, member, context),),
-            answers_at_once=True,
         )
     sync_key = TimerKey(TimerKind.SYNC, group.group_id, member.member_id)
     return Outcome(
@@ -131,14 +103,26 @@ def classic_heartbeat(
     try:
         member, _ = _validated(group, request, profile)
     except RefusedError as refusal:
-        return Outcome(ClassicHeartbeatResponse(error_code=refusal.code), answers_at_once=True)
+        return refused(request, refusal.code)
     timers = (classic_session_timer(group.group_id, member, context),)
-    if not _must_join(group, member, profile):
+    if not must_join(group, member, profile):
         return Outcome(ClassicHeartbeatResponse(), timers=timers)
     return Outcome(
         ClassicHeartbeatResponse(error_code=CoordinatorErrorCode.REBALANCE_IN_PROGRESS),
         timers=(*timers, _join_timer(group, member, context)),
     )
+
+
+def must_join(group: ConsumerGroup, member: GroupMember, profile: Profile) -> bool:
+    """Return whether a heartbeat tells a classic member to join again."""
+    if member.member_epoch < _epoch_to_reach(group, profile):
+        return True
+    if member.state is ReconciliationState.UNRELEASED_PARTITIONS:
+        target = group.targets.get(member.member_id, r.TargetMemberValue()).partitions
+        missing = target.partitions - member.assigned.keys()
+        # It waits as long as another member has one of them.
+        return missing.isdisjoint(group.held_partitions())
+    return member.state is ReconciliationState.UNREVOKED_PARTITIONS
 
 
 def _join(
@@ -149,10 +133,10 @@ def _join(
     if (
         not request.member_id
         and request.group_instance_id is None
-        and context.api_version >= _MEMBER_ID_REQUIRED_VERSION
+        and context.api_version >= MEMBER_ID_REQUIRED_VERSION
     ):
-        refused = CoordinatorErrorCode.MEMBER_ID_REQUIRED
-        response = JoinGroupResponse(error_code=refused, member_id=member_id)
+        code = CoordinatorErrorCode.MEMBER_ID_REQUIRED
+        response = JoinGroupResponse(error_code=code, member_id=member_id)
         return Outcome(response, answers_at_once=True)
     sender = member_checks.classic_sender(group, request, member_id, profile)
     embedded = _subscription(request)
@@ -370,17 +354,6 @@ def _check_protocol(request: SyncGroupRequest, metadata: ClassicMetadata) -> Non
 def _epoch_to_reach(group: ConsumerGroup, profile: Profile) -> int:
     """Return the epoch below which a classic member must join again."""
     return group.assignment_epoch if profile.classic_follows_target else group.group_epoch
-
-
-def _must_join(group: ConsumerGroup, member: GroupMember, profile: Profile) -> bool:
-    if member.member_epoch < _epoch_to_reach(group, profile):
-        return True
-    if member.state is ReconciliationState.UNRELEASED_PARTITIONS:
-        target = group.targets.get(member.member_id, r.TargetMemberValue()).partitions
-        missing = target.partitions - member.assigned.keys()
-        # It waits as long as another member has one of them.
-        return missing.isdisjoint(group.held_partitions())
-    return member.state is ReconciliationState.UNREVOKED_PARTITIONS
 
 
 def _join_timer(group: ConsumerGroup, member: GroupMember, context: RequestContext) -> Timer:
