@@ -125,7 +125,7 @@ class ClassicRangeAssignor(_Eager):
         """Return the ranges of every member."""
         subscribers: dict[str, list[str]] = {}
         for member_id in _ordered(members):
-            for topic in members[member_id].subscription.topics:
+            for topic in dict.fromkeys(members[member_id].subscription.topics):
                 subscribers.setdefault(topic, []).append(member_id)
         found: dict[str, list[TopicPartition]] = {each: [] for each in members}
         for topic, member_ids in subscribers.items():

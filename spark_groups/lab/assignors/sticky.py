@@ -156,7 +156,7 @@ def _with_owners(
     for member_id in ordered:
         claim = claims[member_id]
         for key in claim.partitions:
-            if key.partition >= counts.get(key.topic, 0):
+            if not 0 <= key.partition < counts.get(key.topic, 0):
                 continue
             other = owner_of.setdefault(key, member_id)
             if other == member_id:

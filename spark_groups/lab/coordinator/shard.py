@@ -195,6 +195,7 @@ class _Write:
         timers_before: The previous state of its timers, in the order in which they were set.
         classic_before: The classic group that its tombstone removed from memory, if any.
         makes_classic: It made a classic group of a consumer group.
+        parked: The request and its key, if it is parked.
     """
 
     group_id: str
@@ -204,6 +205,7 @@ class _Write:
     appended: Appended | None = None
     classic_before: ClassicGroup | None = None
     makes_classic: bool = False
+    parked: tuple[Parked, Ticket] | None = None
 
 
 @dataclass(slots=True)
@@ -343,14 +345,16 @@ class Shard:
         for write in writes:
             if not write.makes_classic:
                 self._settle(write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if write.parked:
+                self._refuse_parked(*write.parked)
         return refused[::-1]
 
     def take_answered(self) -> list[Ticket]:
         """Return the parked requests answered since the last call, in the order of their answers.
 
         Call it after every other call: `submit`, `replicate`, `fail_append`, `wake`, `set_topics`,
-        `unload`. A parked request stays unanswered for ever if its member sends another one, leaves
-        while its SyncGroup is parked, or if its new group was lost with its first record.
+        `unload`. A parked request stays unanswered for ever if its member sends another one, or
+        leaves while its SyncGroup is parked, unless records that it waits for are lost.
         """
         answered, self._answered = self._answered, []
         return answered
@@ -464,6 +468,7 @@ class Shard:
         fired: Timer | None = None,
     ) -> None:
         makes_classic = bool(outcome.classic) and self.memory.group(group_id).is_consumer_group
+        parked = (outcome.parks, ticket) if ticket and outcome.parks else None
         ticket = self._answer(group_id, outcome, ticket)
         if batch_bytes(outcome.records) > MAX_BATCH_BYTES:
             self._refuse(group_id, outcome, ticket, fired)
@@ -498,6 +503,7 @@ class Shard:
                     outcome.appended,
                     classic_before,
                     makes_classic,
+                    parked,
                 )
             )
         elif ticket:
@@ -545,6 +551,18 @@ class Shard:
             outcome = write.appended(classic, error_code, self._context(write.group_id))
             # Kafka drops the records of a rebalance that a failed append begins.
             self._write(write.group_id, replace(outcome, records=()))
+
+    def _refuse_parked(self, key: Parked, ticket: Ticket) -> None:
+        """Refuse a parked request: its own records, or those before it, are lost.
+
+        Its member still counts as one that waits, as in Kafka.
+        """
+        # One that has replaced it is refused as well: it waits for the same records.
+        self._parked.pop(key, None)
+        if ticket.response is None:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            ticket.response = m.error_answer(ticket.request, code)
+            self._answered.append(ticket)
 
     def _refuse(
         self, group_id: str, outcome: Outcome[Any], ticket: Ticket | None, fired: Timer | None

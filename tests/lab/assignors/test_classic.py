@@ -48,6 +48,13 @@ def test_round_robin_passes_over_members_without_the_topic() -> None:
 
 
 @pytest.mark.parametrize("assignor", [RANGE, ROUND_ROBIN], ids=lambda each: each.name)
+def test_a_topic_that_a_member_names_twice_counts_once(assignor: ClassicAssignor) -> None:
+    members = {"a": classic_member("t", "t"), "b": classic_member("t")}
+    once = {"a": classic_member("t"), "b": classic_member("t")}
+    assert assigned(assignor, members, t=6) == assigned(assignor, once, t=6)
+
+
+@pytest.mark.parametrize("assignor", [RANGE, ROUND_ROBIN], ids=lambda each: each.name)
 def test_static_members_come_first_by_their_instance_id(assignor: ClassicAssignor) -> None:
     members = {
         "a": classic_member("t"),

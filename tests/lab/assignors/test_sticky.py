@@ -72,6 +72,21 @@ def test_a_free_partition_moves_at_once(assignor: ClassicAssignor) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("claimed", [[-1], [-1, -2, -3, -4, -5]])
+def test_partitions_that_do_not_exist_have_no_owner(
+    assignor: ClassicAssignor, claimed: list[int]
+) -> None:
+    members = {
+        "a": claiming(assignor, "t", had=partitions(t=[*claimed, 4]), generation_id=5),
+        "b": claiming(assignor, "t", had=None),
+    }
+    assert assigned(assignor, members, t=4) == {
+        "a": partitions(t=[0, 2]),
+        "b": partitions(t=[1, 3]),
+    }
+
+
+@BOTH
 def test_the_later_generation_wins(assignor: ClassicAssignor) -> None:
     members = {
         "a": claiming(assignor, "t", had=partitions(t=[0, 1]), generation_id=3),

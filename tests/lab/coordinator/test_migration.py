@@ -601,7 +601,7 @@ def test_what_waits_in_a_classic_group_that_was_never_recorded() -> None:
     waits = shard.join("", instance_id="i2")
     assert len(shard.shard.parked) == 1
     shard.fail()
-    # As in Kafka, nothing answers it.
-    assert waits.response is None
+    refused: Any = waits.response
+    assert refused.error_code == E.COORDINATOR_NOT_AVAILABLE
     assert not shard.shard.parked
     assert consumer_group(shard).members.keys() == {"m1", joined.member_id}

@@ -73,12 +73,12 @@ class ClassicMember:
     is_new: bool = False
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return its metadata for a protocol that it supports."""
-        return next(each.metadata for each in self.protocols if each.name == protocol_name)
+        """Return its metadata for a protocol; b"" if it does not support it."""
+        return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
 
-    def vote(self, candidates: Iterable[str]) -> str:
-        """Return its best protocol among those that all members support."""
-        return next(each.name for each in self.protocols if each.name in candidates)
+    def vote(self, candidates: Iterable[str]) -> str | None:
+        """Return its best protocol among those that all members support; None without any."""
+        return next((each.name for each in self.protocols if each.name in candidates), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +169,21 @@ class ClassicGroup:
         )
 
     def selected_protocol(self) -> str:
-        """Return the protocol with the most votes among those that all members support."""
+        """Return the protocol with the most votes among those that all members support.
+
+        It is "" if they have none in common: a lost record may give a member its former protocols
+        back after another one has joined. There Kafka throws.
+        """
         supported = self._supporters()
         candidates = {name for name, count in supported.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.ordered:
             name = member.vote(candidates)
-            votes[name] = votes.get(name, 0) + 1
+            if name is not None:
+                votes[name] = votes.get(name, 0) + 1
         # The first of equals in the order of a HashMap wins.
         order = hash_order(votes, string_hash, grown_table(len(votes)))
-        return max(order, key=lambda name: votes[name])
+        return max(order, key=lambda name: votes[name], default="")
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether its members need the offsets of a topic; True if that is unknown."""
@@ -249,11 +254,14 @@ class ClassicGroup:
             return None
 
     def _supporters(self) -> dict[str, int]:
-        """Return how many members support each protocol."""
+        """Return how many members support each protocol.
+
+        A member that names one twice counts once; Kafka counts it twice, and then selects none.
+        """
         counts: dict[str, int] = {}
         for member in self.members.values():
-            for each in member.protocols:
-                counts[each.name] = counts.get(each.name, 0) + 1
+            for name in {each.name for each in member.protocols}:
+                counts[name] = counts.get(name, 0) + 1
         return counts
 
 

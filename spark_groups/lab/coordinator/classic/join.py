@@ -265,14 +265,13 @@ def _static_appended(
     if leads and group.state is ClassicState.PREPARING_REBALANCE and not error_code:
         # Another member has begun a rebalance meanwhile, which answers the join.
         return Outcome(None)
-    response = joined(group, member_id)
     if error_code:
-        refused = replace(
-            response,
+        refused = JoinGroupResponse(
             error_code=error_code,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
             leader=former_leader or "",
-            member_id="",
-            members=(),
         )
         draft.answer(member_id, refused)
         _take_place(draft, member_id, former.member_id)
@@ -285,10 +284,12 @@ def _static_appended(
         draft.schedule_session(former.member_id)
     elif api_version >= _SKIP_ASSIGNMENT_VERSION:
         # The leader must know the members, but not assign (KIP-814).
-        draft.answer(member_id, replace(response, skip_assignment=leads))
+        response = replace(joined(group, member_id), skip_assignment=leads)
+        draft.answer(member_id, response)
     else:
         # Named as the leader, it would assign; so the former one is.
-        draft.answer(member_id, replace(response, leader=former_leader or "", members=()))
+        response = replace(joined(group, member_id), leader=former_leader or "", members=())
+        draft.answer(member_id, response)
     return draft.outcome()
 
 

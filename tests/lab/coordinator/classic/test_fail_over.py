@@ -13,12 +13,24 @@ from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.log import MAX_BATCH_BYTES
 from spark_groups.lab.coordinator.messages import LeavingMember
+from spark_groups.protocol.messages import HeartbeatRequest, OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.types import Assignment, TopicIdPartition
 from tests.lab.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 
 UNAVAILABLE, UNKNOWN = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_MEMBER_ID
 REBALANCES = CoordinatorErrorCode.REBALANCE_IN_PROGRESS
 REQUIRED = CoordinatorErrorCode.MEMBER_ID_REQUIRED
 STABLE, PREPARING = ClassicState.STABLE, ClassicState.PREPARING_REBALANCE
+
+
+def commit_elsewhere(driven: DrivenShard) -> None:
+    """Write to another group of the same partition."""
+    foo_0 = TopicIdPartition(driven.topics.by_name["foo"].topic_id, 0)
+    driven.send(
+        OffsetCommitRequest(
+            group_id="other", member_id="", member_epoch=-1, offsets={foo_0: OffsetAndMetadata(1)}
+        )
+    )
 
 
 def test_a_stable_group_survives_a_fail_over() -> None:
@@ -220,3 +232,83 @@ def test_a_static_member_returns_while_another_begins_a_rebalance(leads: bool) -
         assert response is None
     else:
         assert (response.error_code, response.generation_id) == (ErrorCode.NONE, 1)
+
+
+def test_an_empty_consumer_group_stays_one_when_its_replacement_is_lost() -> None:
+    driven = DrivenShard()
+    for member_epoch in (0, -1):
+        driven.send(
+            HeartbeatRequest(
+                group_id=GROUP,
+                member_id="m",
+                member_epoch=member_epoch,
+                rebalance_timeout_ms=1000,
+                subscribed_topic_names=frozenset({"foo"}),
+                topic_partitions=Assignment(frozenset()),
+            )
+        )
+    driven.replicates = False
+    tickets = [driven.join(instance_id=each) for each in ("A", "B")]
+    driven.fail()
+    responses: list[Any] = [each.response for each in tickets]
+    assert [each.error_code for each in responses] == [UNAVAILABLE] * 2
+    assert driven.answered == tickets
+    assert not driven.shard.parked
+    assert driven.shard.memory.group(GROUP).is_consumer_group
+
+
+def test_all_who_joined_a_lost_group_are_refused() -> None:
+    driven = DrivenShard(replicates=False)
+    tickets = [driven.join(instance_id=each) for each in ("A", "B", "A")]
+    driven.fail()
+    responses: list[Any] = [each.response for each in tickets]
+    codes = [ErrorCode.FENCED_INSTANCE_ID, UNAVAILABLE, UNAVAILABLE]
+    assert [each.error_code for each in responses] == codes
+    assert driven.answered == tickets
+    assert not driven.shard.parked
+
+
+def test_a_join_behind_lost_records_is_refused_though_it_counts_as_joined() -> None:
+    driven = DrivenShard()
+    first, second = driven.stabilise("A", "B")
+    driven.replicates = False
+    commit_elsewhere(driven)
+    joining = driven.join(instance_id="C")
+    assert joining.response is None
+    driven.fail()
+    response: Any = joining.response
+    assert (response.error_code, response.member_id) == (UNAVAILABLE, "")
+    assert driven.answered[-1] is joining
+    assert not driven.shard.parked
+    driven.replicates = True
+    tickets = [driven.join(first, "A"), driven.join(second, "B")]
+    responses: list[Any] = [each.response for each in tickets]
+    assert {(each.error_code, each.generation_id) for each in responses} == {(ErrorCode.NONE, 2)}
+    assert len(driven.group.members) == 3
+
+
+def test_a_join_that_another_one_replaced_is_refused_with_it() -> None:
+    driven = DrivenShard()
+    first, _ = driven.stabilise("A", "B")
+    driven.replicates = False
+    commit_elsewhere(driven)
+    tickets = [driven.join(first, "A", protocols=(STICKY, RANGE)) for _ in range(2)]
+    driven.fail()
+    responses: list[Any] = [each.response for each in tickets]
+    assert [each.error_code for each in responses] == [UNAVAILABLE] * 2
+    assert not driven.shard.parked
+
+
+def test_a_lost_return_is_refused_after_a_rebalance_began_without_its_protocol() -> None:
+    driven = DrivenShard()
+    driven.stabilise("A", "B", protocols=(RANGE, STICKY))
+    leader = driven.group.members[driven.group.leader_id or ""]
+    driven.replicates = False
+    returning = driven.join(instance_id=leader.instance_id, protocols=(RANGE, STICKY))
+    joining = driven.join(instance_id="N", protocols=(STICKY,))
+    assert driven.group.state is PREPARING
+    driven.fail()
+    responses: list[Any] = [returning.response, joining.response]
+    assert [each.error_code for each in responses] == [UNAVAILABLE] * 2
+    assert responses[0].members == ()
+    assert driven.group.leader_id == leader.member_id

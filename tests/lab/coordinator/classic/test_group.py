@@ -75,6 +75,18 @@ def test_most_votes_select_a_protocol_that_all_members_support() -> None:
     assert joining.supports("connect", (RANGE,)) is False
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once() -> None:
+    twice = member("a", RANGE, RANGE, STICKY)
+    assert group_of(twice).selected_protocol() == "range"
+    group = replace(group_of(twice, member("b", STICKY)), state=STABLE)
+    assert group.selected_protocol() == "sticky"
+    assert group.supports("consumer", (RANGE,)) is False
+
+
+def test_members_without_a_common_protocol_select_none() -> None:
+    assert group_of(member("a", RANGE), member("b", STICKY)).selected_protocol() == ""
+
+
 def test_the_first_of_a_java_map_leads_after_the_leader() -> None:
     # Buckets of a HashMap of 16: "b" is in 2, "a" in 1, "q" (113) in 1 as well.
     group = group_of(member("b"), member("q"), member("a"))
