@@ -16,6 +16,9 @@ class ClassicOwners:
         self._owners = scene.coordination.classic_owners
         self._was_classic = False
         """Whether the group was a classic group at its last change."""
+        self._views: dict[str, tuple[str, set[TopicIdPartition]]] = {}
+        """By the run of a classic consumer: its member id, and the partitions that it considers its
+        own, even if the coordinator has given them to others."""
         self._removed: set[str] = set()
         """Classic members that a consumer group has removed, and that own partitions in their own
         view."""
@@ -29,29 +32,31 @@ class ClassicOwners:
         match event:
             case PartitionsAssigned(partitions=partitions, member_id=member_id):
                 owner = (fact.who, member_id, event.member_epoch)
+                self._views[fact.who] = (member_id, {*self._view(fact.who), *partitions})
                 for key in partitions:
                     # An assignment of an earlier generation may arrive late.
                     if key not in owners or owners[key][2] <= event.member_epoch:
                         owners[key] = owner
             case PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions):
+                self._view(fact.who).difference_update(partitions)
                 for key in partitions:
                     if key in owners and owners[key][0] == fact.who:
                         del owners[key]
 
+    def _view(self, who: str) -> set[TopicIdPartition]:
+        return self._views[who][1] if who in self._views else set()
+
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
         was_classic, self._was_classic = self._was_classic, group.classic is not None
-        if not self._owners or self._was_classic:
+        if not self._views or self._was_classic:
             return
-        taken: dict[str, set[TopicIdPartition]] = {}
-        for key, (_, member_id, _) in self._owners.items():
+        for member_id, view in self._views.values():
             member = group.members.get(member_id)
             if member is None:
                 self._removed.add(member_id)
-                continue
-            is_unaware = was_classic or member_id in self._removed
-            if is_unaware and key not in {*member.assigned, *member.pending_revocation}:
-                taken.setdefault(member_id, set()).add(key)
+            elif was_classic or member_id in self._removed:
+                taken = view - {*member.assigned, *member.pending_revocation}
+                if taken:
+                    self._scene.publish(facts.TakenUnaware(member_id, frozenset(taken)))
         self._removed -= group.members.keys()
-        for member_id, keys in taken.items():
-            self._scene.publish(facts.TakenUnaware(member_id, frozenset(keys)))
