@@ -68,7 +68,9 @@ class TimeoutsEnforced(Checker):
             self._revoking.pop(member.member_id, None)
             return
         revoking = frozenset(member.pending_revocation)
-        begun = (revoking, self.scene.now, member.rebalance_timeout_ms)
+        # A classic member's rebalance timeout begins with its next heartbeat.
+        until_heartbeat_ms = member.classic.session_timeout_ms if member.classic else 0
+        begun = (revoking, self.scene.now, member.rebalance_timeout_ms + until_heartbeat_ms)
         known, since, timeout_ms = self._revoking.setdefault(member.member_id, begun)
         if revoking != known:
             self._revoking[member.member_id] = begun
