@@ -17,59 +17,13 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.group_admin import MemberIdentity, leave_group
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import Message, struct_of
+from tests.scenarios.broker_wire import JOIN_GROUP, SYNC_GROUP
 from tests.wire.test_coordinator_connection import coordinator
 
 ANSWER_S = 20.0
 SESSION_TIMEOUT_MS = 60_000
 MEMBER_ID_REQUIRED = 79
 NO_USER_DATA = encode_assignment(EmbeddedAssignment())
-
-JOIN_GROUP = Message(
-    "JoinGroup",
-    11,
-    9,
-    struct_of(
-        "JoinGroupRequest",
-        """
-        group_id string, session_timeout_ms int32, rebalance_timeout_ms int32, member_id string
-        group_instance_id string?, protocol_type string
-        protocols [JoinGroupRequestProtocol]:
-            name string, metadata bytes
-        reason string?
-        """,
-    ),
-    struct_of(
-        "JoinGroupResponse",
-        """
-        throttle_time_ms int32, error_code int16, generation_id int32, protocol_type string?
-        protocol_name string?, leader string, skip_assignment bool, member_id string
-        members [JoinGroupResponseMember]:
-            member_id string, group_instance_id string?, metadata bytes
-        """,
-    ),
-)
-SYNC_GROUP = Message(
-    "SyncGroup",
-    14,
-    5,
-    struct_of(
-        "SyncGroupRequest",
-        """
-        group_id string, generation_id int32, member_id string, group_instance_id string?
-        protocol_type string?, protocol_name string?
-        assignments [SyncGroupRequestAssignment]:
-            member_id string, assignment bytes
-        """,
-    ),
-    struct_of(
-        "SyncGroupResponse",
-        """
-        throttle_time_ms int32, error_code int16, protocol_type string?, protocol_name string?
-        assignment bytes
-        """,
-    ),
-)
 
 
 def subscribed_to(topic: str) -> bytes:
