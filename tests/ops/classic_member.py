@@ -18,11 +18,13 @@ from spark_groups.wire.connection import Connection
 from spark_groups.wire.group_admin import MemberIdentity, leave_group
 from spark_groups.wire.schemas.codec import Values
 from tests.scenarios.broker_wire import JOIN_GROUP, SYNC_GROUP
+from tests.waiting import wait_until
 from tests.wire.test_coordinator_connection import coordinator
 
 ANSWER_S = 20.0
 SESSION_TIMEOUT_MS = 60_000
 MEMBER_ID_REQUIRED = 79
+LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 NO_USER_DATA = encode_assignment(EmbeddedAssignment())
 
 
@@ -73,7 +75,11 @@ def classic_leader(
 
 
 def _join(connection: Connection, asked: Values) -> Values:
-    joined = connection.request(JOIN_GROUP, asked, ANSWER_S)
+    def answered() -> Values | None:
+        answer = connection.request(JOIN_GROUP, asked, ANSWER_S)
+        return None if answer["error_code"] in LOADING else answer
+
+    joined = wait_until(answered, what="a coordinator that has loaded the group")
     if joined["error_code"] == MEMBER_ID_REQUIRED:
         again = {**asked, "member_id": joined["member_id"]}
         joined = connection.request(JOIN_GROUP, again, ANSWER_S)
