@@ -1,9 +1,9 @@
 """Conversion of a group between the two protocols while its members stay.
 
-A classic group becomes a consumer group when a member of the new protocol joins: the generation is
-the group epoch, and what the leader assigned is both current and target assignment. A consumer
-group becomes a classic one when no member of the new protocol is left: it has the target as its
-assignment, and rebalances. Groups without members become what the next member needs.
+A classic group becomes a consumer group when a member of the consumer protocol joins: the
+generation is the group epoch, and what the leader assigned is both current and target assignment. A
+consumer group becomes a classic one when no member of the consumer protocol is left: it has the
+target as its assignment, and rebalances. Groups without members become what the next member needs.
 
 Source: KIP-848, "Supporting Online Consumer Group Upgrade" and "Consumer Group Migration";
 GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, validateOnlineUpgrade,
@@ -68,7 +68,7 @@ UNKNOWN_VERSION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The consumer group that a member of the new protocol joins.
+    """The consumer group that a member of the consumer protocol joins.
 
     Args:
         group: The consumer group that the member joins; unchanged if `refusal` is set.

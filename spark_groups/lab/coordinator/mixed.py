@@ -168,7 +168,7 @@ def _join_downgraded(
     profile: Profile,
     context: RequestContext,
 ) -> Outcome[JoinGroupResponse]:
-    """Answer the classic member that replaces the last one of the new protocol."""
+    """Answer the classic member that replaces the last one of the consumer protocol."""
     group, member = change.group, change.updated_member
     if profile.downgrade_rebalance is DowngradeRebalance.NEVER:
         step = heartbeat.next_step(change, owned, profile, context)

@@ -35,7 +35,7 @@ class AssignorBump(Enum):
 
 
 class DowngradeRebalance(Enum):
-    """Whether a group rebalances when a classic member replaces the last of the new protocol."""
+    """Whether a group rebalances when a classic member replaces its last other member."""
 
     NEVER = "never (4.0)"
     NEW_SUBSCRIPTION = "if the member subscribes to other topics"
