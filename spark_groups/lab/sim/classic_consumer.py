@@ -32,9 +32,9 @@ from spark_groups.lab.sim.classic_membership import (
     Phase,
     Revoked,
 )
-from spark_groups.lab.sim.facts import ClassicHappened, Consumed, Incident, Sent
+from spark_groups.lab.sim.facts import ClassicHappened, Consumed, Sent
 from spark_groups.lab.sim.queries import LEAVE_S, PLANNED_LEAST, RESTART_S
-from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.scene import RestartedApplication, Scene
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import (
     Event,
@@ -44,7 +44,7 @@ from spark_groups.protocol.events import (
     PartitionsRevoked,
 )
 from spark_groups.protocol.membership import MemberState
-from spark_groups.types import Assignment, BatchPlan, TopicIdPartition, TopicPartition
+from spark_groups.types import Assignment, TopicIdPartition, TopicPartition
 from spark_groups.values import dataclass
 
 POLL_S: Final = 0.1
@@ -476,22 +476,14 @@ def assignors_of(*, is_cooperative: bool) -> tuple[ClassicAssignor, ...]:
     return (CooperativeStickyAssignor() if is_cooperative else ClassicRangeAssignor(),)
 
 
-class ClassicConsumer:
+class ClassicConsumer(RestartedApplication[ClassicRun]):
     """An application with a consumer of the classic protocol, restarted after it ends."""
 
     def __init__(
         self, scene: Scene, name: str, topics: tuple[str, ...], instance_id: str | None
     ) -> None:
-        self.name = name
-        self.current: ClassicRun | None = None
-        self.is_wanted = True
-        """False once it is stopped for good."""
-        self.plan: BatchPlan | None = None
-        """It keeps no checkpoint."""
-        self._scene = scene
+        super().__init__(scene, name)
         self._runs = count(1)
-        self._stop_for_s: float | None = None
-        self._down_until = 0.0
         swarm = scene.swarm
         self._config = ClassicConfig(
             group_id=scene.coordination.group_id,
@@ -564,39 +556,6 @@ class ClassicConsumer:
         """Fail the running batch: the process ends."""
         self.kill(for_s, forget=False)
 
-    def stay_down(self, for_s: float, *, kill: bool) -> None:
-        """End, and do not restart for some seconds.
-
-        Args:
-            kill: Whether it ends without a leave.
-        """
-        self._down_until = self._scene.now + for_s
-        if kill:
-            self.kill(for_s, forget=False)
-        else:
-            self.stop(0.0)
-
-    def stand_still(self, for_s: float) -> None:
-        """Do nothing, notice nothing, for some seconds."""
-        if self.current is not None:
-            self._suffer(self.current, "freezes", f"{for_s} s")
-            self.current.stand_still(for_s)
-
-    def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
-        """Freeze, be replaced by another run, and wake up beside it."""
-        frozen = self.current
-        if frozen is None:
-            return
-        self.stand_still(for_s)
-        self._scene.schedule.after(for_s + self._scene.chance.uniform(0.0, 5.0), frozen.die)
-
-        def replace() -> None:
-            if self.current is frozen:
-                self.current = None
-                self.start()
-
-        self._scene.schedule.after(replaced_after_s, replace)
-
     def restless(self) -> str:
         """Return why it is not settled, or ""."""
         if self.current is None:
@@ -605,11 +564,5 @@ class ClassicConsumer:
             return f"{self.name} is not settled ({self.current.membership.phase.name})"
         return ""
 
-    def _suffer(self, run: ClassicRun, what: str, *details: object) -> None:
-        """Log and publish an incident."""
-        self._say(run, what, *details)
-        self._scene.publish(Incident(what, " ".join(map(str, (run.name, *details))).rstrip()))
-
-    def _say(self, run: ClassicRun, what: str, *details: object) -> None:
-        generation = str(run.membership.generation_id)
-        self._scene.log.add(self._scene.now, run.name, generation, what, *details)
+    def _epoch(self, run: ClassicRun) -> str:
+        return str(run.membership.generation_id)

@@ -18,7 +18,6 @@ from spark_groups.lab.sim.facts import (
     Finished,
     Forgotten,
     Happened,
-    Incident,
     NotReplayed,
     Read,
     Records,
@@ -27,7 +26,7 @@ from spark_groups.lab.sim.facts import (
     Unanswered,
     Unavailable,
 )
-from spark_groups.lab.sim.scene import Scene
+from spark_groups.lab.sim.scene import RestartedApplication, Scene
 from spark_groups.lab.sim.schedule import EXACT, Clock
 from spark_groups.lab.sim.spark_logs import SparkLogs
 from spark_groups.lab.sim.swarm import Assignor
@@ -185,7 +184,7 @@ class _EventText:
         return self._event.text(self._name_of)
 
 
-class Query:
+class Query(RestartedApplication[Incarnation]):
     """A streaming query: its checkpoint outlives its incarnations.
 
     Args:
@@ -201,11 +200,7 @@ class Query:
         *,
         is_job: bool = False,
     ) -> None:
-        self.name = name
-        self.current: Incarnation | None = None
-        self.is_wanted = True
-        """False once it is stopped for good."""
-        self._scene = scene
+        super().__init__(scene, name)
         self._subscription = subscription
         self._instance_id = instance_id
         self._is_job = is_job
@@ -220,16 +215,11 @@ class Query:
         self._is_strict = False
         """Whether this run fails on data loss."""
         self._incarnations = 0
-        self.plan: BatchPlan | None = None
-        """The plan of the last batch."""
         self._logs = SparkLogs(scene, 0.0 if is_job else scene.swarm.log_every_s)
         self._is_finished = True
         """Whether that batch is finished."""
         self._running: BatchPlan | None = None
         """The batch that Spark runs, unless it fails."""
-        self._stop_for_s: float | None = None
-        self._down_until = 0.0
-        """It does not restart before then."""
         self._triggered_at = 0.0
         """When Spark asked for the last batch; seconds."""
 
@@ -315,18 +305,6 @@ class Query:
             if self._is_finished:
                 self._leave(self.current)
 
-    def stay_down(self, for_s: float, *, kill: bool) -> None:
-        """End, and do not restart for some seconds.
-
-        Args:
-            kill: Whether it ends without a leave, instead of when its batch does.
-        """
-        self._down_until = self._scene.now + for_s
-        if kill:
-            self.kill(for_s, forget=False)
-        else:
-            self.stop(0.0)
-
     def fail(self, for_s: float) -> None:
         """Fail the running batch: the query leaves, restarts, and runs it again."""
         if self.current is not None and self._stop_for_s is None:
@@ -334,31 +312,6 @@ class Query:
             self._running = None
             self._stop_for_s = for_s
             self._leave(self.current)
-
-    def stand_still(self, for_s: float) -> None:
-        """Do nothing, notice nothing, for some seconds."""
-        if self.current is not None:
-            self._suffer(self.current, "freezes", f"{for_s} s")
-            self.current.stand_still(for_s)
-
-    def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
-        """Freeze, be replaced by another run from the same checkpoint, and wake up beside it.
-
-        Spark detects the second run when it writes its logs: the old run plans and finishes no
-        more batches, but its client continues until then.
-        """
-        frozen = self.current
-        if frozen is None:
-            return
-        self.stand_still(for_s)
-        self._scene.schedule.after(for_s + self._scene.chance.uniform(0.0, 5.0), frozen.die)
-
-        def replace() -> None:
-            if self.current is frozen:
-                self.current = None
-                self.start()
-
-        self._scene.schedule.after(replaced_after_s, replace)
 
     def restless(self) -> str:
         """Return why it is not settled, or ""."""
@@ -612,11 +565,5 @@ class Query:
             return EXACT
         return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
 
-    def _suffer(self, current: Incarnation, what: str, *details: object) -> None:
-        """Log and publish an incident."""
-        self._say(current, what, *details)
-        self._scene.publish(Incident(what, " ".join(map(str, (current.name, *details))).rstrip()))
-
-    def _say(self, current: Incarnation, what: str, *details: object) -> None:
-        epoch = str(current.client.member_epoch)
-        self._scene.log.add(self._scene.now, current.name, epoch, what, *details)
+    def _epoch(self, run: Incarnation) -> str:
+        return str(run.client.member_epoch)

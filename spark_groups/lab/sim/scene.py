@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from spark_groups.lab.sim.chance import Chance
 from spark_groups.lab.sim.coordination import Coordination
-from spark_groups.lab.sim.facts import Fact
+from spark_groups.lab.sim.facts import Fact, Incident
 from spark_groups.lab.sim.late_requests import LateRequests
 from spark_groups.lab.sim.network import Network
 from spark_groups.lab.sim.rights import Rights
@@ -136,6 +137,96 @@ class Running(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+
+    def die(self) -> None:
+        """End at once."""
+
+
+R = TypeVar("R", bound=Running)
+
+
+class RestartedApplication(ABC, Generic[R]):
+    """An application whose runs end, freeze and are replaced.
+
+    Args:
+        name: Its name, the same for all runs.
+    """
+
+    def __init__(self, scene: Scene, name: str) -> None:
+        self.name = name
+        self.current: R | None = None
+        self.is_wanted = True
+        """False once it is stopped for good."""
+        self.plan: BatchPlan | None = None
+        """The plan of the last batch, if it keeps a checkpoint."""
+        self._scene = scene
+        self._stop_for_s: float | None = None
+        self._down_until = 0.0
+        """It does not restart before then."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start another run, unless one runs."""
+
+    @abstractmethod
+    def kill(self, for_s: float, *, forget: bool) -> None:
+        """End without a leave; restart after some seconds."""
+
+    @abstractmethod
+    def stop(self, for_s: float | None) -> None:
+        """Finish the running batch, leave the group, and restart; None: stop for good."""
+
+    @abstractmethod
+    def _epoch(self, run: R) -> str:
+        """Return the epoch of a run for the event log."""
+
+    def stay_down(self, for_s: float, *, kill: bool) -> None:
+        """End, and do not restart for some seconds.
+
+        Args:
+            kill: Whether it ends without a leave, instead of when its batch does.
+        """
+        self._down_until = self._scene.now + for_s
+        if kill:
+            self.kill(for_s, forget=False)
+        else:
+            self.stop(0.0)
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+        if self.current is not None:
+            self._suffer(self.current, "freezes", f"{for_s} s")
+            self.current.stand_still(for_s)
+
+    def replace_frozen(self, for_s: float, replaced_after_s: float) -> None:
+        """Freeze, be replaced by another run, and wake up beside it.
+
+        A query's other run starts from the same checkpoint. Spark detects it when it writes its
+        logs: the old run plans and finishes no more batches, but its client continues until then.
+        """
+        frozen = self.current
+        if frozen is None:
+            return
+        self.stand_still(for_s)
+        self._scene.schedule.after(for_s + self._scene.chance.uniform(0.0, 5.0), frozen.die)
+
+        def replace() -> None:
+            if self.current is frozen:
+                self.current = None
+                self.start()
+
+        self._scene.schedule.after(replaced_after_s, replace)
+
+    def _suffer(self, run: R, what: str, *details: object) -> None:
+        """Log and publish an incident."""
+        self._say(run, what, *details)
+        self._scene.publish(Incident(what, " ".join(map(str, (run.name, *details))).rstrip()))
+
+    def _say(self, run: R, what: str, *details: object) -> None:
+        self._scene.log.add(self._scene.now, run.name, self._epoch(run), what, *details)
 
 
 @dataclass(slots=True)
