@@ -35,6 +35,7 @@ from spark_groups.lab.sim.classic_membership import (
 from spark_groups.lab.sim.facts import ClassicHappened, Consumed, Sent
 from spark_groups.lab.sim.queries import LEAVE_S, PLANNED_LEAST, RESTART_S
 from spark_groups.lab.sim.scene import RestartedApplication, Scene
+from spark_groups.lab.sim.swarm import GroupProtocol
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import (
     Event,
@@ -488,7 +489,9 @@ class ClassicConsumer(RestartedApplication[ClassicRun]):
         self._config = ClassicConfig(
             group_id=scene.coordination.group_id,
             topics=topics,
-            assignors=assignors_of(is_cooperative=bool(swarm.cooperative)),
+            assignors=assignors_of(
+                is_cooperative=swarm.classic_protocol is GroupProtocol.CLASSIC_COOPERATIVE
+            ),
             instance_id=instance_id,
             session_timeout_s=swarm.session_s,
             heartbeat_interval_s=swarm.heartbeat_s,

@@ -39,11 +39,24 @@ class Faults(Enum):
 
 
 class GroupProtocol(Enum):
-    """How the members of a group rebalance; the values are those of the command line."""
+    """How the members of a group rebalance, oldest first; the values are those of the command line.
 
+    The design of Kafka 0.9 and the three policies of the incremental proposal never were in Kafka.
+    """
+
+    DESIGN_0_9 = "design-0.9"
     CLASSIC_EAGER = "classic-eager"
+    IMMEDIATE = "immediate"
+    DELAYED = "delayed"
+    INCREMENTAL = "incremental"
     CLASSIC_COOPERATIVE = "classic-cooperative"
     CONSUMER = "consumer"
+
+
+CONVERTIBLE: Final = frozenset(
+    {GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE, GroupProtocol.CONSUMER}
+)
+"""The protocols of Kafka, whose members share groups: the coordinator converts between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +66,8 @@ class Swarm:
     Args:
         queries: Streaming queries in the group.
         consumers: Plain consumers in the group.
-        classic: Consumers of the classic protocol in the group.
-        cooperative: 1 if their assignor is cooperative-sticky; else range, which is eager.
+        classic: Consumers in the group whose protocol is `classic_protocol`.
+        classic_protocol: Any but consumer.
         topics: Subscribed topics.
         partitions: Initial partitions of each topic.
         from_latest: Whether `startingOffsets` is latest; else it is earliest.
@@ -122,7 +135,7 @@ class Swarm:
     queries: int = 2
     consumers: int = 0
     classic: int = 0
-    cooperative: int = 0
+    classic_protocol: GroupProtocol = GroupProtocol.CLASSIC_EAGER
     topics: int = 1
     partitions: int = 4
     from_latest: int = 1
@@ -251,7 +264,9 @@ def drawn(
     if not classic:
         return swarm
     is_mixed = GroupProtocol.CONSUMER in protocols and chance.random() < MIXED
-    return _with_classic(swarm, chance, chance.choice(classic), is_mixed=is_mixed)
+    protocol = chance.choice(classic)
+    is_mixed = is_mixed and protocol in CONVERTIBLE
+    return _with_classic(swarm, chance, protocol, is_mixed=is_mixed)
 
 
 MIXED: Final = 0.7
@@ -265,7 +280,7 @@ def _with_classic(
     mixed = replace(
         swarm,
         classic=pick((1, 2, 2, 3)),
-        cooperative=int(protocol is GroupProtocol.CLASSIC_COOPERATIVE),
+        classic_protocol=protocol,
         # These consumers detect no truncation, no recreated topic, and no operator's reset.
         truncations=0,
         vanishings=0,
@@ -286,8 +301,7 @@ def with_protocol(swarm: Swarm, protocol: GroupProtocol) -> Swarm:
     """Return a swarm whose queries are applications of a protocol, to plan with."""
     if protocol is GroupProtocol.CONSUMER:
         return swarm
-    is_cooperative = protocol is GroupProtocol.CLASSIC_COOPERATIVE
-    return replace(swarm, queries=0, classic=swarm.queries, cooperative=int(is_cooperative))
+    return replace(swarm, queries=0, classic=swarm.queries, classic_protocol=protocol)
 
 
 def _drawn(chance: Chance) -> Swarm:

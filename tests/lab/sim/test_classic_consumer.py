@@ -24,7 +24,7 @@ from tests.lab.sim.scenes import Facts, world
 Patch = pytest.MonkeyPatch
 CLASSIC = (GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE)
 EAGER = Swarm(queries=0, classic=3, partitions=6, stops=3, chaos_s=40.0)
-COOPERATIVE = replace(EAGER, cooperative=1)
+COOPERATIVE = replace(EAGER, classic_protocol=GroupProtocol.CLASSIC_COOPERATIVE)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -91,7 +91,7 @@ def test_an_eager_group_stops_for_a_rebalance_and_a_cooperative_one_reads_on(swa
     revoked = [
         len(each.partitions) for each in happened if isinstance(each, events.PartitionsRevoked)
     ]
-    assert revoked == ([2] if swarm.cooperative else [4])
+    assert revoked == ([2] if swarm is COOPERATIVE else [4])
     assert first.restless() == second.restless() == ""
     for each in (first, second):
         assert each.member is not None

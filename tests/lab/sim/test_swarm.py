@@ -24,7 +24,7 @@ def test_one_seed_is_one_swarm_and_every_part_is_drawn_somewhere() -> None:
     swarms = [drawn(Random(seed)) for seed in range(300)]
     assert swarms == [drawn(Random(seed)) for seed in range(300)]
     fixed = {"heartbeat_s", "starts_s", "deploy_every_s", "restart_s", "assignor", "planned"}
-    classic = {"classic", "cooperative", "migrations"}
+    classic = {"classic", "classic_protocol", "migrations"}
     for each in fields(Swarm):
         values = {getattr(swarm, each.name) for swarm in swarms}
         assert (len(values) == 1) == (each.name in fixed | classic), each.name
@@ -36,9 +36,10 @@ def test_classic_members_are_drawn_last_so_that_seeds_keep_their_groups() -> Non
         mixed = drawn(chance, tuple(GroupProtocol))
         assert mixed.classic
         assert (mixed.partitions, mixed.session_s) == (alone.partitions, alone.session_s)
-        assert drawn(Random(seed), (GroupProtocol.CLASSIC_EAGER,)).cooperative == 0
+        eager = drawn(Random(seed), (GroupProtocol.CLASSIC_EAGER,))
+        assert eager.classic_protocol is GroupProtocol.CLASSIC_EAGER
     swarms = [drawn(Random(seed), tuple(GroupProtocol)) for seed in range(100)]
-    for name in ("classic", "cooperative", "migrations", "queries", "consumers"):
+    for name in ("classic", "classic_protocol", "migrations", "queries", "consumers"):
         assert len({getattr(swarm, name) for swarm in swarms}) > 1, name
 
 
@@ -93,10 +94,11 @@ def test_what_is_not_needed_goes_and_what_is_needed_stays() -> None:
 
 
 def test_a_group_keeps_a_member_of_some_protocol_when_it_is_shrunk() -> None:
-    swarm = Swarm(queries=2, classic=2, cooperative=1)
+    swarm = Swarm(queries=2, classic=2, classic_protocol=GroupProtocol.CLASSIC_COOPERATIVE)
     classic = shrunk(swarm, lambda each: each if each.classic else None)
     assert classic is not None
-    assert (classic.queries, classic.classic, classic.cooperative) == (0, 1, 0)
+    assert (classic.queries, classic.classic) == (0, 1)
+    assert classic.classic_protocol is GroupProtocol.CLASSIC_EAGER
     queries = shrunk(swarm, lambda each: each if each.queries else None)
     assert queries is not None
     assert (queries.queries, queries.classic) == (1, 0)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import GroupProtocol
 from spark_groups.types import TopicIdPartition
 
 
@@ -77,7 +78,8 @@ class Checker:
         assigns it. A static member that restarts in between returns to its generation instead.
         """
         coordination, swarm = self.scene.coordination, self.scene.swarm
-        may_return = bool(swarm.cooperative and swarm.static) and coordination.group.classic
+        is_cooperative = swarm.classic_protocol is GroupProtocol.CLASSIC_COOPERATIVE
+        may_return = is_cooperative and swarm.static and coordination.group.classic
         return bool(may_return) and key not in coordination.assigned
 
     def fail(self, text: str) -> NoReturn:
