@@ -13,15 +13,10 @@ from typing import Any, Final, cast
 
 from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.assignors.classic import (
-    ClassicAssignor,
-    ClassicRangeAssignor,
-)
+from spark_groups.lab.assignors.classic import ClassicRangeAssignor
 from spark_groups.lab.assignors.sticky import CooperativeStickyAssignor
-from spark_groups.lab.coordinator.classic.messages import JoinGroupRequest, SyncGroupRequest
 from spark_groups.lab.sim.classic_membership import (
     AFTER,
-    JOIN_LAPSE_S,
     After,
     Assigned,
     ClassicConfig,
@@ -29,8 +24,14 @@ from spark_groups.lab.sim.classic_membership import (
     ClassicMembership,
     Failed,
     Lost,
+    Membership,
     Phase,
     Revoked,
+)
+from spark_groups.lab.sim.embedded_protocols import (
+    Background,
+    ConsumerProtocol,
+    EmbeddedProtocol,
 )
 from spark_groups.lab.sim.facts import ClassicHappened, Consumed, Sent
 from spark_groups.lab.sim.queries import LEAVE_S, PLANNED_LEAST, RESTART_S
@@ -87,7 +88,7 @@ class ClassicRun:
         self,
         scene: Scene,
         name: str,
-        membership: ClassicMembership,
+        membership: Membership,
         left: Callable[[], None],
         failed: Callable[[], None],
     ) -> None:
@@ -306,7 +307,7 @@ class ClassicRun:
         """Commit all positions, then act; also if the commit is refused or takes too long."""
         membership, now = self.membership, self._scene.now
         if ends_at is None:
-            ends_at = now + min(COMMITS_S, membership.config.rebalance_timeout_s)
+            ends_at = now + min(COMMITS_S, membership.commit_time_s)
         positions = self._uncommitted()
         if not positions or not membership.may_commit or now >= ends_at:
             then()
@@ -318,10 +319,10 @@ class ClassicRun:
             return
         generation_id, member_id = membership.generation_id, membership.member_id
         request = m.OffsetCommitRequest(
-            group_id=membership.config.group_id,
+            group_id=membership.group_id,
             member_id=member_id,
             member_epoch=generation_id,
-            instance_id=membership.config.instance_id,
+            instance_id=membership.group_instance_id,
             offsets={key: m.OffsetAndMetadata(each) for key, each in positions.items()},
         )
 
@@ -343,7 +344,7 @@ class ClassicRun:
     def _fetch(self, missing: frozenset[TopicIdPartition]) -> None:
         if self._node is None or Channel.OFFSETS in self._busy:
             return
-        request = m.OffsetFetchRequest(group_id=self.membership.config.group_id, partitions=missing)
+        request = m.OffsetFetchRequest(group_id=self.membership.group_id, partitions=missing)
         generation_id = self.membership.generation_id
 
         def answered(response: Any) -> None:
@@ -361,7 +362,8 @@ class ClassicRun:
     # The thread that sends heartbeats, and all other requests.
 
     def _beat(self) -> None:
-        self._pump()
+        if self._is_idle or self.membership.background is not Background.NOTHING:
+            self._pump()
         if self.membership.phase not in (Phase.LEFT, Phase.FATAL):
             self._later(BEAT_S, self._beat)
 
@@ -374,9 +376,7 @@ class ClassicRun:
         request = self.membership.next_request(self._scene.now)
         if request is None:
             return
-        timeout_s = TIMEOUT_S[Channel.HEARTBEAT]
-        if isinstance(request, JoinGroupRequest | SyncGroupRequest):
-            timeout_s = self.membership.config.rebalance_timeout_s + JOIN_LAPSE_S
+        timeout_s = self.membership.response_timeout_s(request)
 
         def answered(response: Any) -> None:
             if self.membership.handle_response(response, self._scene.now):
@@ -394,7 +394,7 @@ class ClassicRun:
     def _search(self) -> None:
         if Channel.SEARCH in self._busy:
             return
-        request = m.FindCoordinatorRequest(group_id=self.membership.config.group_id)
+        request = m.FindCoordinatorRequest(group_id=self.membership.group_id)
 
         def found(response: Any) -> None:
             self._node = response.coordinator
@@ -472,9 +472,11 @@ class ClassicRun:
                 return MemberFailed(*about, error)
 
 
-def assignors_of(*, is_cooperative: bool) -> tuple[ClassicAssignor, ...]:
-    """Return the assignors of a consumer: range is Kafka's default for eager members."""
-    return (CooperativeStickyAssignor() if is_cooperative else ClassicRangeAssignor(),)
+def embedded_protocol(protocol: GroupProtocol) -> EmbeddedProtocol:
+    """Return the embedded protocol of a run; range is Kafka's default for eager members."""
+    if protocol is GroupProtocol.CLASSIC_COOPERATIVE:
+        return ConsumerProtocol((CooperativeStickyAssignor(),))
+    return ConsumerProtocol((ClassicRangeAssignor(),))
 
 
 class ClassicConsumer(RestartedApplication[ClassicRun]):
@@ -489,9 +491,6 @@ class ClassicConsumer(RestartedApplication[ClassicRun]):
         self._config = ClassicConfig(
             group_id=scene.coordination.group_id,
             topics=topics,
-            assignors=assignors_of(
-                is_cooperative=swarm.classic_protocol is GroupProtocol.CLASSIC_COOPERATIVE
-            ),
             instance_id=instance_id,
             session_timeout_s=swarm.session_s,
             heartbeat_interval_s=swarm.heartbeat_s,
@@ -512,9 +511,9 @@ class ClassicConsumer(RestartedApplication[ClassicRun]):
             return
         name = f"{self.name}.{next(self._runs)}"
         self._stop_for_s = None
-        self.current = run = ClassicRun(
-            scene, name, ClassicMembership(self._config), self._leaves, self._fails
-        )
+        embedded = embedded_protocol(scene.swarm.classic_protocol)
+        membership = ClassicMembership(self._config, embedded)
+        self.current = run = ClassicRun(scene, name, membership, self._leaves, self._fails)
         self._say(run, "starts")
         run.start()
 

@@ -10,18 +10,12 @@ Source: AbstractCoordinator, ConsumerCoordinator (org.apache.kafka.clients.consu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final, Protocol
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.assignors.classic import (
-    ClassicAssignor,
-    ClassicMember,
-    RebalanceProtocol,
-    rebalance_protocol,
-)
 from spark_groups.lab.coordinator.classic import messages as c
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.messages import (
@@ -29,19 +23,15 @@ from spark_groups.lab.coordinator.messages import (
     LeaveGroupResponse,
     LeavingMember,
 )
-from spark_groups.protocol.backoff import Backoff
-from spark_groups.protocol.embedded import (
-    CONSUMER_PROTOCOL_TYPE,
-    NO_GENERATION,
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
+from spark_groups.lab.sim.embedded_protocols import (
+    Background,
+    EmbeddedProtocol,
+    Partitions,
+    Received,
 )
-from spark_groups.types import TopicPartition
+from spark_groups.protocol.backoff import Backoff
+from spark_groups.protocol.embedded import NO_GENERATION
 
-Partitions = frozenset[TopicPartition]
 ClassicRequest = (
     c.JoinGroupRequest | c.SyncGroupRequest | c.ClassicHeartbeatRequest | LeaveGroupRequest
 )
@@ -95,21 +85,15 @@ class ClassicConfig:
     """The settings of a classic member.
 
     Args:
-        assignors: Best first (`partition.assignment.strategy`).
         rebalance_timeout_s: `max.poll.interval.ms`.
     """
 
     group_id: str
     topics: tuple[str, ...]
-    assignors: Sequence[ClassicAssignor]
     instance_id: str | None = None
     session_timeout_s: float = 45.0
     heartbeat_interval_s: float = 3.0
     rebalance_timeout_s: float = 300.0
-
-    @property
-    def is_cooperative(self) -> bool:
-        return rebalance_protocol(self.assignors) is RebalanceProtocol.COOPERATIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +129,89 @@ class Failed:
 ClassicEvent = Assigned | Revoked | Lost | Failed
 
 
+class Membership(Protocol):
+    """One run of a consumer in a group that forms generations, as its application drives it."""
+
+    phase: Phase
+    member_id: str
+    generation_id: int
+    owned: Partitions
+    is_preparing: bool
+    """Whether it joins as soon as the application has committed what it read."""
+    revoking: Partitions
+    """Partitions that it releases once the application has committed."""
+    events: list[ClassicEvent]
+
+    @property
+    def background(self) -> Background:
+        """What it does beside a batch."""
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The instance id of a static member."""
+
+    @property
+    def commit_time_s(self) -> float:
+        """How long a commit before a rebalance may take, in seconds."""
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether a commit has a generation."""
+
+    @property
+    def readable(self) -> Partitions:
+        """The partitions that the application may read now."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True if it has its assignment and nothing to do."""
+
+    def poll(self, now: float, partition_counts: Mapping[str, int]) -> None:
+        """Note that the application polls."""
+
+    def prepared(self) -> None:
+        """Note that the application has committed what it read, or cannot."""
+
+    def revoked(self) -> None:
+        """Note that the application has committed the revoked partitions, or cannot."""
+
+    def leave(self) -> None:
+        """Leave the group."""
+
+    def next_request(self, now: float) -> Any:
+        """Return the request to send now, None if none is due; it counts as sent."""
+
+    def response_timeout_s(self, request: Any) -> float | None:
+        """Return how long to wait for the answer to a request; None for the usual time."""
+
+    def handle_response(self, response: Any, now: float) -> bool:
+        """Process the answer to the request in flight.
+
+        Returns:
+            Whether to look up the coordinator again.
+        """
+
+    def handle_failure(self, now: float) -> None:
+        """Note that the request in flight got no answer; the coordinator is looked up again."""
+
+    def commit_refused(self, code: int, generation_id: int, member_id: str) -> bool:
+        """Process the error of a commit, sent with this generation.
+
+        Returns:
+            Whether to look up the coordinator again.
+        """
+
+
 class ClassicMembership:
     """One run of a consumer in a classic group."""
 
-    def __init__(self, config: ClassicConfig) -> None:
+    def __init__(self, config: ClassicConfig, embedded: EmbeddedProtocol) -> None:
         self.config = config
+        self._embedded = embedded
         self.phase = Phase.UNJOINED
         self.member_id = ""
         self.generation_id = NO_GENERATION
@@ -164,7 +226,7 @@ class ClassicMembership:
         self._protocol_name: str | None = None
         self._leads: dict[str, bytes] | None = None
         """The assignments that the leader sends; None for followers."""
-        self._received: Partitions | None = None
+        self._received: Received | None = None
         """An assignment that the application has not polled yet."""
         self._counts: Mapping[str, int] = {}
         """Partition counts of the topics, as the last metadata said."""
@@ -175,6 +237,23 @@ class ClassicMembership:
         self._backoff = Backoff()
         self._heartbeat_at = 0.0
         self._polled_at = 0.0
+        self._joins_again_at: float | None = None
+
+    @property
+    def background(self) -> Background:
+        return self._embedded.background
+
+    @property
+    def group_id(self) -> str:
+        return self.config.group_id
+
+    @property
+    def group_instance_id(self) -> str | None:
+        return self.config.instance_id
+
+    @property
+    def commit_time_s(self) -> float:
+        return self.config.rebalance_timeout_s
 
     @property
     def may_commit(self) -> bool:
@@ -191,7 +270,8 @@ class ClassicMembership:
     def is_settled(self) -> bool:
         """True if it has its assignment and nothing to do."""
         is_idle = not (self._needs_join or self.revoking or self.is_preparing)
-        return self.phase is Phase.STABLE and self._received is None and is_idle
+        has_all = self._received is None and self._joins_again_at is None
+        return self.phase is Phase.STABLE and has_all and is_idle
 
     # The application.
 
@@ -209,7 +289,7 @@ class ClassicMembership:
             self._take(self._received)
         if self.phase is Phase.STABLE and self._counts_assigned not in (None, self._counts):
             self._needs_join = True
-        if self._needs_join and self._needs_prepare and not self.revoking:
+        if self._needs_join and self._waits_for_poll and not self.revoking:
             self._prepare()
 
     def _prepare(self) -> None:
@@ -230,7 +310,7 @@ class ClassicMembership:
         self.is_preparing = self._needs_prepare = False
         if self.generation_id == NO_GENERATION:
             self._prepare()
-        elif not self.config.is_cooperative and self.owned:
+        elif not self._embedded.is_cooperative and self.owned:
             self.events.append(Revoked(self.owned))
             self.owned = NONE
 
@@ -246,9 +326,10 @@ class ClassicMembership:
         if self._received is not None:
             self._take(self._received)
 
-    def _take(self, assigned: Partitions) -> None:
+    def _take(self, received: Received) -> None:
         """Take the assignment of a generation (onJoinComplete)."""
-        if self.config.is_cooperative and (revoking := self.owned - assigned):
+        assigned = received.owned
+        if self._embedded.is_cooperative and (revoking := self.owned - assigned):
             self.revoking = revoking
             return
         self._received = None
@@ -278,7 +359,9 @@ class ClassicMembership:
     def _next_request(self, now: float) -> ClassicRequest | None:
         if self._in_flight is not None or now < self._backoff.not_before:
             return None
-        joins = self._needs_join and not self._needs_prepare
+        if self._joins_again_at is not None and now >= self._joins_again_at:
+            self._needs_join = True
+        joins = self._needs_join and not self._waits_for_poll
         match self.phase:
             case Phase.LEAVING:
                 return self._leave_request()
@@ -289,6 +372,17 @@ class ClassicMembership:
             case Phase.STABLE:
                 return self._heartbeat(now)
         return None
+
+    @property
+    def _waits_for_poll(self) -> bool:
+        """Whether the application must poll before the member joins.
+
+        Beside a batch a member joins only once its last assignment is taken: what it reports as
+        owned is then what it has.
+        """
+        if self.background is not Background.JOINS or self.generation_id == NO_GENERATION:
+            return self._needs_prepare
+        return bool(self.revoking) or self._received is not None
 
     def _heartbeat(self, now: float) -> ClassicRequest | None:
         if now - self._polled_at > self.config.rebalance_timeout_s:
@@ -309,27 +403,14 @@ class ClassicMembership:
     def _join_request(self) -> c.JoinGroupRequest:
         config = self.config
         self.phase = Phase.PREPARING_REBALANCE
-        protocols = tuple(
-            c.ClassicProtocol(
-                each.name,
-                encode_subscription(
-                    Subscription(
-                        topics=config.topics,
-                        user_data=each.user_data(self.owned, self.generation_id),
-                        owned_partitions=self.owned,
-                        generation_id=self.generation_id,
-                    )
-                ),
-            )
-            for each in config.assignors
-        )
         return c.JoinGroupRequest(
             group_id=config.group_id,
             session_timeout_ms=int(config.session_timeout_s * 1000),
             rebalance_timeout_ms=int(config.rebalance_timeout_s * 1000),
             member_id=self.member_id,
             group_instance_id=config.instance_id,
-            protocols=protocols,
+            protocol_type=self._embedded.protocol_type,
+            protocols=self._embedded.subscriptions(config.topics, self.owned, self.generation_id),
         )
 
     def _sync_request(self) -> c.SyncGroupRequest:
@@ -338,7 +419,7 @@ class ClassicMembership:
             generation_id=self.generation_id,
             member_id=self.member_id,
             group_instance_id=self.config.instance_id,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_type=self._embedded.protocol_type,
             protocol_name=self._protocol_name,
             assignments=self._leads or {},
         )
@@ -348,6 +429,12 @@ class ClassicMembership:
         return LeaveGroupRequest(group_id=self.config.group_id, members=(leaving,))
 
     # Answers.
+
+    def response_timeout_s(self, request: Any) -> float | None:
+        """Return how long to wait for the answer to a request; None for the usual time."""
+        if isinstance(request, c.JoinGroupRequest | c.SyncGroupRequest):
+            return self.config.rebalance_timeout_s + JOIN_LAPSE_S
+        return None
 
     def handle_response(self, response: ClassicResponse, now: float) -> bool:
         """Process the answer to the request in flight.
@@ -369,7 +456,7 @@ class ClassicMembership:
             return False
         match response:
             case c.JoinGroupResponse(error_code=ErrorCode.NONE):
-                self._joined(response)
+                self._joined(response, now)
             case c.JoinGroupResponse(error_code=CoordinatorErrorCode.MEMBER_ID_REQUIRED):
                 self.member_id = response.member_id
             case c.SyncGroupResponse(error_code=ErrorCode.NONE):
@@ -438,6 +525,7 @@ class ClassicMembership:
         self.is_preparing = False
         self._needs_join = self._needs_prepare = True
         self._counts_assigned = None
+        self._joins_again_at = None
         self._lost_because = reason
 
     def _fail(self, error: str) -> None:
@@ -449,32 +537,23 @@ class ClassicMembership:
         self.phase = Phase.FATAL
         self.events.append(Failed(error))
 
-    def _joined(self, response: c.JoinGroupResponse) -> None:
+    def _joined(self, response: c.JoinGroupResponse, now: float) -> None:
         self.member_id, self.generation_id = response.member_id, response.generation_id
         self._protocol_name = response.protocol_name
         self.phase = Phase.COMPLETING_REBALANCE
         self._leads, self._counts_assigned = None, None
         if response.leader == response.member_id:
             self._counts_assigned = self._counts
-            self._leads = {} if response.skip_assignment else self._assign(response)
-
-    def _assign(self, response: c.JoinGroupResponse) -> dict[str, bytes]:
-        """Compute the assignment as the leader of the generation."""
-        assignor = next(
-            each for each in self.config.assignors if each.name == response.protocol_name
-        )
-        members = {
-            each.member_id: ClassicMember(
-                decode_subscription(each.metadata), each.group_instance_id
+            self._leads = (
+                {}
+                if response.skip_assignment
+                else self._embedded.assign(response, self._counts, now)
             )
-            for each in response.members
-        }
-        found = assignor.assign(members, self._counts)
-        return {member_id: encode_assignment(each) for member_id, each in found.items()}
 
     def _synced(self, response: c.SyncGroupResponse, now: float) -> None:
         self.phase = Phase.STABLE
         self._needs_join, self._needs_prepare = False, True
         self._leads = None
-        self._received = decode_assignment(response.assignment).partitions
+        self._received = self._embedded.read(response.assignment, self.owned, now)
+        self._joins_again_at = self._received.joins_again_at
         self._heartbeat_at = now + self.config.heartbeat_interval_s

@@ -16,6 +16,7 @@ from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.classic_consumer import ClassicRun
 from spark_groups.lab.sim.classic_membership import Assigned, ClassicMembership
+from spark_groups.lab.sim.embedded_protocols import Received
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.lab.sim.swarm import GroupProtocol, Swarm
 from spark_groups.protocol import events
@@ -111,9 +112,10 @@ def test_it_looks_for_the_coordinator_when_that_has_moved() -> None:
 def keeps_what_it_must_revoke(patch: Patch) -> None:
     take, join = ClassicMembership._take, ClassicMembership._join_request
 
-    def taken(self: ClassicMembership, assigned: Any) -> None:
-        if not self.config.is_cooperative or not self.owned - assigned:
-            take(self, assigned)
+    def taken(self: ClassicMembership, received: Received) -> None:
+        assigned = received.owned
+        if not self._embedded.is_cooperative or not self.owned - assigned:
+            take(self, received)
             return
         self._received, self._needs_join = None, True
         self.events.append(Assigned(assigned, assigned - self.owned))

@@ -24,6 +24,7 @@ from spark_groups.lab.sim.classic_membership import (
     Phase,
     Revoked,
 )
+from spark_groups.lab.sim.embedded_protocols import ConsumerProtocol
 from spark_groups.protocol.embedded import (
     NO_GENERATION,
     EmbeddedAssignment,
@@ -49,12 +50,11 @@ class Talk:
         config = ClassicConfig(
             group_id="g",
             topics=("t",),
-            assignors=(assignor,),
             instance_id=instance_id,
             heartbeat_interval_s=3.0,
             rebalance_timeout_s=60.0,
         )
-        self.member = ClassicMembership(config)
+        self.member = ClassicMembership(config, ConsumerProtocol((assignor,)))
         self.now = 0.0
         self.generation_id = 0
 
