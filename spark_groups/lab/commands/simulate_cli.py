@@ -30,6 +30,7 @@ from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile, p
 from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import (
+    CONVERTIBLE,
     Assignor,
     Deploy,
     Faults,
@@ -95,6 +96,14 @@ Static = Annotated[
 HeartbeatInterval = Annotated[float, _group(min=0.1, help="Seconds.")]
 SessionTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
 RebalanceTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
+RebalanceDelay = Annotated[
+    float,
+    _group(
+        min=0.0,
+        help="Seconds that a leader waits for a member that is gone, with the protocols delayed and"
+        " incremental (scheduled.rebalance.max.delay.ms).",
+    ),
+]
 DeployPattern = Annotated[Deploy, _group(help="The pattern of the redeployment.")]
 RestartTime = Annotated[
     float,
@@ -190,6 +199,7 @@ def simulate(  # noqa: PLR0917
     heartbeat_interval: HeartbeatInterval = 5.0,
     session_timeout: SessionTimeout = 45.0,
     rebalance_timeout: RebalanceTimeout = 300.0,
+    rebalance_delay: RebalanceDelay = 20.0,
     deploy: DeployPattern = Deploy.ROLLING,
     restart_time: RestartTime = 15.0,
     faults: FaultMeasure = Faults.NONE,
@@ -215,7 +225,7 @@ def simulate(  # noqa: PLR0917
 
     Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
     --restart-time 15 --records-per-second 50 --html rolling.html
-    Example: spark-groups simulate --protocol classic-eager,classic-cooperative,consumer
+    Example: spark-groups simulate --protocol classic-eager,delayed,consumer --batch-length 1
 
     Exit code 1 if a promise is broken.
     """
@@ -239,12 +249,16 @@ def simulate(  # noqa: PLR0917
             heartbeat_s=heartbeat_interval,
             session_s=session_timeout,
             rebalance_s=rebalance_timeout,
+            rebalance_delay_s=rebalance_delay,
             chaos_s=duration,
             deploy=deploy,
             restart_s=restart_time,
             listener=1,
             planned=1,
         )
+        if static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
+            note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
+            Console(stderr=True).print(note, soft_wrap=True)
         plans = [(each, name) for each in protocols for name in names]
         made_of, compares = with_faults(planned, faults), protocol is not None
         _plan(made_of, plans, range(seed, seed + seeds), html, as_json=as_json, compares=compares)

@@ -154,6 +154,7 @@ _LEAST: Final[Mapping[str, tuple[str, float]]] = {
     "heartbeat_interval_s": ("heartbeat_s", 0.1),
     "session_timeout_s": ("session_s", 1.0),
     "rebalance_timeout_s": ("rebalance_s", 1.0),
+    "rebalance_delay_s": ("rebalance_delay_s", 0.0),
     "restart_time_s": ("restart_s", 1.0),
     "duration_s": ("chaos_s", 10.0),
 }
@@ -246,6 +247,7 @@ def simulate(
     heartbeat_interval_s: float = 5.0,
     session_timeout_s: float = 45.0,
     rebalance_timeout_s: float = 300.0,
+    rebalance_delay_s: float = 20.0,
     deploy: str = "rolling",
     restart_time_s: float = 15.0,
     faults: str = "none",
@@ -265,12 +267,15 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        protocol: How members rebalance: classic-eager, classic-cooperative or consumer.
+        protocol: How members rebalance: design-0.9, classic-eager, immediate, delayed, incremental,
+            classic-cooperative or consumer.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.
         session_timeout_s: The group's session timeout.
         rebalance_timeout_s: How long a member may take to revoke partitions.
+        rebalance_delay_s: How long a leader waits for a member that is gone, with the protocols
+            delayed and incremental.
         deploy: The pattern of the redeployment: none, rolling, all-at-once or autoscale.
         restart_time_s: Seconds from the leave of an application until its next run reads.
         faults: The amount of faults meanwhile: none, some or many.
@@ -293,6 +298,7 @@ def simulate(
         heartbeat_s=heartbeat_interval_s,
         session_s=session_timeout_s,
         rebalance_s=rebalance_timeout_s,
+        rebalance_delay_s=rebalance_delay_s,
         chaos_s=duration_s,
         deploy=_named(Deploy, "deploy", deploy),
         restart_s=restart_time_s,

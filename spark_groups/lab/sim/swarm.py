@@ -68,6 +68,8 @@ class Swarm:
         consumers: Plain consumers in the group.
         classic: Consumers in the group whose protocol is `classic_protocol`.
         classic_protocol: Any but consumer.
+        rebalance_delay_s: How long a leader of the delayed and incremental policies waits for a
+            member that is gone (`scheduled.rebalance.max.delay.ms`).
         topics: Subscribed topics.
         partitions: Initial partitions of each topic.
         from_latest: Whether `startingOffsets` is latest; else it is earliest.
@@ -136,6 +138,7 @@ class Swarm:
     consumers: int = 0
     classic: int = 0
     classic_protocol: GroupProtocol = GroupProtocol.CLASSIC_EAGER
+    rebalance_delay_s: float = 20.0
     topics: int = 1
     partitions: int = 4
     from_latest: int = 1
@@ -277,6 +280,9 @@ def _with_classic(
     swarm: Swarm, chance: Chance, protocol: GroupProtocol, *, is_mixed: bool
 ) -> Swarm:
     pick = chance.choice
+    if protocol not in CONVERTIBLE:
+        # The designs know no instance ids.
+        swarm = replace(swarm, static=0, rebalance_delay_s=pick((5.0, 20.0, 60.0)))
     mixed = replace(
         swarm,
         classic=pick((1, 2, 2, 3)),
@@ -301,7 +307,10 @@ def with_protocol(swarm: Swarm, protocol: GroupProtocol) -> Swarm:
     """Return a swarm whose queries are applications of a protocol, to plan with."""
     if protocol is GroupProtocol.CONSUMER:
         return swarm
-    return replace(swarm, queries=0, classic=swarm.queries, classic_protocol=protocol)
+    static = swarm.static if protocol in CONVERTIBLE else 0
+    return replace(
+        swarm, queries=0, classic=swarm.queries, classic_protocol=protocol, static=static
+    )
 
 
 def _drawn(chance: Chance) -> Swarm:

@@ -1,0 +1,223 @@
+"""The commands of the incremental proposal's timelines: whole members in virtual time.
+
+Each member is the simulation's `ClassicMembership` with the embedded protocol of the proposal; the
+coordinator is the model of a classic group. Every round is printed in the proposal's notation, in
+which partitions count from 1: what the members report in JoinGroup, and what the leader sends in
+SyncGroup. An assignment that only repeats what its member owns is shown as empty, as there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_groups.errors import ErrorCode
+from spark_groups.lab.assignors.incremental import IncrementalConfig, Policy
+from spark_groups.lab.coordinator.classic.messages import JoinGroupResponse, SyncGroupRequest
+from spark_groups.lab.coordinator.log import Log
+from spark_groups.lab.coordinator.profile import KAFKA_4_3
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
+from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.lab.sim.classic_membership import ClassicConfig, ClassicMembership, Phase
+from spark_groups.lab.sim.embedded_protocols import IncrementalProtocol
+from spark_groups.protocol.embedded import decode_proposed_assignment, decode_proposed_subscription
+from spark_groups.types import TopicPartition
+from tests.scenarios.scene import Command
+
+GROUP_ID: Final = "g"
+STEP_S: Final = 0.1
+SETTINGS: Final = BrokerSettings(
+    classic_min_session_timeout_s=1.0, classic_initial_rebalance_delay_s=1.0
+)
+
+
+@dataclass
+class _Member:
+    """A member, and the assignment that it got last."""
+
+    name: str
+    membership: ClassicMembership
+    is_alive: bool = True
+    tickets: list[Ticket] = field(default_factory=list)
+
+
+class IncrementalGroup:
+    """A group whose members follow one of the proposal's designs."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._config = IncrementalConfig(Policy.IMMEDIATE)
+        self._protocol_type = "consumer"
+        self._shard = Shard(KAFKA_4_3, Settings(SETTINGS), TopicsImage(), Log(), 0.0)
+        self._members: dict[str, _Member] = {}
+        self._subscriptions: dict[str, str] = {}
+        """What each member reported in the round under way, by name."""
+        self._lines: list[str] = []
+        self._commands = {
+            "design": self._design,
+            "topic": self._topic,
+            "connector": self._topic,
+            "start": self._start,
+            "leave": self._leave,
+            "crash": self._crash,
+            "run": self._run,
+            "owners": self._owners,
+        }
+
+    def play(self, line: str) -> list[str]:
+        """Run one command, and return what it prints."""
+        command = Command.parse(line)
+        self._commands[command.name](command)
+        command.done()
+        lines, self._lines = self._lines, []
+        return lines
+
+    def _design(self, command: Command) -> None:
+        """`design delayed delay=60`: which policy the leaders follow; times in seconds."""
+        (name,) = command.words
+        self._config = IncrementalConfig(
+            Policy(name),
+            scheduled_rebalance_delay_ms=int(command.take("delay") or 300) * 1000,
+            move_interval_ms=int(command.take("interval") or 10) * 1000,
+            defers_first=command.take("first") == "deferred",
+        )
+
+    def _topic(self, command: Command) -> None:
+        """`topic T 4` or `connector jdbc 4`: what there is to share: partitions, or tasks."""
+        name, count = command.words
+        if command.name == "connector":
+            self._protocol_type = "connect"
+        topic = TopicImage(uuid.uuid5(uuid.NAMESPACE_DNS, name), name, int(count))
+        self._shard.set_topics(self._shard.topics.with_topic(topic), self._now)
+
+    def _start(self, command: Command) -> None:
+        """`start A B [topics=T,U]`: members that subscribe to all topics, or to these."""
+        chosen = command.take("topics")
+        topics = tuple(chosen.split(",")) if chosen else tuple(self._shard.topics.by_name)
+        for name in command.words:
+            config = ClassicConfig(
+                group_id=GROUP_ID,
+                topics=topics,
+                session_timeout_s=10.0,
+                heartbeat_interval_s=1.0,
+                rebalance_timeout_s=60.0,
+            )
+            embedded = IncrementalProtocol(self._config, self._protocol_type)
+            self._members[name] = _Member(name, ClassicMembership(config, embedded))
+
+    def _leave(self, command: Command) -> None:
+        for name in command.words:
+            self._members[name].membership.leave()
+
+    def _crash(self, command: Command) -> None:
+        """`crash A`: its session expires later."""
+        for name in command.words:
+            self._members[name].is_alive = False
+
+    def _owners(self, _: Command) -> None:
+        owned = {
+            each.name: each.membership.owned
+            for each in self._members.values()
+            if each.is_alive and each.membership.phase is not Phase.LEFT
+        }
+        unowned = {
+            TopicPartition(topic.name, number)
+            for topic in self._shard.topics.by_name.values()
+            for number in range(topic.partition_count)
+        }.difference(*owned.values())
+        shown = ", ".join(f"{name}({_text(each)})" for name, each in owned.items())
+        self._lines.append(f"{shown}; nobody: {_text(unowned)}" if unowned else shown)
+
+    # Time.
+
+    def _run(self, command: Command) -> None:
+        """`run 20`: let seconds pass."""
+        (seconds,) = command.words
+        for _ in range(round(float(seconds) / STEP_S)):
+            self._now = round(self._now + STEP_S, 1)
+            self._shard.wake(self._now)
+            self._settle()
+            for member in tuple(self._members.values()):
+                if member.is_alive:
+                    self._step(member)
+
+    def _step(self, member: _Member) -> None:
+        """Let a member poll, and send what it has to send."""
+        membership = member.membership
+        counts = {
+            each.name: each.partition_count for each in self._shard.topics.by_name.values()
+        }
+        membership.poll(self._now, counts)
+        if membership.is_preparing:
+            membership.prepared()
+        if membership.revoking:
+            membership.revoked()
+        membership.events.clear()
+        request = membership.next_request(self._now)
+        if request is None:
+            return
+        if isinstance(request, SyncGroupRequest) and request.assignments:
+            self._show(member.name, request)
+        ticket = self._shard.submit(request, self._now, Origin(client_id=member.name))
+        member.tickets.append(ticket)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Replicate, and give members the answers that have come."""
+        self._shard.replicate(self._now)
+        self._shard.take_answered()
+        for member in self._members.values():
+            for ticket in [each for each in member.tickets if each.response is not None]:
+                member.tickets.remove(ticket)
+                if not member.is_alive:
+                    continue
+                if isinstance(ticket.response, JoinGroupResponse) and ticket.response.members:
+                    self._note(ticket.response)
+                member.membership.handle_response(ticket.response, self._now)
+
+    # What it prints.
+
+    def _note(self, response: JoinGroupResponse) -> None:
+        """Keep what the members of a generation reported, as its leader learns it."""
+        assert response.error_code == ErrorCode.NONE
+        self._subscriptions = {}
+        for each in response.members:
+            reported = decode_proposed_subscription(each.metadata)
+            topics = ",".join(reported.topics)
+            text = f"({topics},assigned:{_text(reported.assigned)})"
+            self._subscriptions[_name(each.member_id)] = text
+            self._owned_before = getattr(self, "_owned_before", {})
+            self._owned_before[each.member_id] = reported.assigned
+
+    def _show(self, leader: str, request: SyncGroupRequest) -> None:
+        """Print a round: what the members reported, and what the leader sends."""
+        reported = ", ".join(
+            f"{name}{text}" for name, text in sorted(self._subscriptions.items())
+        )
+        sent = []
+        for member_id in sorted(request.assignments, key=_name):
+            found = decode_proposed_assignment(request.assignments[member_id])
+            repeats = found.assigned <= self._owned_before.get(member_id, frozenset())
+            assigned = "" if repeats else _text(found.assigned)
+            text = f"assigned:{assigned},revoked:{_text(found.revoked)}"
+            if self._config.policy is not Policy.IMMEDIATE:
+                delay_ms = found.scheduled_rebalance_timeout_ms
+                text += f",{delay_ms / 1000:g} s" if delay_ms else ",-"
+            sent.append(f"{_name(member_id)}({text})")
+        self._lines += [
+            f"{self._now:g} s: generation {request.generation_id}, leader {leader}",
+            f"  members join: {reported}",
+            f"  leader sends: {', '.join(sent)}",
+        ]
+
+
+def _name(member_id: str) -> str:
+    return member_id.split("-")[0]
+
+
+def _text(resources: Iterable[TopicPartition]) -> str:
+    """Write resources as the proposal does: T1, counted from 1; the connector itself is T0."""
+    return ",".join(f"{each.topic}{each.partition + 1}" for each in sorted(resources))

@@ -1,0 +1,138 @@
+"""Play one workload with every protocol: the table of docs/explanation/history.md and its picture.
+
+Run it without arguments; it takes about a minute. A test fails if the page is older than the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from spark_groups.lab.commands.simulation import Simulation, simulate
+from spark_groups.lab.sim.swarm import GroupProtocol
+
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+PAGE: Final = DOCS / "explanation" / "history.md"
+PICTURE: Final = DOCS / "pictures" / "history.svg"
+BEGIN: Final = "<!-- history: begin -->"
+END: Final = "<!-- history: end -->"
+SEEDS: Final = 3
+BATCH_LENGTH_S: Final = 1.0
+COMMAND: Final = (
+    f"spark-groups simulate --protocol {','.join(each.value for each in GroupProtocol)}"
+    f" --members 3 --partitions 12 --batch-length {BATCH_LENGTH_S:g} --seed 1 --seeds {SEEDS}"
+)
+COLUMNS: Final = (
+    ("not read, longest", "longest_not_read_s"),
+    ("not read, all partitions", "not_read_s"),
+    ("records delayed", "records_delayed"),
+    ("read twice", "read_twice"),
+    ("partitions moved", "partitions_moved"),
+    ("of them not needed", "moves_not_needed"),
+    ("group not stable", "unstable_s"),
+    ("requests", "requests"),
+)
+
+LEFT: Final = 150
+WIDTH: Final = 760
+ROW: Final = 6
+HEAD: Final = 34
+GAP: Final = 14
+COLOURS: Final = ("#3b82f6", "#f59e0b", "#10b981")
+NOBODY: Final = "#e5e7eb"
+FONT: Final = "font-family:ui-sans-serif,system-ui,sans-serif;font-size:13px;fill:#111827"
+TICK_S: Final = 30
+
+
+def play() -> dict[str, Simulation]:
+    """Return the simulation of each protocol, by its name."""
+    return {
+        each.value: simulate(
+            protocol=each.value, batch_length_s=BATCH_LENGTH_S, seed=1, seeds=SEEDS
+        )
+        for each in GroupProtocol
+    }
+
+
+def table(played: Mapping[str, Simulation]) -> str:
+    """Return the command and the table of the page, between the markers."""
+    head = " | ".join(label for label, _ in COLUMNS)
+    lines = [
+        BEGIN,
+        f"    {COMMAND}",
+        "",
+        f"| protocol | {head} |",
+        "|---" * (len(COLUMNS) + 1) + "|",
+    ]
+    for name, simulation in played.items():
+        cells = " | ".join(_cell(getattr(simulation.figures, of), of) for _, of in COLUMNS)
+        lines.append(f"| `{name}` | {cells} |")
+    return "\n".join([*lines, END])
+
+
+def _cell(value: float, name: str) -> str:
+    return f"{value:,.1f} s" if name.endswith("_s") else f"{value:,}"
+
+
+def picture(played: Mapping[str, Simulation]) -> str:
+    """Return an SVG with a panel for each protocol: who owned which partition, with seed 1."""
+    ends_at = max(each.ends_at_s for each in played.values())
+    panels: list[str] = []
+    top = HEAD
+    for name, simulation in played.items():
+        panels += _panel(name, simulation, top, WIDTH / ends_at)
+        top += GAP + ROW * len({each.partition for each in simulation.ownership})
+    height = top + 20
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 10} {height}">',
+        "<title>Who owns which partition in a rolling deployment, by protocol</title>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        *_legend(),
+        *panels,
+    ]
+    for second in range(0, int(ends_at) + 1, TICK_S):
+        x = LEFT + second * WIDTH / ends_at
+        parts.append(f'<text x="{x:.1f}" y="{height - 6}" style="{FONT}">{second} s</text>')
+    return "".join([*parts, "</svg>\n"])
+
+
+def _legend() -> Iterator[str]:
+    names = ("application 1", "application 2", "application 3", "nobody")
+    for index, (name, colour) in enumerate(zip(names, (*COLOURS, NOBODY), strict=True)):
+        x = LEFT + index * 130
+        yield f'<rect x="{x}" y="10" width="12" height="12" fill="{colour}"/>'
+        yield f'<text x="{x + 18}" y="21" style="{FONT}">{name}</text>'
+
+
+def _panel(name: str, simulation: Simulation, top: float, scale: float) -> Iterator[str]:
+    partitions = sorted({each.partition for each in simulation.ownership}, key=_number)
+    height = ROW * len(partitions)
+    yield f'<text x="4" y="{top + height / 2 + 4:g}" style="{FONT}">{escape(name)}</text>'
+    width = simulation.ends_at_s * scale
+    yield f'<rect x="{LEFT}" y="{top}" width="{width:.1f}" height="{height}" fill="{NOBODY}"/>'
+    applications = sorted({each.application for each in simulation.ownership})
+    for each in simulation.ownership:
+        if each.is_away:
+            continue
+        y = top + ROW * partitions.index(each.partition)
+        colour = COLOURS[applications.index(each.application)]
+        x, span = LEFT + each.begins_s * scale, (each.ends_s - each.begins_s) * scale
+        yield (f'<rect x="{x:.1f}" y="{y}" width="{span:.2f}" height="{ROW - 1}" fill="{colour}"/>')
+
+
+def _number(partition: str) -> int:
+    return int(partition.rpartition("-")[2])
+
+
+def with_table(page: str, found: str) -> str:
+    """Return the page with another table between the markers."""
+    before, rest = page.split(BEGIN)
+    return before + found + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    simulations = play()
+    PAGE.write_text(with_table(PAGE.read_text("utf-8"), table(simulations)), "utf-8")
+    PICTURE.write_text(picture(simulations), "utf-8")
