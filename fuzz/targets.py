@@ -32,10 +32,13 @@ from spark_groups.offsets.starting import (
 )
 from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
+    ProposedAssignment,
     Subscription,
     decode_assignment,
+    decode_proposed_assignment,
     decode_subscription,
     encode_assignment,
+    encode_proposed_assignment,
     encode_subscription,
 )
 from spark_groups.spark.control.messages import (
@@ -275,7 +278,16 @@ def _embedded_corpus() -> list[bytes]:
     assignments = [
         EmbeddedAssignment(partitions=owned, user_data=user_data) for user_data in (None, b"", b"x")
     ]
-    return [*map(encode_subscription, subscriptions), *map(encode_assignment, assignments), b""]
+    proposed = [
+        ProposedAssignment(assigned=owned, version=0),
+        ProposedAssignment(revoked=owned, scheduled_rebalance_timeout_ms=300_000),
+    ]
+    return [
+        *map(encode_subscription, subscriptions),
+        *map(encode_assignment, assignments),
+        *map(encode_proposed_assignment, proposed),
+        b"",
+    ]
 
 
 def _feed_embedded(octets: bytes) -> None:
@@ -287,6 +299,10 @@ def _feed_embedded(octets: bytes) -> None:
         assignment = decode_assignment(octets)
         if decode_assignment(encode_assignment(assignment)) != assignment:
             raise AssertionError(f"{assignment!r} differs after a round trip")
+    with contextlib.suppress(ProtocolError):
+        proposed = decode_proposed_assignment(octets)
+        if decode_proposed_assignment(encode_proposed_assignment(proposed)) != proposed:
+            raise AssertionError(f"{proposed!r} differs after a round trip")
 
 
 # A broker that is none.

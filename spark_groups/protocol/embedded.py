@@ -2,6 +2,11 @@
 
 The coordinator of a classic group carries these bytes from the members to the leader and back;
 only a migration reads them (ConsumerProtocolSubscription and ConsumerProtocolAssignment v0 to v3).
+
+The proposal of incremental cooperative rebalancing has an assignment of its own. Its subscription
+is version 1 of Kafka's, field by field: Kafka took the AssignedTopicPartitions over (KIP-429).
+
+Source: Incremental Cooperative Rebalancing: Support and Policies, Designs I and II.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from spark_groups.values import dataclass
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NEWEST_EMBEDDED_VERSION: Final = 3
+NEWEST_PROPOSED_VERSION: Final = 1
 NO_GENERATION: Final = -1
 
 
@@ -48,6 +54,28 @@ class EmbeddedAssignment:
     version: int = NEWEST_EMBEDDED_VERSION
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedAssignment:
+    """What the leader of an incremental cooperative group assigned to a member, and takes from it.
+
+    Args:
+        assigned: Partitions that the member may read from now on; it keeps all others that it has,
+            except for the revoked ones.
+        revoked: Partitions that it stops to read and commits, and then joins again at once.
+        scheduled_rebalance_timeout_ms: When it joins again in any case, from v1 on; 0 for never.
+        version: 0 (Design I) or 1 (Designs II and III); a greater one is read as 1.
+    """
+
+    assigned: frozenset[TopicPartition] = frozenset()
+    revoked: frozenset[TopicPartition] = frozenset()
+    scheduled_rebalance_timeout_ms: int = 0
+    version: int = NEWEST_PROPOSED_VERSION
+
+    def applied_to(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return what a member owns once it has followed the assignment."""
+        return owned - self.revoked | self.assigned
+
+
 def encode_subscription(subscription: Subscription) -> bytes:
     """Return the metadata of a JoinGroup protocol."""
     version = subscription.version
@@ -71,7 +99,7 @@ def decode_subscription(metadata: bytes) -> Subscription:
             "consumer".
     """
     reader = _Reader(metadata)
-    version = reader.version()
+    version = reader.version(NEWEST_EMBEDDED_VERSION)
     topics = tuple(reader.text() for _ in range(reader.length()))
     user_data = reader.blob()
     owned = reader.partitions() if version >= 1 else frozenset()
@@ -115,9 +143,37 @@ def decode_assignment(assignment: bytes) -> EmbeddedAssignment:
     if not assignment:
         return EmbeddedAssignment()
     reader = _Reader(assignment)
-    version = reader.version()
+    version = reader.version(NEWEST_EMBEDDED_VERSION)
     partitions = reader.partitions()
     return EmbeddedAssignment(version=version, partitions=partitions, user_data=reader.blob())
+
+
+def encode_proposed_assignment(assignment: ProposedAssignment) -> bytes:
+    """Return the assignment of a SyncGroup member of an incremental cooperative group."""
+    parts = [struct.pack(">h", assignment.version)]
+    parts += [_partitions(assignment.assigned), _partitions(assignment.revoked)]
+    if assignment.version >= 1:
+        parts.append(struct.pack(">i", assignment.scheduled_rebalance_timeout_ms))
+    return b"".join(parts)
+
+
+def decode_proposed_assignment(assignment: bytes) -> ProposedAssignment:
+    """Return the assignment in the bytes of SyncGroup; empty bytes change nothing.
+
+    Raises:
+        ProtocolError: The bytes are no assignment.
+    """
+    if not assignment:
+        return ProposedAssignment()
+    reader = _Reader(assignment)
+    version = reader.version(NEWEST_PROPOSED_VERSION)
+    assigned, revoked = reader.partitions(), reader.partitions()
+    return ProposedAssignment(
+        version=version,
+        assigned=assigned,
+        revoked=revoked,
+        scheduled_rebalance_timeout_ms=reader.number(">i") if version >= 1 else 0,
+    )
 
 
 def encode_owned(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
@@ -171,12 +227,12 @@ class _Reader:
     def has(self, form: str) -> bool:
         return len(self._data) - self._at >= struct.calcsize(form)
 
-    def version(self) -> int:
+    def version(self, newest: int) -> int:
         """Read the version; fields after those of the newest known one are ignored."""
         version = self.number(">h")
         if version < 0:
             raise ProtocolError(f"{version} is no version of the embedded consumer protocol")
-        return min(version, NEWEST_EMBEDDED_VERSION)
+        return min(version, newest)
 
     def length(self) -> int:
         length = self.number(">i")

@@ -58,7 +58,7 @@ class StickyAssignor:
     ) -> dict[str, EmbeddedAssignment]:
         """Return the assignment of every member."""
         claims = {each: _claim_of_user_data(member) for each, member in members.items()}
-        return assignments(_assigned(members, partition_counts, claims)[0])
+        return assignments(sticky_assignment(_subscribed(members), partition_counts, claims)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class CooperativeStickyAssignor:
     ) -> dict[str, EmbeddedAssignment]:
         """Return the assignment of every member, without what another one has to revoke first."""
         claims = {each: _claim_of_fields(member) for each, member in members.items()}
-        assigned, moving = _assigned(members, partition_counts, claims)
+        assigned, moving = sticky_assignment(_subscribed(members), partition_counts, claims)
         if moving is None:
             moving = _moving(members, assigned)
         kept = {
@@ -122,21 +122,30 @@ def _claim_of_fields(member: ClassicMember) -> Claim:
     return Claim(owned, struct.unpack_from(">i", user_data)[0] if is_read else NO_GENERATION)
 
 
-def _assigned(
-    members: Mapping[str, ClassicMember],
+def _subscribed(members: Mapping[str, ClassicMember]) -> dict[str, frozenset[str]]:
+    return {each: frozenset(known.subscription.topics) for each, known in members.items()}
+
+
+def sticky_assignment(
+    subscribed: Mapping[str, frozenset[str]],
     partition_counts: Mapping[str, int],
     claims: Mapping[str, Claim],
 ) -> tuple[Mapping[str, Iterable[TopicPartition]], set[TopicPartition] | None]:
-    """Return the partitions of every member, and those that move; None if that is unknown."""
-    if not members:
+    """Return the partitions of every member, and those that move; None if that is unknown.
+
+    Args:
+        subscribed: The topics of each member, in the order of JoinGroup.
+        partition_counts: By topic; other topics are left out.
+        claims: What each member says that it owned.
+    """
+    if not subscribed:
         return {}, set()
-    subscribed = {each: frozenset(known.subscription.topics) for each, known in members.items()}
     counts = {
         topic: count
         for topic in frozenset[str]().union(*subscribed.values())
         if (count := partition_counts.get(topic, 0))
     }
-    ordered = hash_order(members, string_hash, grown_table(len(members)))
+    ordered = hash_order(subscribed, string_hash, grown_table(len(subscribed)))
     group = _with_owners(ordered, subscribed, counts, claims)
     if len(set(subscribed.values())) == 1:
         return _constrained(group)
