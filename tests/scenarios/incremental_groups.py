@@ -147,9 +147,7 @@ class IncrementalGroup:
     def _step(self, member: _Member) -> None:
         """Let a member poll, and send what it has to send."""
         membership = member.membership
-        counts = {
-            each.name: each.partition_count for each in self._shard.topics.by_name.values()
-        }
+        counts = {each.name: each.partition_count for each in self._shard.topics.by_name.values()}
         membership.poll(self._now, counts)
         if membership.is_preparing:
             membership.prepared()
@@ -194,9 +192,7 @@ class IncrementalGroup:
 
     def _show(self, leader: str, request: SyncGroupRequest) -> None:
         """Print a round: what the members reported, and what the leader sends."""
-        reported = ", ".join(
-            f"{name}{text}" for name, text in sorted(self._subscriptions.items())
-        )
+        reported = ", ".join(f"{name}{text}" for name, text in sorted(self._subscriptions.items()))
         sent = []
         for member_id in sorted(request.assignments, key=_name):
             found = decode_proposed_assignment(request.assignments[member_id])

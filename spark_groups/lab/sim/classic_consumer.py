@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.assignors.classic import ClassicRangeAssignor
+from spark_groups.lab.assignors.incremental import LeaderConfig, Policy
 from spark_groups.lab.assignors.sticky import CooperativeStickyAssignor
 from spark_groups.lab.sim.classic_membership import (
     AFTER,
@@ -32,11 +33,12 @@ from spark_groups.lab.sim.embedded_protocols import (
     Background,
     ConsumerProtocol,
     EmbeddedProtocol,
+    IncrementalProtocol,
 )
 from spark_groups.lab.sim.facts import ClassicHappened, Consumed, Sent
 from spark_groups.lab.sim.queries import LEAVE_S, PLANNED_LEAST, RESTART_S
 from spark_groups.lab.sim.scene import RestartedApplication, Scene
-from spark_groups.lab.sim.swarm import GroupProtocol
+from spark_groups.lab.sim.swarm import GroupProtocol, Swarm
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import (
     Event,
@@ -61,6 +63,8 @@ COMMITS_S: Final = 20.0
 METADATA_S: Final = 3.0
 """How old the metadata may be with which an application detects new partitions."""
 TIMEOUT_S: Final = {Channel.SEARCH: 3.0, Channel.HEARTBEAT: 5.0, Channel.OFFSETS: 10.0}
+MOVE_INTERVAL_S: Final = 5.0
+"""The time between two moves of the incremental policy."""
 COMMITS_OFTEN: Final = 0.3
 """The chance that an application of a drawn run commits after a batch."""
 _STATES: Final = {
@@ -108,6 +112,8 @@ class ClassicRun:
         self._paused_until = 0.0
         self._is_idle = False
         """Whether it waits in a poll."""
+        self._waits = 0
+        """How often it has waited; only the last wait ends in a poll."""
         self._leaves = False
         self._counts: dict[str, int] = {}
         self._counted_at: float | None = None
@@ -217,11 +223,12 @@ class ClassicRun:
 
     def _wait(self) -> None:
         self._is_idle = True
+        self._waits += 1
         self._pump()
-        self._later(POLL_S, self._poll_if_idle)
+        self._later(POLL_S, partial(self._poll_if_idle, self._waits))
 
-    def _poll_if_idle(self) -> None:
-        if self._is_idle:
+    def _poll_if_idle(self, waits: int) -> None:
+        if self._is_idle and waits == self._waits:
             self._poll()
 
     def _prepared(self) -> None:
@@ -472,11 +479,21 @@ class ClassicRun:
                 return MemberFailed(*about, error)
 
 
-def embedded_protocol(protocol: GroupProtocol) -> EmbeddedProtocol:
-    """Return the embedded protocol of a run; range is Kafka's default for eager members."""
-    if protocol is GroupProtocol.CLASSIC_COOPERATIVE:
-        return ConsumerProtocol((CooperativeStickyAssignor(),))
-    return ConsumerProtocol((ClassicRangeAssignor(),))
+def embedded_protocol(swarm: Swarm) -> EmbeddedProtocol:
+    """Return the embedded protocol of one run; range is Kafka's default for eager members."""
+    match swarm.classic_protocol:
+        case GroupProtocol.CLASSIC_EAGER:
+            return ConsumerProtocol((ClassicRangeAssignor(),))
+        case GroupProtocol.CLASSIC_COOPERATIVE:
+            return ConsumerProtocol((CooperativeStickyAssignor(),))
+        case _:
+            return IncrementalProtocol(
+                LeaderConfig(
+                    policy=Policy(swarm.classic_protocol.value),
+                    scheduled_rebalance_delay_s=swarm.rebalance_delay_s,
+                    move_interval_s=MOVE_INTERVAL_S,
+                )
+            )
 
 
 class ClassicConsumer(RestartedApplication[ClassicRun]):
@@ -511,8 +528,7 @@ class ClassicConsumer(RestartedApplication[ClassicRun]):
             return
         name = f"{self.name}.{next(self._runs)}"
         self._stop_for_s = None
-        embedded = embedded_protocol(scene.swarm.classic_protocol)
-        membership = ClassicMembership(self._config, embedded)
+        membership = ClassicMembership(self._config, embedded_protocol(scene.swarm))
         self.current = run = ClassicRun(scene, name, membership, self._leaves, self._fails)
         self._say(run, "starts")
         run.start()

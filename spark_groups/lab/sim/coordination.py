@@ -34,11 +34,11 @@ from spark_groups.lab.coordinator.records import GroupMetadataValue, OffsetCommi
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.sim.chance import Chance
+from spark_groups.lab.sim.embedded_protocols import read_assignment
 from spark_groups.lab.sim.network import Reply
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.storage import Storage
 from spark_groups.protocol import messages as m
-from spark_groups.protocol.embedded import decode_assignment
 from spark_groups.types import TopicIdPartition
 from spark_groups.values import dataclass
 
@@ -199,7 +199,7 @@ class Coordination:
         return {
             TopicIdPartition(by_name[each.topic].topic_id, each.partition): member.member_id
             for member in group.classic.members.values()
-            for each in decode_assignment(member.assignment).partitions
+            for each in read_assignment(group.classic, member)
             if each.topic in by_name
         }
 

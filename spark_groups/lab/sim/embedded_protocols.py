@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from spark_groups.lab.assignors.classic import (
     ClassicAssignor,
@@ -18,13 +18,19 @@ from spark_groups.lab.assignors.classic import (
     RebalanceProtocol,
     rebalance_protocol,
 )
+from spark_groups.lab.assignors.incremental import LeaderConfig, LeaderMemory, Policy, decide
+from spark_groups.lab.coordinator.classic.group import ClassicGroup
+from spark_groups.lab.coordinator.classic.group import ClassicMember as GroupMember
 from spark_groups.lab.coordinator.classic.messages import ClassicProtocol, JoinGroupResponse
 from spark_groups.protocol.embedded import (
     CONSUMER_PROTOCOL_TYPE,
+    NO_GENERATION,
     Subscription,
     decode_assignment,
+    decode_proposed_assignment,
     decode_subscription,
     encode_assignment,
+    encode_proposed_assignment,
     encode_subscription,
 )
 from spark_groups.types import TopicPartition
@@ -149,3 +155,72 @@ class ConsumerProtocol:
     def read(self, assignment: bytes, _owned: Partitions, _now: float) -> Received:
         """Return the assigned partitions."""
         return Received(decode_assignment(assignment).partitions)
+
+
+CONNECT_PROTOCOL_TYPE: Final = "connect"
+PROPOSED_VERSION: Final = 1
+"""Of Kafka's subscription: the proposal's, field by field."""
+
+
+class IncrementalProtocol:
+    """The protocol of the incremental proposal; what the leader knows is of one run.
+
+    Args:
+        protocol_type: "consumer"; with "connect" topics are connectors, whose number -1 is the
+            connector itself and whose other numbers are its tasks.
+    """
+
+    is_cooperative = True
+    background = Background.JOINS
+
+    def __init__(self, config: LeaderConfig, protocol_type: str = CONSUMER_PROTOCOL_TYPE) -> None:
+        self.protocol_type = protocol_type
+        self._config = config
+        self._memory = LeaderMemory()
+        self._led_generation_id = NO_GENERATION
+        """The last generation that it led."""
+        self._joins_again_at: float | None = None
+        """The timeout of its last assignment, which a new leader must not extend."""
+
+    def subscriptions(
+        self, topics: tuple[str, ...], owned: Partitions, _generation_id: int
+    ) -> tuple[ClassicProtocol, ...]:
+        """Return the subscription, with what the member owns."""
+        subscription = Subscription(version=PROPOSED_VERSION, topics=topics, owned_partitions=owned)
+        return (ClassicProtocol(self._config.policy.value, encode_subscription(subscription)),)
+
+    def assign(
+        self, response: JoinGroupResponse, partition_counts: Mapping[str, int], now: float
+    ) -> dict[str, bytes]:
+        """Decide as the leader of a generation."""
+        if self._led_generation_id != response.generation_id - 1:
+            self._memory = LeaderMemory.of_follower(self._joins_again_at)
+        self._led_generation_id = response.generation_id
+        members = {each.member_id: decode_subscription(each.metadata) for each in response.members}
+        first = -1 if self.protocol_type == CONNECT_PROTOCOL_TYPE else 0
+        resources = {topic: range(first, count) for topic, count in partition_counts.items()}
+        decision = decide(self._config, members, resources, self._memory, now)
+        self._memory = decision.memory
+        return {
+            member_id: encode_proposed_assignment(each)
+            for member_id, each in decision.assignments.items()
+        }
+
+    def read(self, assignment: bytes, owned: Partitions, now: float) -> Received:
+        """Return what the member owns with its assignment, and when it joins again."""
+        found = decode_proposed_assignment(assignment)
+        timeout_ms = found.scheduled_rebalance_timeout_ms
+        self._joins_again_at = now + timeout_ms / 1000 if timeout_ms else None
+        return Received(found.applied_to(owned), self._joins_again_at)
+
+
+POLICIES: Final = frozenset(each.value for each in Policy)
+
+
+def read_assignment(group: ClassicGroup, member: GroupMember) -> Partitions:
+    """Return what a member owns by the assignment of its generation and its embedded protocol."""
+    if group.protocol_name not in POLICIES:
+        return decode_assignment(member.assignment).partitions
+    found = decode_proposed_assignment(member.assignment)
+    joined = decode_subscription(member.metadata(group.protocol_name))
+    return found.applied_to(joined.owned_partitions)

@@ -24,6 +24,7 @@ from tests.lab.sim.scenes import Facts, world
 
 Patch = pytest.MonkeyPatch
 CLASSIC = (GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE)
+OF_KAFKA = (*CLASSIC, GroupProtocol.CONSUMER)
 EAGER = Swarm(queries=0, classic=3, partitions=6, stops=3, chaos_s=40.0)
 COOPERATIVE = replace(EAGER, classic_protocol=GroupProtocol.CLASSIC_COOPERATIVE)
 
@@ -37,7 +38,12 @@ def test_classic_groups_keep_every_promise(profile: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("profile", PROFILES)
 def test_mixed_groups_keep_every_promise(profile: str, seed: int) -> None:
-    assert play(Run(seed, profile, protocols=tuple(GroupProtocol))) is None
+    assert play(Run(seed, profile, protocols=OF_KAFKA)) is None
+
+
+def test_an_application_that_waits_for_its_offsets_asks_once_a_poll() -> None:
+    # Here each answer to a heartbeat made it poll once more, for ever.
+    assert play(Run(111041, "kafka-4.3", protocols=OF_KAFKA)) is None
 
 
 def test_drawn_groups_migrate_both_ways_and_everything_happens_to_classic_members() -> None:
@@ -60,7 +66,7 @@ def test_drawn_groups_migrate_both_ways_and_everything_happens_to_classic_member
         }
 
     for seed in range(40):
-        run = Run(seed, "kafka-4.3", protocols=tuple(GroupProtocol))
+        run = Run(seed, "kafka-4.3", protocols=OF_KAFKA)
         assert play(run, (listen,)) is None
     expected = {
         *(("classic", "consumer"), ("consumer", "classic"), "mixed"),

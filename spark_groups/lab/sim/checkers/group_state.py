@@ -10,9 +10,9 @@ from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.records import TargetMemberValue
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker, on
+from spark_groups.lab.sim.embedded_protocols import read_assignment
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
-from spark_groups.protocol.embedded import decode_assignment
 from spark_groups.protocol.events import EpochChanged
 from spark_groups.types import TopicIdPartition, TopicPartition
 
@@ -127,7 +127,7 @@ class LegalTarget(Checker):
         self._generation_id = group.generation_id
         targeted: dict[TopicPartition, str] = {}
         for member in group.members.values():
-            for key in decode_assignment(member.assignment).partitions:
+            for key in read_assignment(group, member):
                 if targeted.setdefault(key, member.member_id) != member.member_id:
                     self.fail(f"{key} is assigned to {targeted[key]} and to {member.member_id}")
 
