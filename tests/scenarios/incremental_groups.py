@@ -3,7 +3,7 @@
 Each member is the simulation's `ClassicMembership` with the embedded protocol of the proposal; the
 coordinator is the model of a classic group. Every round is printed in the proposal's notation, in
 which partitions count from 1: what the members report in JoinGroup, and what the leader sends in
-SyncGroup. An assignment that only repeats what its member owns is shown as empty, as there.
+SyncGroup.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.assignors.incremental import IncrementalConfig, Policy
+from spark_groups.lab.assignors.incremental import LeaderConfig, Policy
 from spark_groups.lab.coordinator.classic.messages import JoinGroupResponse, SyncGroupRequest
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import KAFKA_4_3
@@ -23,7 +23,11 @@ from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.lab.sim.classic_membership import ClassicConfig, ClassicMembership, Phase
 from spark_groups.lab.sim.embedded_protocols import IncrementalProtocol
-from spark_groups.protocol.embedded import decode_proposed_assignment, decode_proposed_subscription
+from spark_groups.protocol.embedded import (
+    Subscription,
+    decode_proposed_assignment,
+    decode_subscription,
+)
 from spark_groups.types import TopicPartition
 from tests.scenarios.scene import Command
 
@@ -36,7 +40,7 @@ SETTINGS: Final = BrokerSettings(
 
 @dataclass
 class _Member:
-    """A member, and the assignment that it got last."""
+    """A member, and its requests under way."""
 
     name: str
     membership: ClassicMembership
@@ -49,12 +53,12 @@ class IncrementalGroup:
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._config = IncrementalConfig(Policy.IMMEDIATE)
+        self._config = LeaderConfig(policy=Policy.IMMEDIATE)
         self._protocol_type = "consumer"
         self._shard = Shard(KAFKA_4_3, Settings(SETTINGS), TopicsImage(), Log(), 0.0)
         self._members: dict[str, _Member] = {}
-        self._subscriptions: dict[str, str] = {}
-        """What each member reported in the round under way, by name."""
+        self._reported: dict[str, Subscription] = {}
+        """What each member reported in the round under way, by member id."""
         self._lines: list[str] = []
         self._commands = {
             "design": self._design,
@@ -78,11 +82,11 @@ class IncrementalGroup:
     def _design(self, command: Command) -> None:
         """`design delayed delay=60`: which policy the leaders follow; times in seconds."""
         (name,) = command.words
-        self._config = IncrementalConfig(
-            Policy(name),
-            scheduled_rebalance_delay_ms=int(command.take("delay") or 300) * 1000,
-            move_interval_ms=int(command.take("interval") or 10) * 1000,
-            defers_first=command.take("first") == "deferred",
+        self._config = LeaderConfig(
+            policy=Policy(name),
+            scheduled_rebalance_delay_s=float(command.take("delay") or 60),
+            first_delay_s=float(command.take("first-delay") or 0),
+            move_interval_s=float(command.take("interval") or 10),
         )
 
     def _topic(self, command: Command) -> None:
@@ -181,37 +185,32 @@ class IncrementalGroup:
     def _note(self, response: JoinGroupResponse) -> None:
         """Keep what the members of a generation reported, as its leader learns it."""
         assert response.error_code == ErrorCode.NONE
-        self._subscriptions = {}
-        for each in response.members:
-            reported = decode_proposed_subscription(each.metadata)
-            topics = ",".join(reported.topics)
-            text = f"({topics},assigned:{_text(reported.assigned)})"
-            self._subscriptions[_name(each.member_id)] = text
-            self._owned_before = getattr(self, "_owned_before", {})
-            self._owned_before[each.member_id] = reported.assigned
+        self._reported = {
+            each.member_id: decode_subscription(each.metadata) for each in response.members
+        }
 
     def _show(self, leader: str, request: SyncGroupRequest) -> None:
         """Print a round: what the members reported, and what the leader sends."""
-        reported = ", ".join(f"{name}{text}" for name, text in sorted(self._subscriptions.items()))
-        sent = []
-        for member_id in sorted(request.assignments, key=_name):
+        joined, sent = [], []
+        for member_id in sorted(self._reported, key=_name):
+            name, reported = _name(member_id), self._reported[member_id]
+            topics, owned = ",".join(reported.topics), reported.owned_partitions
+            joined.append(f"{name}({topics},assigned:{_text(owned)})")
             found = decode_proposed_assignment(request.assignments[member_id])
-            repeats = found.assigned <= self._owned_before.get(member_id, frozenset())
-            assigned = "" if repeats else _text(found.assigned)
-            text = f"assigned:{assigned},revoked:{_text(found.revoked)}"
+            text = f"assigned:{_text(found.assigned)},revoked:{_text(found.revoked)}"
             if self._config.policy is not Policy.IMMEDIATE:
-                delay_ms = found.scheduled_rebalance_timeout_ms
-                text += f",{delay_ms / 1000:g} s" if delay_ms else ",-"
-            sent.append(f"{_name(member_id)}({text})")
+                timeout_ms = found.scheduled_rebalance_timeout_ms
+                text += f",{timeout_ms / 1000:g} s" if timeout_ms else ",-"
+            sent.append(f"{name}({text})")
         self._lines += [
             f"{self._now:g} s: generation {request.generation_id}, leader {leader}",
-            f"  members join: {reported}",
+            f"  members join: {', '.join(joined)}",
             f"  leader sends: {', '.join(sent)}",
         ]
 
 
 def _name(member_id: str) -> str:
-    return member_id.split("-")[0]
+    return member_id.split("-", maxsplit=1)[0]
 
 
 def _text(resources: Iterable[TopicPartition]) -> str:

@@ -147,11 +147,11 @@ def decide(
     imbalance = sorted(key for each, own in group.kept.items() for key in own - target[each])
     moves, move_at = _moves(config, [] if waiting else imbalance, memory, now)
     scheduled_at = rebalance_at if waiting or len(moves) == len(imbalance) else move_at
-    has_waited = bool(group.known_topics) or not waiting
+    is_first_delay = bool(waiting) and not group.known_topics
     assignments = _assignments(config, group, target, moves, _timeout_ms(scheduled_at, now))
     after = LeaderMemory(
         member_ids=frozenset(members),
-        topics=frozenset(each.topic for each in group.existing) if has_waited else frozenset(),
+        topics=frozenset() if is_first_delay else frozenset(key.topic for key in group.existing),
         revoked=NONE.union(*(each.revoked for each in assignments.values())),
         rebalance_at=rebalance_at,
         move_at=move_at,
@@ -210,9 +210,9 @@ def _lost(config: LeaderConfig, group: _Group, memory: LeaderMemory) -> Resource
         return NONE
     if not group.known_topics:
         return group.free if config.first_delay_s else NONE
-    if memory.rebalance_at is None and memory.member_ids is not None:
-        if memory.member_ids <= group.claimed.keys():
-            return NONE
+    known = memory.member_ids
+    if memory.rebalance_at is None and known is not None and known <= group.claimed.keys():
+        return NONE
     return frozenset(key for key in group.free - memory.revoked if key.topic in group.known_topics)
 
 
