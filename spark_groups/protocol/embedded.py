@@ -80,14 +80,14 @@ def encode_subscription(subscription: Subscription) -> bytes:
     """Return the metadata of a JoinGroup protocol."""
     version = subscription.version
     parts = [struct.pack(">hi", version, len(subscription.topics))]
-    parts += [_string(each) for each in subscription.topics]
-    parts.append(_bytes(subscription.user_data))
+    parts += [string_field(each) for each in subscription.topics]
+    parts.append(bytes_field(subscription.user_data))
     if version >= 1:
         parts.append(_partitions(subscription.owned_partitions))
     if version >= 2:
         parts.append(struct.pack(">i", subscription.generation_id))
     if version >= 3:
-        parts.append(_string(subscription.rack_id))
+        parts.append(string_field(subscription.rack_id))
     return b"".join(parts)
 
 
@@ -98,7 +98,7 @@ def decode_subscription(metadata: bytes) -> Subscription:
         ProtocolError: The bytes are no subscription, for example of a protocol type that is not
             "consumer".
     """
-    reader = _Reader(metadata)
+    reader = FieldReader(metadata)
     version = reader.version(NEWEST_EMBEDDED_VERSION)
     topics = tuple(reader.text() for _ in range(reader.length()))
     user_data = reader.blob()
@@ -121,7 +121,7 @@ def decode_subscribed_topics(metadata: bytes) -> tuple[str, ...]:
     Raises:
         ProtocolError: The bytes do not begin like a subscription.
     """
-    reader = _Reader(metadata)
+    reader = FieldReader(metadata)
     reader.number(">h")
     topics = tuple(reader.text() for _ in range(reader.length()))
     reader.blob()
@@ -131,7 +131,7 @@ def decode_subscribed_topics(metadata: bytes) -> tuple[str, ...]:
 def encode_assignment(assignment: EmbeddedAssignment) -> bytes:
     """Return the assignment of a SyncGroup member."""
     version = struct.pack(">h", assignment.version)
-    return version + _partitions(assignment.partitions) + _bytes(assignment.user_data)
+    return version + _partitions(assignment.partitions) + bytes_field(assignment.user_data)
 
 
 def decode_assignment(assignment: bytes) -> EmbeddedAssignment:
@@ -142,7 +142,7 @@ def decode_assignment(assignment: bytes) -> EmbeddedAssignment:
     """
     if not assignment:
         return EmbeddedAssignment()
-    reader = _Reader(assignment)
+    reader = FieldReader(assignment)
     version = reader.version(NEWEST_EMBEDDED_VERSION)
     partitions = reader.partitions()
     return EmbeddedAssignment(version=version, partitions=partitions, user_data=reader.blob())
@@ -165,7 +165,7 @@ def decode_proposed_assignment(assignment: bytes) -> ProposedAssignment:
     """
     if not assignment:
         return ProposedAssignment()
-    reader = _Reader(assignment)
+    reader = FieldReader(assignment)
     version = reader.version(NEWEST_PROPOSED_VERSION)
     assigned, revoked = reader.partitions(), reader.partitions()
     return ProposedAssignment(
@@ -187,19 +187,21 @@ def decode_owned(user_data: bytes) -> tuple[frozenset[TopicPartition], int | Non
     Raises:
         ProtocolError: The bytes are no user data of the sticky assignor.
     """
-    reader = _Reader(user_data)
+    reader = FieldReader(user_data)
     partitions = reader.partitions()
     return partitions, reader.number(">i") if reader.has(">i") else None
 
 
-def _string(text: str | None) -> bytes:
+def string_field(text: str | None) -> bytes:
+    """Return a string as it is embedded, with a length of two bytes."""
     if text is None:
         return struct.pack(">h", -1)
     data = text.encode()
     return struct.pack(">h", len(data)) + data
 
 
-def _bytes(data: bytes | None) -> bytes:
+def bytes_field(data: bytes | None) -> bytes:
+    """Return bytes as they are embedded, with a length of four bytes."""
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
 
 
@@ -209,22 +211,27 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
         by_topic.setdefault(each.topic, []).append(each.partition)
     parts = [struct.pack(">i", len(by_topic))]
     for topic, numbers in by_topic.items():
-        parts += [_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
+        parts += [string_field(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
     return b"".join(parts)
 
 
-class _Reader:
-    """Reads fields one after the other; each length is checked against the remaining bytes."""
+class FieldReader:
+    """Reads fields one after the other; each length is checked against the remaining bytes.
+
+    Its methods raise a ProtocolError where the bytes have no such field.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def number(self, form: str) -> int:
+        """Read an integer of a format of `struct`."""
         size = struct.calcsize(form)
-        return int(struct.unpack(form, self._take(size))[0])
+        return int(struct.unpack(form, self.take(size))[0])
 
     def has(self, form: str) -> bool:
+        """Return whether so many bytes are left."""
         return len(self._data) - self._at >= struct.calcsize(form)
 
     def version(self, newest: int) -> int:
@@ -235,38 +242,44 @@ class _Reader:
         return min(version, newest)
 
     def length(self) -> int:
+        """Read the length of an array."""
         length = self.number(">i")
         if not 0 <= length <= len(self._data) - self._at:
             raise ProtocolError(f"{length} is no length of an array in embedded metadata")
         return length
 
     def text(self) -> str:
+        """Read a string."""
         found = self.text_or_none()
         if found is None:
             raise ProtocolError("embedded metadata has a null name")
         return found
 
     def text_or_none(self) -> str | None:
+        """Read a string that may be null."""
         length = self.number(">h")
         if length == -1:
             return None
         try:
-            return self._take(length).decode()
+            return self.take(length).decode()
         except UnicodeDecodeError as error:
             raise ProtocolError(f"embedded metadata has a name that is no text: {error}") from error
 
     def blob(self) -> bytes | None:
+        """Read bytes that may be null."""
         length = self.number(">i")
-        return None if length == -1 else self._take(length)
+        return None if length == -1 else self.take(length)
 
     def partitions(self) -> frozenset[TopicPartition]:
+        """Read partitions by topic."""
         found = set()
         for _ in range(self.length()):
             topic = self.text()
             found |= {TopicPartition(topic, self.number(">i")) for _ in range(self.length())}
         return frozenset(found)
 
-    def _take(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
+        """Read so many bytes."""
         end = self._at + size
         if size < 0 or end > len(self._data):
             raise ProtocolError(f"embedded metadata ends early: {size} bytes at {self._at}")

@@ -98,7 +98,16 @@ class RawMembers:
 
     def _beat(self, name: str, request: m.HeartbeatRequest, shown: list[str]) -> tuple[str, bool]:
         """Send a heartbeat; return its answer, and whether that is new."""
-        answer = self.scene.world.ask(request)
+        return self._noted(name, request, self.scene.world.ask(request), shown)
+
+    def _noted(
+        self,
+        name: str,
+        request: m.HeartbeatRequest,
+        answer: m.Response | m.RequestFailed,
+        shown: list[str],
+    ) -> tuple[str, bool]:
+        """Note the answer to a heartbeat."""
         if isinstance(answer, m.RequestFailed):
             return f"{name}: no answer: {answer.reason}", True
         assert isinstance(answer, m.HeartbeatResponse)

@@ -11,6 +11,7 @@ from tests.scenarios.kip_states import KipStates
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Scene
 from tests.scenarios.stage import Stage
+from tests.scenarios.streams_members import StreamsMembers
 from tests.scenarios.test_scenarios import compare
 
 CASE_STUDIES = sorted((Path(__file__).parent / "kip848").glob("*.txt"))
@@ -18,7 +19,7 @@ CASE_STUDIES = sorted((Path(__file__).parent / "kip848").glob("*.txt"))
 
 def test_case_studies_are_here() -> None:
     stems = [each.stem for each in CASE_STUDIES]
-    assert stems == ["basic", "failure", "incremental", "migration", "partition_added"]
+    assert stems == ["basic", "failure", "incremental", "migration", "partition_added", "streams"]
 
 
 @pytest.mark.parametrize("path", CASE_STUDIES, ids=lambda path: path.stem)
@@ -26,5 +27,5 @@ def test_model_goes_through_the_states_of_the_kip(path: Path) -> None:
     world = ModelWorld(KIP_848)
     scene = Scene(world, path.stem, shown_as=path.stem)
     stage = Stage(scene)
-    stage.commands |= KipStates(scene, world).commands
+    stage.commands |= KipStates(scene, world).commands | StreamsMembers(scene, world).commands
     compare(path, None, stage.play)

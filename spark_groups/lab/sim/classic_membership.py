@@ -228,8 +228,10 @@ class ClassicMembership:
         """The assignments that the leader sends; None for followers."""
         self._received: Received | None = None
         """An assignment that the application has not polled yet."""
+        self._metadata: Mapping[str, int] = {}
+        """Partition counts of all topics: a leader assigns those of other subscriptions, too."""
         self._counts: Mapping[str, int] = {}
-        """Partition counts of the topics, as the last metadata said."""
+        """Those of its own topics."""
         self._counts_assigned: Mapping[str, int] | None = None
         """Those of its last assignment as leader."""
         self._lost_because = ""
@@ -284,6 +286,7 @@ class ClassicMembership:
         if self.phase in (Phase.LEAVING, Phase.LEFT, Phase.FATAL):
             return
         self._polled_at = now
+        self._metadata = partition_counts
         self._counts = {each: partition_counts.get(each, 0) for each in self.config.topics}
         if self._received is not None and not self.revoking:
             self._take(self._received)
@@ -547,7 +550,7 @@ class ClassicMembership:
             self._leads = (
                 {}
                 if response.skip_assignment
-                else self._embedded.assign(response, self._counts, now)
+                else self._embedded.assign(response, self._metadata, now)
             )
 
     def _synced(self, response: c.SyncGroupResponse, now: float) -> None:

@@ -130,7 +130,7 @@ class ComputingNetwork(Network):
         application.deploy(self._schedule.now)
         member = application.members.setdefault(request.member_id, _Member())
         member.node = outgoing.node
-        named = _with_assignor(member, request, _entry(application.assignor))
+        named = _with_assignor(member, request, entry_of(application.assignor))
 
         def take(response: m.Response) -> None:
             self._take(sender, named, response)
@@ -196,7 +196,7 @@ class ComputingNetwork(Network):
     ) -> None:
         application = self.applications[sender]
         member = application.members[member_id]
-        result = application.assignor.assign(_spec(prepared))
+        result = application.assignor.assign(spec_of(prepared))
         computed = tuple(
             c.InstalledMember(
                 member_id=each,
@@ -246,7 +246,7 @@ class ComputingNetwork(Network):
         super().send(sender, outgoing, take, lambda _: again())
 
 
-def _entry(assignor: PartitionAssignor) -> ClientAssignor:
+def entry_of(assignor: PartitionAssignor) -> ClientAssignor:
     """Return an assignor as heartbeats name it."""
     own = assignor.metadata()
     return ClientAssignor(
@@ -279,7 +279,8 @@ def _with_assignor(
     return c.KipHeartbeatRequest(**values, client_assignors=named)
 
 
-def _spec(prepared: c.PrepareAssignmentResponse) -> AssignmentSpec:
+def spec_of(prepared: c.PrepareAssignmentResponse) -> AssignmentSpec:
+    """Return the input of a client-side assignor."""
     members = {
         each.member_id: AssignmentMemberSpec(
             each.subscribed_topic_ids,
