@@ -200,7 +200,7 @@ class IncrementalGroup:
             text = f"assigned:{_text(found.assigned)},revoked:{_text(found.revoked)}"
             if self._config.policy is not Policy.IMMEDIATE:
                 timeout_ms = found.scheduled_rebalance_timeout_ms
-                text += f",{timeout_ms / 1000:g} s" if timeout_ms else ",-"
+                text += f",{timeout_ms / 1000:.1f} s" if timeout_ms else ",-"
             sent.append(f"{name}({text})")
         self._lines += [
             f"{self._now:g} s: generation {request.generation_id}, leader {leader}",
