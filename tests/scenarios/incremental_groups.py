@@ -121,19 +121,28 @@ class IncrementalGroup:
         for name in command.words:
             self._members[name].is_alive = False
 
-    def _owners(self, _: Command) -> None:
-        owned = {
+    @property
+    def owned(self) -> dict[str, frozenset[TopicPartition]]:
+        """What each member owns, by its name."""
+        return {
             each.name: each.membership.owned
             for each in self._members.values()
             if each.is_alive and each.membership.phase is not Phase.LEFT
         }
-        unowned = {
+
+    @property
+    def unowned(self) -> frozenset[TopicPartition]:
+        """The partitions that nobody owns."""
+        every = frozenset(
             TopicPartition(topic.name, number)
             for topic in self._shard.topics.by_name.values()
             for number in range(topic.partition_count)
-        }.difference(*owned.values())
-        shown = ", ".join(f"{name}({_text(each)})" for name, each in owned.items())
-        self._lines.append(f"{shown}; nobody: {_text(unowned)}" if unowned else shown)
+        )
+        return every.difference(*self.owned.values())
+
+    def _owners(self, _: Command) -> None:
+        shown = ", ".join(f"{name}({_text(each)})" for name, each in self.owned.items())
+        self._lines.append(f"{shown}; nobody: {_text(self.unowned)}" if self.unowned else shown)
 
     # Time.
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.scenarios.incremental_groups import IncrementalGroup
+from spark_groups.lab.assignors.incremental import Policy
+from spark_groups.types import TopicPartition
+from tests.scenarios.incremental_groups import STEP_S, IncrementalGroup
 from tests.scenarios.test_scenarios import compare
 
 TIMELINES = sorted((Path(__file__).parent / "incremental_rebalancing").glob("*.txt"))
@@ -15,3 +20,72 @@ TIMELINES = sorted((Path(__file__).parent / "incremental_rebalancing").glob("*.t
 @pytest.mark.parametrize("path", TIMELINES, ids=lambda path: path.stem)
 def test_members_go_through_the_timelines_of_the_proposal(path: Path) -> None:
     compare(path, None, IncrementalGroup().play)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an event does to a group of four members with three partitions each.
+
+    Args:
+        rebalances: Generations after the first.
+        moved: Partitions that another process owned at some time, or owns in the end.
+        stopped_at_once: The most partitions without an owner at one time.
+        longest_s: The longest time that a partition was without an owner.
+    """
+
+    rebalances: int
+    moved: int
+    stopped_at_once: int
+    longest_s: float
+
+
+EVENTS: Mapping[str, Sequence[str]] = {
+    "process death": ("crash D", "run 15", "start D2", "run 60"),
+    "rolling bounce": tuple(
+        line
+        for name in "ABCD"
+        for line in (f"leave {name}", "run 5", f"start {name}2", "run 10")
+    ),
+    "scale up": ("start E F", "run 60"),
+    "scale down": ("leave D", "run 60"),
+    "leader exit": ("leave A", "run 60"),
+}
+MATRIX: Mapping[str, Mapping[Policy, Effect]] = {}
+
+
+def effect_of(policy: Policy, event: str) -> Effect:
+    """Play an event; a process that returns under another member id is the same process."""
+    group = IncrementalGroup()
+    for line in (f"design {policy.value} delay=20 interval=10", "topic T 12", "start A B C D"):
+        group.play(line)
+    group.play("run 5")
+    owner_of = {key: name for name, own in group.owned.items() for key in own}
+    assert sorted(map(len, group.owned.values())) == [3, 3, 3, 3]
+    moved: set[TopicPartition] = set()
+    unowned_s: Counter[TopicPartition] = Counter()
+    rebalances, stopped_at_once, longest_s = 0, 0, 0.0
+    for line in EVENTS[event]:
+        command, _, words = line.partition(" ")
+        steps = [f"run {STEP_S}"] * round(float(words) / STEP_S) if command == "run" else [line]
+        for step in steps:
+            rebalances += sum("generation" in each for each in group.play(step))
+            owned, unowned = group.owned, group.unowned
+            assert sum(map(len, owned.values())) + len(unowned) == 12, "a partition has two owners"
+            moved |= {
+                key for name, own in owned.items() for key in own if owner_of[key] != name[0]
+            }
+            stopped_at_once = max(stopped_at_once, len(unowned))
+            for key in unowned_s.keys() - unowned:
+                del unowned_s[key]
+            unowned_s.update(unowned)
+            longest_s = max(longest_s, STEP_S * max(unowned_s.values(), default=0))
+    assert not group.unowned
+    sizes = sorted(map(len, group.owned.values()))
+    assert sizes[-1] - sizes[0] <= 1, "the group is balanced in the end"
+    return Effect(rebalances, len(moved), stopped_at_once, round(longest_s, 1))
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("event", EVENTS)
+def test_the_matrix_of_the_proposal(event: str, policy: Policy) -> None:
+    assert effect_of(policy, event) == MATRIX[event][policy]
