@@ -42,15 +42,44 @@ class Effect:
 EVENTS: Mapping[str, Sequence[str]] = {
     "process death": ("crash D", "run 15", "start D2", "run 60"),
     "rolling bounce": tuple(
-        line
-        for name in "ABCD"
-        for line in (f"leave {name}", "run 5", f"start {name}2", "run 10")
+        line for name in "ABCD" for line in (f"leave {name}", "run 5", f"start {name}2", "run 10")
     ),
     "scale up": ("start E F", "run 60"),
     "scale down": ("leave D", "run 60"),
     "leader exit": ("leave A", "run 60"),
 }
-MATRIX: Mapping[str, Mapping[Policy, Effect]] = {}
+MATRIX: Mapping[str, Mapping[Policy, Effect]] = {
+    # I: the others get the partitions, and give them back. II, III: they wait for the process.
+    "process death": {
+        Policy.IMMEDIATE: Effect(3, moved=5, stopped_at_once=3, longest_s=9.5),
+        Policy.DELAYED: Effect(2, moved=0, stopped_at_once=3, longest_s=15.7),
+        Policy.INCREMENTAL: Effect(2, moved=0, stopped_at_once=3, longest_s=15.7),
+    },
+    # I: only the partitions of the process that bounces move. II, III: none moves.
+    "rolling bounce": {
+        Policy.IMMEDIATE: Effect(12, moved=12, stopped_at_once=3, longest_s=1.3),
+        Policy.DELAYED: Effect(8, moved=0, stopped_at_once=3, longest_s=6.5),
+        Policy.INCREMENTAL: Effect(8, moved=0, stopped_at_once=3, longest_s=6.5),
+    },
+    # Only what moves stops; III moves one partition at a time, every 10 s.
+    "scale up": {
+        Policy.IMMEDIATE: Effect(2, moved=4, stopped_at_once=4, longest_s=1.2),
+        Policy.DELAYED: Effect(2, moved=4, stopped_at_once=4, longest_s=1.2),
+        Policy.INCREMENTAL: Effect(8, moved=4, stopped_at_once=1, longest_s=1.2),
+    },
+    # II and III wait for the delay of 20 s first.
+    "scale down": {
+        Policy.IMMEDIATE: Effect(1, moved=3, stopped_at_once=3, longest_s=0.5),
+        Policy.DELAYED: Effect(2, moved=3, stopped_at_once=3, longest_s=20.6),
+        Policy.INCREMENTAL: Effect(2, moved=3, stopped_at_once=3, longest_s=20.6),
+    },
+    # As any other member that leaves: the new leader knows enough.
+    "leader exit": {
+        Policy.IMMEDIATE: Effect(1, moved=3, stopped_at_once=3, longest_s=0.5),
+        Policy.DELAYED: Effect(2, moved=3, stopped_at_once=3, longest_s=20.8),
+        Policy.INCREMENTAL: Effect(2, moved=3, stopped_at_once=3, longest_s=20.8),
+    },
+}
 
 
 def effect_of(policy: Policy, event: str) -> Effect:
@@ -71,9 +100,7 @@ def effect_of(policy: Policy, event: str) -> Effect:
             rebalances += sum("generation" in each for each in group.play(step))
             owned, unowned = group.owned, group.unowned
             assert sum(map(len, owned.values())) + len(unowned) == 12, "a partition has two owners"
-            moved |= {
-                key for name, own in owned.items() for key in own if owner_of[key] != name[0]
-            }
+            moved |= {key for name, own in owned.items() for key in own if owner_of[key] != name[0]}
             stopped_at_once = max(stopped_at_once, len(unowned))
             for key in unowned_s.keys() - unowned:
                 del unowned_s[key]

@@ -26,7 +26,13 @@ from rich.text import Text
 from spark_groups.lab.commands.simulation import BREAKS_SHOWN, Break, Played, Run, hunt, shrink
 from spark_groups.lab.commands.timeline_page import render_page
 from spark_groups.lab.coordinator.metrics import PREFIX, mean_metrics
-from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile, profile_named
+from spark_groups.lab.coordinator.profile import (
+    DESIGN_0_9,
+    KAFKA_4_3,
+    PROFILES,
+    Profile,
+    profile_named,
+)
 from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import (
@@ -169,7 +175,10 @@ def profile_option(text: str) -> Profile:
         return profile_named(text)
     except KeyError as error:
         names = ", ".join(PROFILES)
-        raise typer.BadParameter(f"{text!r} is none of {names}", param_hint="--profile") from error
+        told = f"{text!r} is none of {names}"
+        if text == DESIGN_0_9.name:
+            told += f"; --protocol {text} has a coordinator of its own"
+        raise typer.BadParameter(told, param_hint="--profile") from error
 
 
 def protocols_option(names: Iterable[str]) -> tuple[GroupProtocol, ...]:
@@ -259,7 +268,12 @@ def simulate(  # noqa: PLR0917
         if static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
             note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
             Console(stderr=True).print(note, soft_wrap=True)
-        plans = [(each, name) for each in protocols for name in names]
+        plans = [
+            (each, name)
+            for each in protocols
+            # The 0.9 design has a coordinator of its own.
+            for name in (names[:1] if each is GroupProtocol.DESIGN_0_9 else names)
+        ]
         made_of, compares = with_faults(planned, faults), protocol is not None
         _plan(made_of, plans, range(seed, seed + seeds), html, as_json=as_json, compares=compares)
 
@@ -359,6 +373,7 @@ def _column(
     if not compares:
         return profile
     has_one_profile = len({each for _, each in plans}) == 1
+    has_one_profile |= protocol is GroupProtocol.DESIGN_0_9
     return protocol.value if has_one_profile else f"{protocol.value}, {profile}"
 
 

@@ -13,7 +13,12 @@ from typing import Any, Final, TypeVar
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.coordinator.metrics import mean_metrics
-from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, profile_named
+from spark_groups.lab.coordinator.profile import (
+    DESIGN_0_9,
+    KAFKA_4_3,
+    PROFILES,
+    profile_named,
+)
 from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.lab.sim.swarm import (
@@ -84,7 +89,10 @@ class Break:
 
 def world_of(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> World:
     """Return a run that has not begun."""
-    return World(Random(run.seed), PROFILES[run.profile], run.made_of, listeners)
+    made_of = run.made_of
+    is_design = made_of.classic and made_of.classic_protocol is GroupProtocol.DESIGN_0_9
+    profile = DESIGN_0_9 if is_design else PROFILES[run.profile]
+    return World(Random(run.seed), profile, made_of, listeners)
 
 
 def play(run: Run, listeners: Sequence[Callable[[Scene], Listeners]] = ()) -> Break | None:
@@ -280,7 +288,8 @@ def simulate(
         restart_time_s: Seconds from the leave of an application until its next run reads.
         faults: The amount of faults meanwhile: none, some or many.
         duration_s: Seconds to count from the end of the start-up, at least.
-        profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848.
+        profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848. The protocol design-0.9
+            has its own.
         seed: The first seed; a seed is one run, on any machine.
         seeds: How many runs.
 

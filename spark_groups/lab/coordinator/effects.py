@@ -5,8 +5,9 @@ the profile and the context, and change nothing. Records are applied to the grou
 to the log, and undone if the append fails; the answer is sent once they are replicated. A refused
 request is answered with an error and has no other effect.
 
-A classic group keeps its state in memory, which a failed append does not undo: an outcome has the
-group's next value, and `appended` says what happens when its records are replicated or lost.
+A classic group, and one of the 0.9 design, keeps its state in memory, which a failed append does
+not undo: an outcome has the group's next value, and `appended` says what happens when its records
+are replicated or lost.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.classic.messages import JoinGroupResponse, SyncGroupResponse
+from spark_groups.lab.coordinator.design_0_9.group import DesignGroup
+from spark_groups.lab.coordinator.design_0_9.messages import DesignJoinGroupResponse
 from spark_groups.lab.coordinator.messages import PrepareAssignmentResponse, error_answer
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
@@ -44,6 +47,8 @@ class TimerKind(Enum):
     CLASSIC_SESSION = "session timeout of a member of a classic group, or of a pending one"
     CLASSIC_JOIN = "the join phase of a classic group ends"
     CLASSIC_SYNC = "the sync phase of a classic group ends"
+    DESIGN_SESSION = "session timeout of a consumer of the 0.9 design, also for its JoinGroup"
+    DESIGN_ROUND = "another round of the 0.9 design that has all its consumers when it begins"
 
     # Each kind is one object: its identity is a hash that costs no call, unlike that of its name.
     __hash__ = object.__hash__
@@ -130,7 +135,7 @@ class Answer:
     """The answer to a parked request; None if its member is gone, and it is never answered."""
 
     parked: Parked
-    response: JoinGroupResponse | SyncGroupResponse | None
+    response: JoinGroupResponse | SyncGroupResponse | DesignJoinGroupResponse | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,7 @@ class Outcome(Generic[R]):
         classic: The next value of a classic group, at once and for good; None: unchanged.
         removes_classic: The classic group is gone from memory. So it is after a tombstone of its
             record, which a failed append undoes.
+        design: Like `classic`, of a group of the 0.9 design.
         parks: The request waits for an `Answer` with this key; `response` is ignored.
         answers: Answers to parked requests, sent at once.
         appended: Called with the group after the records are replicated (error 0), or their append
@@ -159,6 +165,7 @@ class Outcome(Generic[R]):
     makes_group: bool = False
     classic: ClassicGroup | None = None
     removes_classic: bool = False
+    design: DesignGroup | None = None
     parks: Parked | None = None
     answers: tuple[Answer, ...] = ()
     appended: Appended | None = None
@@ -199,8 +206,9 @@ class RequestContext:
     new_classic_id: Callable[[str], str] = _no_classic_id
 
 
-Appended = Callable[[ClassicGroup, int, RequestContext], Outcome[None]]
-"""What a classic group does after an append, given Kafka's error code of the append."""
+Appended = Callable[[Any, int, RequestContext], Outcome[None]]
+"""What a classic group, or one of the 0.9 design, does after an append, given Kafka's error code of
+the append."""
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
+from spark_groups.lab.coordinator.design_0_9.group import DesignGroup
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.types import TopicIdPartition
@@ -41,6 +42,7 @@ _TOMBSTONE_ORDER: Final = (
     r.PartitionMetadataKey,
     r.GroupMetadataKey,
     r.ClassicGroupMetadataKey,
+    r.DesignGroupKey,
 )
 """Offsets first, then members and targets, then the group."""
 
@@ -76,6 +78,8 @@ class ConsumerGroup:
         classic_metadata: The last recorded generation of a classic group.
         classic: The classic group as it is now; None for a consumer group, and for a group that
             only has offsets until a member joins.
+        design_generation: The last recorded generation of a group of the 0.9 design.
+        design: That group as it is now.
         topics_version: Metadata version of the last comparison with its subscriptions; in no
             record, so each coordinator compares again (Kafka's metadata deadline).
     """
@@ -98,6 +102,8 @@ class ConsumerGroup:
     topics_version: int = field(default=-1, compare=False)
     classic_metadata: r.ClassicGroupMetadataValue | None = None
     classic: ClassicGroup | None = field(default=None, compare=False)
+    design_generation: r.DesignGenerationValue | None = None
+    design: DesignGroup | None = field(default=None, compare=False)
     _values: dict[r.Key, r.Value] = field(default_factory=dict)
 
     @property
@@ -105,9 +111,14 @@ class ConsumerGroup:
         return not self._values
 
     @property
+    def in_memory(self) -> ClassicGroup | DesignGroup | None:
+        """The group as it is now, if its members form generations."""
+        return self.classic or self.design
+
+    @property
     def exists(self) -> bool:
         """True for a group of any type."""
-        return self.is_bare or self.classic is not None or not self.is_empty_of_records
+        return self.is_bare or self.in_memory is not None or not self.is_empty_of_records
 
     @property
     def is_consumer_group(self) -> bool:
@@ -116,7 +127,12 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """True without members, in a classic group also without a rebalance under way."""
+        """True without members, in a classic group also without a rebalance under way.
+
+        False in the 0.9 design: nothing deletes a group there.
+        """
+        if self.design is not None:
+            return False
         return not self.members and (
             self.classic is None or self.classic.state is ClassicState.EMPTY
         )
@@ -186,6 +202,9 @@ class ConsumerGroup:
             case r.ClassicGroupMetadataKey():
                 assert value is None or isinstance(value, r.ClassicGroupMetadataValue)
                 self.classic_metadata = value
+            case r.DesignGroupKey():
+                assert value is None or isinstance(value, r.DesignGenerationValue)
+                self.design_generation = value
             case r.GroupMetadataKey():
                 assert value is None or isinstance(value, r.GroupMetadataValue)
                 self.metadata = value

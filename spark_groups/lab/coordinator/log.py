@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, loaded_group
+from spark_groups.lab.coordinator.design_0_9.group import DesignGroup, loaded_design
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.records import Key, Record
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
@@ -257,6 +258,20 @@ def _regular_expression(value: r.RegularExpressionValue) -> int:
     return _array(map(_text, value.topics)) + 8 + 8
 
 
+def _design_generation(value: r.DesignGenerationValue) -> int:
+    """Return the size in the format of the other records; ZooKeeper had JSON."""
+    consumers = _array(
+        _text(each.consumer_id)
+        + _text(each.client_host)
+        + 4
+        + _array(map(_text, each.topics))
+        + _text(each.strategy)
+        + _array(_text(key.topic) + 4 for key in each.partitions)
+        for each in value.consumers
+    )
+    return 4 + consumers + _array(_text(topic) + 4 for topic in value.partition_counts)
+
+
 _VALUES: Final[Mapping[type, Callable[[Any], int]]] = {
     r.OffsetCommitValue: _offset_commit,
     r.ClassicGroupMetadataValue: _classic_group,
@@ -267,6 +282,7 @@ _VALUES: Final[Mapping[type, Callable[[Any], int]]] = {
     r.TargetMemberValue: _target_member,
     r.CurrentAssignmentValue: _current,
     r.RegularExpressionValue: _regular_expression,
+    r.DesignGenerationValue: _design_generation,
 }
 
 
@@ -283,12 +299,14 @@ class Memory:
         bare: Ids of groups without records that still exist: their last offset was deleted, but not
             the group.
         classic: Classic groups as they are now, by id; not undone when an append fails.
+        designs: Likewise, those of the 0.9 design.
     """
 
     first_epoch: int = 0
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     bare: set[str] = field(default_factory=set)
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
+    designs: dict[str, DesignGroup] = field(default_factory=dict)
     _bare_replicated: frozenset[str] = frozenset()
     _replaced: list[Record] = field(default_factory=list)
 
@@ -310,11 +328,19 @@ class Memory:
         if group := self.groups.get(group_id):
             group.classic = classic
 
+    def set_design(self, design: DesignGroup) -> None:
+        """Set the value of a group of the 0.9 design."""
+        self.designs[design.group_id] = design
+        if group := self.groups.get(design.group_id):
+            group.design = design
+
     def load_classic(self) -> None:
-        """Make the classic groups of a loaded log."""
+        """Make the groups of a loaded log that are in memory beside their records."""
         for group_id, group in self.groups.items():
             if group.classic_metadata:
                 self.set_classic(group_id, loaded_group(group_id, group.classic_metadata))
+            if group.design_generation:
+                self.set_design(loaded_design(group_id, group.design_generation))
 
     def write(self, records: Iterable[Record]) -> None:
         """Apply records that are not replicated yet."""
@@ -375,5 +401,5 @@ class Memory:
                 yield group
 
     def _new(self, group_id: str, *, is_bare: bool = False) -> ConsumerGroup:
-        classic = self.classic.get(group_id)
-        return ConsumerGroup(group_id, self.first_epoch, is_bare, classic=classic)
+        classic, design = self.classic.get(group_id), self.designs.get(group_id)
+        return ConsumerGroup(group_id, self.first_epoch, is_bare, classic=classic, design=design)

@@ -20,6 +20,12 @@ from spark_groups.lab.coordinator.classic.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from spark_groups.lab.coordinator.design_0_9.messages import (
+    DesignHeartbeatRequest,
+    DesignHeartbeatResponse,
+    DesignJoinGroupRequest,
+    DesignJoinGroupResponse,
+)
 from spark_groups.lab.coordinator.member import ClientAssignor
 from spark_groups.protocol import messages as p
 from spark_groups.protocol.messages import (
@@ -283,6 +289,8 @@ GroupRequest = (
     | SyncGroupRequest
     | ClassicHeartbeatRequest
     | DescribeGroupsRequest
+    | DesignJoinGroupRequest
+    | DesignHeartbeatRequest
 )
 """Requests about one group, sent to its coordinator."""
 CoordinatorRequest = GroupRequest | ListGroupsRequest
@@ -300,6 +308,8 @@ CoordinatorResponse = (
     | SyncGroupResponse
     | ClassicHeartbeatResponse
     | DescribeGroupsResponse
+    | DesignJoinGroupResponse
+    | DesignHeartbeatResponse
     | ListGroupsResponse
 )
 
@@ -329,6 +339,8 @@ _ANSWERS: Final[Mapping[type, Callable[[Any, int], Any]]] = {
     JoinGroupRequest: _with_code(JoinGroupResponse),
     SyncGroupRequest: _with_code(SyncGroupResponse),
     ClassicHeartbeatRequest: _with_code(ClassicHeartbeatResponse),
+    DesignJoinGroupRequest: _with_code(DesignJoinGroupResponse),
+    DesignHeartbeatRequest: _with_code(DesignHeartbeatResponse),
     DescribeGroupsRequest: lambda request, error_code: DescribeGroupsResponse(
         group_id=request.group_id, error_code=error_code
     ),

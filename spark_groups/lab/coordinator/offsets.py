@@ -16,6 +16,7 @@ from typing import Final
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.classic.draft import Draft
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
+from spark_groups.lab.coordinator.design_0_9.group import DesignGroup
 from spark_groups.lab.coordinator.effects import (
     CoordinatorErrorCode,
     Outcome,
@@ -67,7 +68,10 @@ def commit(
         # Kafka compares the limit in bytes with the number of characters.
         if len(request.offsets[key].metadata) <= context.settings.broker.offset_metadata_max_bytes
     }
-    error = _commit_error(group, request, kept, profile, context.api_version)
+    if profile.assigns_in_join:
+        error = (group.design or DesignGroup(group_id=group.group_id)).commit_error(request)
+    else:
+        error = _commit_error(group, request, kept, profile, context.api_version)
     if error:
         errors |= dict.fromkeys(names, error)
         return Outcome(OffsetCommitResponse(errors=errors))
@@ -163,6 +167,8 @@ def expire(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
 
 def _subscription(group: ConsumerGroup) -> Callable[[str], bool]:
     """Return what tells whether the group subscribes to a topic."""
+    if group.design:
+        return group.design.is_subscribed_to
     if group.classic:
         return group.classic.is_subscribed_to
     return subscribed_names(group.members.values(), group.regexes).__contains__

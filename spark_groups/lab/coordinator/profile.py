@@ -106,6 +106,8 @@ class Profile:
         reports_config_range: The error for a group setting out of bounds has both bounds (4.4).
         reports_config_source: DescribeConfigs shows whether a value is from the broker's file (from
             4.3 on).
+        assigns_in_join: Groups are those of the design for Kafka 0.9: the coordinator assigns
+            partitions in the answer to JoinGroup (only the design).
     """
 
     name: str
@@ -144,6 +146,7 @@ class Profile:
     range_is_sticky: bool = False
     reports_config_range: bool = False
     reports_config_source: bool = False
+    assigns_in_join: bool = False
 
 
 KAFKA_4_0: Final = Profile(
@@ -222,11 +225,17 @@ KIP_848: Final = Profile(
     kip_heartbeats=True,
     range_is_sticky=True,
 )
+DESIGN_0_9: Final = Profile(
+    name="design-0.9",
+    commits_topic_ids=False,
+    assigns_in_join=True,
+)
+"""The design for Kafka 0.9; `PROFILES` leaves it out, because it has no consumer groups."""
 
 PROFILES: Final = {
     each.name: each for each in (KIP_848, KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, KAFKA_4_4)
 }
-"""Every profile by its name."""
+"""Every profile with consumer groups, by its name."""
 
 _VERSION: Final = re.compile(r"(?:kafka)?[-_ ]?v?(\d+)[._](\d+)(?:[._]\d+)?")
 _KIP: Final = re.compile(r"kip[-_ ]?848")

@@ -7,6 +7,7 @@ value is a tombstone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import ClassVar
 
 from spark_groups.lab.coordinator.member import (
@@ -16,7 +17,13 @@ from spark_groups.lab.coordinator.member import (
     ReconciliationState,
 )
 from spark_groups.protocol.messages import NO_LEADER_EPOCH
-from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
+from spark_groups.types import (
+    NO_PARTITIONS,
+    Assignment,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
 from spark_groups.values import dataclass
 
 
@@ -99,6 +106,14 @@ class RegularExpressionKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DesignGroupKey:
+    """A group of the 0.9 design, in ZooKeeper there; the number is the model's own."""
+
+    record_type: ClassVar[int] = 9
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetCommitValue:
     """A committed offset.
 
@@ -147,6 +162,37 @@ class ClassicGroupMetadataValue:
     leader: str | None = None
     current_state_timestamp_s: float | None = None
     members: tuple[ClassicMemberMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignConsumer:
+    """A consumer of the 0.9 design.
+
+    Args:
+        strategy: The friendly name of its partition assignment strategy, that of all others.
+        partitions: Those that it owns; none yet while it joins.
+    """
+
+    consumer_id: str
+    client_host: str = ""
+    session_timeout_ms: int
+    topics: tuple[str, ...]
+    strategy: str
+    partitions: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignGenerationValue:
+    """A generation of a group of the 0.9 design: one atomic write.
+
+    Args:
+        partition_counts: Those that the ownership was decided on, by topic; a topic that did not
+            exist is left out.
+    """
+
+    generation_id: int = 0
+    consumers: tuple[DesignConsumer, ...] = ()
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +274,7 @@ Key = (
     | TargetMemberKey
     | CurrentAssignmentKey
     | RegularExpressionKey
+    | DesignGroupKey
 )
 Value = (
     OffsetCommitValue
@@ -239,6 +286,7 @@ Value = (
     | TargetMemberValue
     | CurrentAssignmentValue
     | RegularExpressionValue
+    | DesignGenerationValue
 )
 
 

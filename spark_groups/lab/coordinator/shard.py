@@ -4,8 +4,9 @@ A write sees the latest state, is applied and appended at once, and is answered 
 read sees the replicated state and is answered at once. A new `Shard` over the same log is a
 failover (kafka_protocol.md 2.5; CoordinatorRuntime).
 
-JoinGroup and SyncGroup of classic groups may be parked: their tickets have no response until
-another request, a timer, an append or `unload` answers them, and then `take_answered` returns them.
+JoinGroup and SyncGroup of classic groups, and JoinGroup of the 0.9 design, may be parked: their
+tickets have no response until another request, a timer, an append or `unload` answers them, and
+then `take_answered` returns them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,13 @@ from spark_groups.lab.coordinator.classic.messages import (
     JoinGroupRequest,
     JoinGroupResponse,
     SyncGroupRequest,
+)
+from spark_groups.lab.coordinator.design_0_9 import join as design_join
+from spark_groups.lab.coordinator.design_0_9 import membership as design_membership
+from spark_groups.lab.coordinator.design_0_9 import rebalance as design_rebalance
+from spark_groups.lab.coordinator.design_0_9.messages import (
+    DesignHeartbeatRequest,
+    DesignJoinGroupRequest,
 )
 from spark_groups.lab.coordinator.effects import (
     NEWEST_API_VERSION,
@@ -78,6 +86,8 @@ WRITES: Final[Mapping[type, Write]] = {
     HeartbeatRequest: heartbeat.heartbeat,
     m.KipHeartbeatRequest: heartbeat.heartbeat,
     ClassicHeartbeatRequest: membership.heartbeat,
+    DesignHeartbeatRequest: design_membership.heartbeat,
+    DesignJoinGroupRequest: design_join.join,
     JoinGroupRequest: join.join,
     m.LeaveGroupRequest: membership.leave,
     OffsetCommitRequest: offsets.commit,
@@ -98,11 +108,15 @@ FIRED: Final[Mapping[TimerKind, Fired]] = {
     TimerKind.REGEX: lambda group, _timer, *rest: subscriptions.look_up_patterns(group, *rest),
     TimerKind.ASSIGNMENT: heartbeat.target_due,
     **rebalance.FIRED,
+    **design_rebalance.FIRED,
 }
+IN_MEMORY: Final = rebalance.FIRED.keys() | design_rebalance.FIRED.keys()
+"""Timers of groups in memory, which a failed append does not undo."""
 LOADED: Final[tuple[OfGroup, ...]] = (
     leaving.timers_once_loaded,
     subscriptions.loaded,
     rebalance.loaded,
+    design_rebalance.loaded,
 )
 """Applied in this order to each group of a loaded log."""
 
@@ -409,6 +423,9 @@ class Shard:
             )
             if changed.records:
                 self._write(group_id, changed)
+            rebalanced = design_rebalance.topics_changed(group.design, self._context(group_id))
+            if rebalanced.design:
+                self._write(group_id, rebalanced)
 
     def set_settings(self, settings: Settings, now: float) -> None:
         """Use new settings from the next request or timer on."""
@@ -478,9 +495,9 @@ class Shard:
         timers_before = [
             (each.key, self._timers.get(each.key))
             for each in outcome.timers
-            if each.key.kind not in rebalance.FIRED
+            if each.key.kind not in IN_MEMORY
         ]
-        if fired and fired.key.kind not in rebalance.FIRED:
+        if fired and fired.key.kind not in IN_MEMORY:
             again = replace(fired, at=self.now + TIMER_RETRY_S)
             timers_before.insert(0, (fired.key, again))
         for timer in outcome.timers:
@@ -513,6 +530,8 @@ class Shard:
         """Change a classic group, and answer what it answers; return the ticket left to answer."""
         if outcome.classic:
             self.memory.set_classic(group_id, outcome.classic)
+        if outcome.design:
+            self.memory.set_design(outcome.design)
         if ticket and outcome.parks:
             self._parked[outcome.parks] = ticket
             ticket = None
@@ -545,10 +564,11 @@ class Shard:
             del self._parked[each]
 
     def _settle(self, write: _Write, error_code: int) -> None:
-        """Tell a classic group that its records are replicated or lost."""
-        classic = self.memory.classic.get(write.group_id)
-        if write.appended and classic:
-            outcome = write.appended(classic, error_code, self._context(write.group_id))
+        """Tell a group that is in memory that its records are replicated or lost."""
+        memory, group_id = self.memory, write.group_id
+        in_memory = memory.classic.get(group_id) or memory.designs.get(group_id)
+        if write.appended and in_memory:
+            outcome = write.appended(in_memory, error_code, self._context(group_id))
             # Kafka drops the records of a rebalance that a failed append begins.
             self._write(write.group_id, replace(outcome, records=()))
 
@@ -573,7 +593,7 @@ class Shard:
             ticket.response = m.error_answer(ticket.request, code)
         if fired:
             self._timers.put(replace(fired, at=self.now + TIMER_RETRY_S))
-        if outcome.classic:
+        if outcome.classic or outcome.design:
             for timer in outcome.timers:
                 self._timers.put(timer)
             self._settle(_Write(group_id, None, None, (), outcome.appended), code)

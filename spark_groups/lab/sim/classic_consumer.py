@@ -29,8 +29,8 @@ from spark_groups.lab.sim.classic_membership import (
     Phase,
     Revoked,
 )
+from spark_groups.lab.sim.design_0_9_membership import DesignConfig, DesignMembership
 from spark_groups.lab.sim.embedded_protocols import (
-    Background,
     ConsumerProtocol,
     EmbeddedProtocol,
     IncrementalProtocol,
@@ -369,8 +369,7 @@ class ClassicRun:
     # The thread that sends heartbeats, and all other requests.
 
     def _beat(self) -> None:
-        if self._is_idle or self.membership.background is not Background.NOTHING:
-            self._pump()
+        self._pump()
         if self.membership.phase not in (Phase.LEFT, Phase.FATAL):
             self._later(BEAT_S, self._beat)
 
@@ -514,6 +513,20 @@ class ClassicConsumer(RestartedApplication[ClassicRun]):
             rebalance_timeout_s=swarm.rebalance_s,
         )
 
+    def _membership(self) -> Membership:
+        """Return the member of another run."""
+        swarm, config = self._scene.swarm, self._config
+        if swarm.classic_protocol is not GroupProtocol.DESIGN_0_9:
+            return ClassicMembership(config, embedded_protocol(swarm))
+        return DesignMembership(
+            DesignConfig(
+                group_id=config.group_id,
+                subscription=config.topics,
+                session_timeout_s=swarm.session_s,
+                heartbeat_frequency=max(1, round(swarm.session_s / swarm.heartbeat_s)),
+            )
+        )
+
     @property
     def member(self) -> ClassicRun | None:
         return self.current
@@ -528,8 +541,7 @@ class ClassicConsumer(RestartedApplication[ClassicRun]):
             return
         name = f"{self.name}.{next(self._runs)}"
         self._stop_for_s = None
-        membership = ClassicMembership(self._config, embedded_protocol(scene.swarm))
-        self.current = run = ClassicRun(scene, name, membership, self._leaves, self._fails)
+        self.current = run = ClassicRun(scene, name, self._membership(), self._leaves, self._fails)
         self._say(run, "starts")
         run.start()
 

@@ -24,7 +24,6 @@ from spark_groups.lab.coordinator.messages import (
     LeavingMember,
 )
 from spark_groups.lab.sim.embedded_protocols import (
-    Background,
     EmbeddedProtocol,
     Partitions,
     Received,
@@ -132,19 +131,22 @@ ClassicEvent = Assigned | Revoked | Lost | Failed
 class Membership(Protocol):
     """One run of a consumer in a group that forms generations, as its application drives it."""
 
-    phase: Phase
     member_id: str
     generation_id: int
     owned: Partitions
-    is_preparing: bool
-    """Whether it joins as soon as the application has committed what it read."""
-    revoking: Partitions
-    """Partitions that it releases once the application has committed."""
     events: list[ClassicEvent]
 
     @property
-    def background(self) -> Background:
-        """What it does beside a batch."""
+    def phase(self) -> Phase:
+        """Where it stands in a rebalance."""
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether it joins as soon as the application has committed what it read."""
+
+    @property
+    def revoking(self) -> Partitions:
+        """Partitions that it releases once the application has committed."""
 
     @property
     def group_id(self) -> str:
@@ -240,10 +242,6 @@ class ClassicMembership:
         self._heartbeat_at = 0.0
         self._polled_at = 0.0
         self._joins_again_at: float | None = None
-
-    @property
-    def background(self) -> Background:
-        return self._embedded.background
 
     @property
     def group_id(self) -> str:
@@ -383,7 +381,7 @@ class ClassicMembership:
         Beside a batch a member joins only once its last assignment is taken: what it reports as
         owned is then what it has.
         """
-        if self.background is not Background.JOINS or self.generation_id == NO_GENERATION:
+        if not self._embedded.joins_in_background or self.generation_id == NO_GENERATION:
             return self._needs_prepare
         return bool(self.revoking) or self._received is not None
 

@@ -48,8 +48,8 @@ class ClassicOwners:
 
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
-        was_classic, self._was_classic = self._was_classic, group.classic is not None
-        epoch = group.classic.generation_id if group.classic else group.group_epoch
+        was_classic, self._was_classic = self._was_classic, group.in_memory is not None
+        epoch = group.in_memory.generation_id if group.in_memory else group.group_epoch
         # A group that is created again counts from its first generation.
         for key in [key for key, owner in self._owners.items() if owner[2] > epoch]:
             del self._owners[key]

@@ -5,7 +5,7 @@ The next node replays the log: all replicated records and, by chance, unreplicat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from typing import Final, cast
@@ -19,6 +19,12 @@ from spark_groups.lab.coordinator.classic.messages import (
     JoinGroupResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+)
+from spark_groups.lab.coordinator.design_0_9.messages import (
+    LOADING_ERRORS,
+    DesignErrorCode,
+    DesignHeartbeatRequest,
+    DesignJoinGroupRequest,
 )
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
@@ -34,7 +40,7 @@ from spark_groups.lab.coordinator.records import GroupMetadataValue, OffsetCommi
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.sim.chance import Chance
-from spark_groups.lab.sim.embedded_protocols import read_assignment
+from spark_groups.lab.sim.embedded_protocols import assignments_of
 from spark_groups.lab.sim.network import Reply
 from spark_groups.lab.sim.schedule import Schedule
 from spark_groups.lab.sim.storage import Storage
@@ -63,7 +69,12 @@ _OF_CLASSIC_MEMBERS: Final = (
     SyncGroupRequest,
     ClassicHeartbeatRequest,
     LeaveGroupRequest,
+    DesignJoinGroupRequest,
+    DesignHeartbeatRequest,
 )
+"""Requests that change a group in memory without a record."""
+STABLE_STATES: Final = ("Stable", "Empty", "Steady", "Ready")
+"""The states of a group that does not rebalance; the last two are those of the 0.9 design."""
 _ACCEPTED: Final = (ErrorCode.NONE, CoordinatorErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -169,21 +180,21 @@ class Coordination:
     def state(self) -> str:
         """The state of the group, by the name of its protocol."""
         group = self.group
-        return group.classic.state.value if group.classic else group.state.value
+        return str((group.in_memory or group).state.value)
 
     @property
     def epochs(self) -> str:
         """Its generation; of a consumer group the group epoch and the assignment epoch."""
         group = self.group
-        if group.classic:
-            return str(group.classic.generation_id)
+        if group.in_memory:
+            return str(group.in_memory.generation_id)
         return f"{group.group_epoch}/{group.assignment_epoch}"
 
     @property
     def member_ids(self) -> AbstractSet[str]:
         """The ids of its members."""
         group = self.group
-        return (group.classic.members if group.classic else group.members).keys()
+        return (group.in_memory or group).members.keys()
 
     @property
     def assigned(self) -> dict[TopicIdPartition, str]:
@@ -192,16 +203,23 @@ class Coordination:
         The coordinator of a classic group carries assignments without reading them.
         """
         group = self.group
-        if not group.classic:
+        if not group.in_memory:
             members = group.members.values()
             return {key: member.member_id for member in members for key in member.assigned}
         by_name = self.storage.image.by_name
         return {
-            TopicIdPartition(by_name[each.topic].topic_id, each.partition): member.member_id
-            for member in group.classic.members.values()
-            for each in read_assignment(group.classic, member)
+            TopicIdPartition(by_name[each.topic].topic_id, each.partition): member_id
+            for member_id, partitions in assignments_of(group.in_memory).items()
+            for each in partitions
             if each.topic in by_name
         }
+
+    @property
+    def passing_errors(self) -> Sequence[int]:
+        """The errors with which a broker refuses a request for a moment."""
+        if not self.profile.assigns_in_join:
+            return PASSING_ERRORS
+        return [each for each in PASSING_ERRORS if int(each) in {*DesignErrorCode}]
 
     @property
     def answers(self) -> bool:
@@ -214,7 +232,7 @@ class Coordination:
         In a classic group only the members know it.
         """
         group = self.group
-        if group.classic:
+        if group.in_memory:
             _, owner, _ = self.classic_owners.get(key, ("", None, 0))
             return owner
         for member in group.members.values():
@@ -251,7 +269,8 @@ class Coordination:
         if outgoing.node != self.node:
             error_code = ErrorCode.NOT_COORDINATOR
         elif self._loading:
-            error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            error_code = LOADING_ERRORS.get(type(outgoing.request), loading)
         if error_code:
             reply(error_answer(outgoing.request, error_code))
             return
@@ -260,7 +279,7 @@ class Coordination:
         if isinstance(request, m.OffsetCommitRequest):
             accepted = tuple(self._accepted(request))
         is_classic = isinstance(request, _OF_CLASSIC_MEMBERS)
-        before = self.group.classic if is_classic else None
+        before = self.group.in_memory if is_classic else None
         ticket = self._shard.submit(request, self.schedule.now, origin)
         waiting = _Waiting(ticket, reply, self.schedule.now, accepted)
         if ticket.response is not None:
@@ -271,7 +290,7 @@ class Coordination:
         else:
             self._waiting.append(waiting)
             self._changed()
-        if is_classic and before is not self.group.classic:
+        if is_classic and before is not self.group.in_memory:
             # It changes without records as well.
             self._changed()
         if self._parked:
@@ -387,7 +406,7 @@ class Coordination:
             self.removed_at[member_id] = now
             if TimerKey(TimerKind.REBALANCE, self.group_id, member_id) in fired:
                 self.removed_for_slowness.add(member_id)
-        if self.log.end_offset != end_offset or self.group.classic:
+        if self.log.end_offset != end_offset or self.group.in_memory:
             self._changed()
         else:
             self._set_alarm()

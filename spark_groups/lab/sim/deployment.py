@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.coordination import STABLE_STATES
 from spark_groups.lab.sim.queries import LEAVE_S
 from spark_groups.lab.sim.scene import Application, Listeners, Scene
 from spark_groups.lab.sim.swarm import Deploy, Swarm
@@ -85,7 +86,7 @@ class Deployment:
         schedule.after(0.0, look)
 
     def _is_stable(self) -> bool:
-        return self._scene.coordination.state in ("Stable", "Empty")
+        return self._scene.coordination.state in STABLE_STATES
 
     def _has_started(self) -> bool:
         """Return whether all applications read and the group has been stable for two batches."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from spark_groups.errors import REPORT_IT, ErrorCode
 from spark_groups.lab.coordinator.design_0_9.messages import (
@@ -32,10 +32,10 @@ from spark_groups.lab.sim.classic_membership import (
     ClassicEvent,
     Failed,
     Lost,
-    Partitions,
     Phase,
     Revoked,
 )
+from spark_groups.lab.sim.embedded_protocols import Partitions
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.embedded import NO_GENERATION
 from spark_groups.protocol.membership import IllegalTransitionError
@@ -247,18 +247,8 @@ class DesignConfig:
     keeps_consumer_id: bool = True
 
     @property
-    def instance_id(self) -> None:
-        """Return None: the design has no static members."""
-        return None
-
-    @property
     def heartbeat_interval_s(self) -> float:
         return self.session_timeout_s / self.heartbeat_frequency
-
-    @property
-    def rebalance_timeout_s(self) -> float:
-        """How long the coordinator waits for the consumer to commit and join."""
-        return self.session_timeout_s
 
     def topics_of(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Return what it subscribes to, given the topics that exist."""
@@ -270,8 +260,8 @@ class DesignConfig:
 class DesignMembership:
     """One run of a consumer in a group of the design."""
 
-    beats_in_poll: Final = True
-    """A heartbeat that comes due during a batch waits for the next poll."""
+    group_instance_id: Final = None
+    """The design has no static members."""
     revoking: Final = NONE
     """It never releases partitions while it reads others."""
 
@@ -301,6 +291,15 @@ class DesignMembership:
     def is_preparing(self) -> bool:
         """Whether it joins as soon as the application has committed what it read."""
         return self.state is ConsumerState.STOPPED_CONSUMPTION and bool(self.owned)
+
+    @property
+    def group_id(self) -> str:
+        return self.config.group_id
+
+    @property
+    def commit_time_s(self) -> float:
+        """How long the coordinator waits for the consumer to commit and join."""
+        return self.config.session_timeout_s
 
     @property
     def may_commit(self) -> bool:
@@ -376,7 +375,7 @@ class DesignMembership:
             self._in_flight = request, self.generation_id, self.member_id
         return request
 
-    def answer_within_s(self, request: DesignRequest) -> float:
+    def response_timeout_s(self, request: Any) -> float:
         """Return for how many seconds to wait for an answer before `handle_failure`.
 
         A rebalance takes a session at most. The answer to a JoinGroup that waits for the rebalance

@@ -9,7 +9,6 @@ Source: Incremental Cooperative Rebalancing, "Definitions" (embedded protocol); 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Final, Protocol
 
 from spark_groups.lab.assignors.classic import (
@@ -22,6 +21,7 @@ from spark_groups.lab.assignors.incremental import LeaderConfig, LeaderMemory, P
 from spark_groups.lab.coordinator.classic.group import ClassicGroup
 from spark_groups.lab.coordinator.classic.group import ClassicMember as GroupMember
 from spark_groups.lab.coordinator.classic.messages import ClassicProtocol, JoinGroupResponse
+from spark_groups.lab.coordinator.design_0_9.group import DesignGroup
 from spark_groups.protocol.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
@@ -37,17 +37,6 @@ from spark_groups.types import TopicPartition
 from spark_groups.values import dataclass
 
 Partitions = frozenset[TopicPartition]
-
-
-class Background(Enum):
-    """What a consumer does beside a batch that its application processes; the rest waits for poll.
-
-    Before KIP-62, nothing; the incremental proposal asks for joins in the background.
-    """
-
-    NOTHING = "nothing"
-    HEARTBEATS = "heartbeats"
-    JOINS = "heartbeats and joins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +64,8 @@ class EmbeddedProtocol(Protocol):
         """Whether a member keeps its partitions when it joins; an eager one releases all."""
 
     @property
-    def background(self) -> Background:
-        """What its members do beside a batch."""
+    def joins_in_background(self) -> bool:
+        """Whether a member joins while its application processes a batch; else when it polls."""
 
     def subscriptions(
         self, topics: tuple[str, ...], owned: Partitions, generation_id: int
@@ -113,7 +102,7 @@ class ConsumerProtocol:
     """
 
     protocol_type = CONSUMER_PROTOCOL_TYPE
-    background = Background.HEARTBEATS
+    joins_in_background = False
 
     def __init__(self, assignors: Sequence[ClassicAssignor]) -> None:
         self._assignors = assignors
@@ -171,7 +160,7 @@ class IncrementalProtocol:
     """
 
     is_cooperative = True
-    background = Background.JOINS
+    joins_in_background = True
 
     def __init__(self, config: LeaderConfig, protocol_type: str = CONSUMER_PROTOCOL_TYPE) -> None:
         self.protocol_type = protocol_type
@@ -217,8 +206,15 @@ class IncrementalProtocol:
 POLICIES: Final = frozenset(each.value for each in Policy)
 
 
-def read_assignment(group: ClassicGroup, member: GroupMember) -> Partitions:
-    """Return what a member owns by the assignment of its generation and its embedded protocol."""
+def assignments_of(group: ClassicGroup | DesignGroup) -> dict[str, Partitions]:
+    """Return what each member owns by the assignment of its generation, by member id."""
+    if isinstance(group, DesignGroup):
+        return {each: consumer.partitions for each, consumer in group.consumers.items()}
+    return {each: _read_assignment(group, member) for each, member in group.members.items()}
+
+
+def _read_assignment(group: ClassicGroup, member: GroupMember) -> Partitions:
+    """Return what a member owns, by the embedded protocol of its group."""
     if group.protocol_name not in POLICIES:
         return decode_assignment(member.assignment).partitions
     found = decode_proposed_assignment(member.assignment)

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from spark_groups.lab.coordinator.metrics import Sensors
 from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.coordination import STABLE_STATES
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.types import TopicIdPartition
@@ -315,9 +316,8 @@ class FigureCounter:
         if self._is_over:
             return
         now, group = self._scene.now, fact.group
-        state = group.classic.state.value if group.classic else group.state.value
-        self._is_stable = state in ("Stable", "Empty")
-        if group.classic:
+        self._is_stable = (group.in_memory or group).state.value in STABLE_STATES
+        if group.in_memory:
             owners = self._scene.coordination.assigned
             # A cooperative rebalance leaves partitions to the next generation.
             self._is_stable &= not owners or len(owners) == len(self._scene.storage.logs)
@@ -326,7 +326,7 @@ class FigureCounter:
                 key: each.member_id for each in group.members.values() for key in each.assigned
             }
         self._moves.seen(
-            map(application_of, (group.classic or group).members),
+            map(application_of, (group.in_memory or group).members),
             {key: application_of(each) for key, each in owners.items()},
             is_stable=self._is_stable,
         )

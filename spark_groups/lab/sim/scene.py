@@ -282,7 +282,7 @@ def restless(
     """
     coordination = scene.coordination
     state = coordination.state
-    if state != "Stable" and any(each.member for each in scene.participants):
+    if state not in ("Stable", "Steady") and any(each.member for each in scene.participants):
         yield f"the group is {state}"
     held = coordination.assigned.keys()
     # A group that has not seen a new, grown or deleted topic yet is not settled.

@@ -90,8 +90,8 @@ class TimelineRecorder:
         return self.timeline
 
     def _changed(self, fact: facts.GroupChanged) -> None:
-        if fact.group.classic:
-            known = fact.group.classic.members
+        if fact.group.in_memory:
+            known = fact.group.in_memory.members
             gone = [key for key, span in self._classic.items() if span.member_id not in known]
             for key in gone:
                 del self._classic[key]
@@ -128,7 +128,7 @@ class TimelineRecorder:
             case PartitionsRevoked(partitions=partitions) | PartitionsLost(partitions=partitions):
                 for key in partitions:
                     self._classic.pop(key, None)
-        if self._scene.coordination.group.classic:
+        if self._scene.coordination.group.in_memory:
             self._follow(self._classic)
 
     def _consumed(self, fact: facts.Consumed) -> None:

@@ -22,7 +22,6 @@ from spark_groups.lab.sim.classic_consumer import ClassicConsumer, NamedOutgoing
 from spark_groups.lab.sim.classic_owners import ClassicOwners
 from spark_groups.lab.sim.client_side import ComputingNetwork
 from spark_groups.lab.sim.coordination import (
-    PASSING_ERRORS,
     AcceptedOffset,
     Coordination,
     Watch,
@@ -247,7 +246,11 @@ class World:
             case m.OffsetForLeaderEpochRequest():
                 reply(storage.epoch_ends(request, self._refused(request.lookups, fails)))
             case _:
-                code = scene.chance.choice(PASSING_ERRORS) if fails else ErrorCode.NONE
+                code = (
+                    scene.chance.choice(scene.coordination.passing_errors)
+                    if fails
+                    else ErrorCode.NONE
+                )
                 self._ask_coordinator(outgoing, code, reply)
 
     def _serve_late(self, outgoing: Outgoing, reply: Reply) -> None:

@@ -1,7 +1,7 @@
 """Requests and responses of the design for Kafka 0.9, as frozen values.
 
-Field names are those of the design ("Request formats"), in this project's spelling. Its
-ConsumerMetadata is FindCoordinator today. OffsetCommit v1 is `OffsetCommitRequest` with the
+Field names are those of the design ("Request formats"), in this project's spelling.
+ConsumerMetadata is FindCoordinator today. OffsetCommit v1 is that of `protocol.messages`, with the
 consumer id as member id, and the group's generation id as member epoch.
 
 Source: Kafka 0.9 Consumer Rewrite Design, "Request formats" and "Configs".
@@ -9,9 +9,12 @@ Source: Kafka 0.9 Consumer Rewrite Design, "Request formats" and "Configs".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 from spark_groups.protocol.embedded import NO_GENERATION
+from spark_groups.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 from spark_groups.types import TopicPartition
 from spark_groups.values import dataclass
 
@@ -77,3 +80,16 @@ class DesignHeartbeatResponse:
     """Heartbeat response of the design."""
 
     error_code: int = 0
+
+
+LOADING_ERRORS: Final[Mapping[type, int]] = {
+    DesignHeartbeatRequest: DesignErrorCode.COORDINATOR_STARTUP_NOT_COMPLETE,
+    DesignJoinGroupRequest: DesignErrorCode.ILLEGAL_PROTOCOL_STATE,
+    OffsetCommitRequest: DesignErrorCode.COORDINATOR_STARTUP_NOT_COMPLETE,
+    OffsetFetchRequest: DesignErrorCode.COORDINATOR_STARTUP_NOT_COMPLETE,
+}
+"""The answers of a coordinator that catches up, by request.
+
+"Co-ordinator" (3) has the code for starting up in JoinGroup responses too; the section about
+failover, which gives a reason, calls such a join illegal, and wins.
+"""

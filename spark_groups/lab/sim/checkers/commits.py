@@ -43,7 +43,7 @@ class CommitOwnership(Checker):
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         members = list(fact.group.members.values())
-        if members == self._members or fact.group.classic:
+        if members == self._members or fact.group.in_memory:
             # Most changes are commits.
             return
         self._members = members
@@ -57,7 +57,7 @@ class CommitOwnership(Checker):
     @on(facts.ClassicHappened)
     def _classic(self, fact: facts.ClassicHappened) -> None:
         """Follow the members of a classic group: only they know what they own."""
-        if not self.scene.coordination.group.classic:
+        if not self.scene.coordination.group.in_memory:
             return
         event = fact.event
         if isinstance(event, PartitionsAssigned | PartitionsRevoked | PartitionsLost):

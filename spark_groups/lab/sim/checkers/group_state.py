@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
+from spark_groups.lab.coordinator.design_0_9.group import CoordinatorState, DesignGroup
 from spark_groups.lab.coordinator.group import ConsumerGroup, GroupState
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.records import TargetMemberValue
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import Checker, on
-from spark_groups.lab.sim.embedded_protocols import read_assignment
+from spark_groups.lab.sim.embedded_protocols import assignments_of
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
 from spark_groups.protocol.events import EpochChanged
@@ -91,7 +92,7 @@ class TimeoutsEnforced(Checker):
 class LegalTarget(Checker):
     """A target assigns each partition once, and only to members.
 
-    So does the leader of a generation of a classic group.
+    So does the leader of a generation of a classic group, and the coordinator of the 0.9 design.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -99,13 +100,13 @@ class LegalTarget(Checker):
         self._targets: list[tuple[str, TargetMemberValue]] = []
         self._member_ids: list[str] = []
         self._generation_id = 0
-        """The last generation of a classic group that was checked."""
+        """The last generation that was checked."""
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
         group = fact.group
-        if group.classic:
-            self._check_classic(group.classic)
+        if group.in_memory:
+            self._check_generation(group.in_memory)
             return
         targets, member_ids = list(group.targets.items()), list(group.members)
         if targets == self._targets and member_ids == self._member_ids:
@@ -120,16 +121,17 @@ class LegalTarget(Checker):
                 if targeted.setdefault(key, member_id) != member_id:
                     self.fail(f"{key} is assigned to {targeted[key]} and to {member_id}")
 
-    def _check_classic(self, group: ClassicGroup) -> None:
-        """Check what the leader of a generation assigned."""
-        if group.state is not ClassicState.STABLE or group.generation_id == self._generation_id:
+    def _check_generation(self, group: ClassicGroup | DesignGroup) -> None:
+        """Check what the members of a generation were assigned."""
+        is_steady = group.state in (ClassicState.STABLE, CoordinatorState.STEADY)
+        if not is_steady or group.generation_id == self._generation_id:
             return
         self._generation_id = group.generation_id
         targeted: dict[TopicPartition, str] = {}
-        for member in group.members.values():
-            for key in read_assignment(group, member):
-                if targeted.setdefault(key, member.member_id) != member.member_id:
-                    self.fail(f"{key} is assigned to {targeted[key]} and to {member.member_id}")
+        for member_id, partitions in assignments_of(group).items():
+            for key in partitions:
+                if targeted.setdefault(key, member_id) != member_id:
+                    self.fail(f"{key} is assigned to {targeted[key]} and to {member_id}")
 
 
 class MemberEpochs(Checker):

@@ -63,10 +63,10 @@ class SingleOwner(Checker):
 
     def _is_behind(self, member: MemberView) -> bool:
         """Return whether a classic member is of an earlier generation than its group."""
-        classic = self.scene.coordination.group.classic
-        if classic is None or not isinstance(member, ClassicRun):
+        group = self.scene.coordination.group.in_memory
+        if group is None or not isinstance(member, ClassicRun):
             return False
-        return member.generation_id != classic.generation_id
+        return member.generation_id != group.generation_id
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:

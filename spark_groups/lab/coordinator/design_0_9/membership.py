@@ -1,0 +1,42 @@
+"""Heartbeat of the 0.9 design; there is no LeaveGroup: a consumer that stops is marked dead.
+
+Source: Kafka 0.9 Consumer Rewrite Design, "Failure detection protocol", "Heartbeats during
+rebalance", "Slow consumers".
+"""
+
+from __future__ import annotations
+
+from spark_groups.lab.coordinator.design_0_9.draft import Draft
+from spark_groups.lab.coordinator.design_0_9.group import CoordinatorState
+from spark_groups.lab.coordinator.design_0_9.messages import (
+    DesignErrorCode,
+    DesignHeartbeatRequest,
+    DesignHeartbeatResponse,
+)
+from spark_groups.lab.coordinator.design_0_9.rebalance import cancel
+from spark_groups.lab.coordinator.effects import Outcome, RequestContext, refused
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.profile import Profile
+
+
+def heartbeat(
+    group: ConsumerGroup,
+    request: DesignHeartbeatRequest,
+    _profile: Profile,
+    context: RequestContext,
+) -> Outcome[DesignHeartbeatResponse]:
+    """Start the session of a consumer again, or let it know of a rebalance."""
+    design, consumer_id = group.design, request.consumer_id
+    if design is None or not design.knows(consumer_id):
+        return refused(request, DesignErrorCode.UNKNOWN_CONSUMER)
+    is_current = request.group_generation_id == design.generation_id
+    draft = Draft(design, context)
+    if is_current and design.can_cancel(consumer_id, context.topics):
+        cancel(draft)
+    elif is_current and design.state is CoordinatorState.STEADY:
+        draft.start_session(design.consumers[consumer_id])
+    else:
+        draft.change(informed=design.informed | {consumer_id})
+        response = DesignHeartbeatResponse(error_code=DesignErrorCode.ILLEGAL_GENERATION)
+        return draft.outcome(response)
+    return draft.outcome(DesignHeartbeatResponse())
