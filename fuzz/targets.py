@@ -24,6 +24,15 @@ import numpy as np
 
 from fuzz.guard import guarded
 from spark_groups.errors import OptionsError, ProtocolError, SparkGroupsError
+from spark_groups.lab.assignors.streams_metadata import (
+    AssignmentMetadata,
+    MemberMetadata,
+    TaskId,
+    decode_assignment_metadata,
+    decode_member,
+    encode_assignment_metadata,
+    encode_member,
+)
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text, planner_of
 from spark_groups.offsets.starting import (
     commit_metadata,
@@ -58,7 +67,7 @@ from spark_groups.spark.jobs.job_options import (
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
 from spark_groups.spark.state.state_options import StateOptions
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic, TopicPartition
+from spark_groups.types import Assignment, BatchPlan, OffsetRange, ReadTopic, TopicPartition
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.messages import fetch_from_wire
 from spark_groups.wire.schemas import messages
@@ -303,6 +312,39 @@ def _feed_embedded(octets: bytes) -> None:
         proposed = decode_proposed_assignment(octets)
         if decode_proposed_assignment(encode_proposed_assignment(proposed)) != proposed:
             raise AssertionError(f"{proposed!r} differs after a round trip")
+
+
+# Metadata of Kafka Streams.
+
+
+def _tasks_corpus() -> list[bytes]:
+    inputs = Assignment.of({uuid.UUID(int=5): [0, 2**31 - 1], uuid.UUID(int=6): []})
+    tasks = (TaskId(0, 0), TaskId(2**31 - 1, 3))
+    member = MemberMetadata(
+        process_id=uuid.UUID(int=1),
+        user_end_point=b"host:80",
+        client_tags={"zone": "größe", "": ""},
+        topology_hash=uuid.UUID(int=2),
+        task_lag=dict.fromkeys(tasks, 2**63 - 1),
+    )
+    assigned = AssignmentMetadata(
+        active_tasks=tasks,
+        standby_tasks=dict.fromkeys(tasks, inputs),
+        warmup_tasks={tasks[0]: inputs},
+        partitions_by_host={b"": inputs, b"host:80": inputs},
+    )
+    return [encode_member(member), encode_assignment_metadata(assigned), b""]
+
+
+def _feed_tasks(octets: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        member = decode_member(octets)
+        if decode_member(encode_member(member)) != member:
+            raise AssertionError(f"{member!r} differs after a round trip")
+    with contextlib.suppress(ProtocolError):
+        assigned = decode_assignment_metadata(octets)
+        if decode_assignment_metadata(encode_assignment_metadata(assigned)) != assigned:
+            raise AssertionError(f"{assigned!r} differs after a round trip")
 
 
 # A broker that is none.
@@ -552,6 +594,7 @@ TARGETS: Final = (
     Target("blocks", _block_corpus, _feed_blocks),
     Target("codec", _codec_corpus, _feed_codec),
     Target("embedded", _embedded_corpus, _feed_embedded),
+    Target("tasks", _tasks_corpus, _feed_tasks),
     Target("stream", _stream_corpus, _feed_stream),
     Target("login", _login_corpus, _feed_login),
     Target("plan", _plan_corpus, _feed_plan),

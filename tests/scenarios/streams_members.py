@@ -77,7 +77,7 @@ class StreamsMembers(RawMembers):
         own = assignor.metadata()
         if own == before:
             return [f"{name}: nothing to report"]
-        return [f"{name}: {_told(own.reason, own.metadata.data)}"]
+        return [f"{name}: {_reported(own.reason, own.metadata.data)}"]
 
     def _heartbeat(self, command: Command) -> list[str]:
         name = command.words[0]
@@ -135,7 +135,7 @@ class StreamsMembers(RawMembers):
         return [
             f"{name}: {answer.assignor_name}, group epoch {answer.group_epoch}",
             *(
-                f"  {each.member_id}: {_told(each.reason, each.metadata_bytes)}"
+                f"  {each.member_id}: {_reported(each.reason, each.metadata_bytes)}"
                 f", target {self.scene.names.partitions(each.topic_partitions)}"
                 for each in answer.members
             ),
@@ -184,7 +184,7 @@ def _task(text: str) -> TaskId:
     return TaskId(int(subtopology), int(partition))
 
 
-def _told(reason: int, data: bytes) -> str:
+def _reported(reason: int, data: bytes) -> str:
     """Write what a member reports."""
     lags = decode_member(data).task_lag
     listed = " ".join(f"{task}={lag}" for task, lag in sorted(lags.items()))

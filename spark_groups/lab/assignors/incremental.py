@@ -79,15 +79,19 @@ class LeaderMemory:
     between, its knowledge is that of a follower.
 
     Args:
-        member_ids: The members of the last generation; None if it did not lead that one.
+        subscribed: The topics of each member of the last generation; None if it did not lead that
+            one.
         topics: Those of the last generation, once their resources have been assigned.
+        target: Its computed assignment, if resources still had to move. The leader computes no
+            other before they have, unless the group changes: resources could move in a circle.
         revoked: Resources that members had to revoke in the last generation.
         rebalance_at: When the delay of lost resources ends, in seconds; None if none runs.
         move_at: Before this time, `Policy.INCREMENTAL` moves nothing more.
     """
 
-    member_ids: frozenset[str] | None = None
+    subscribed: Mapping[str, frozenset[str]] | None = None
     topics: frozenset[str] = frozenset()
+    target: Mapping[str, Resources] | None = None
     revoked: Resources = NONE
     rebalance_at: float | None = None
     move_at: float | None = None
@@ -143,15 +147,16 @@ def decide(
     rebalance_at = _rebalance_at(config, group, memory, now) if waiting else None
     if rebalance_at is None:
         waiting = NONE
-    target = _target(group, waiting, returned)
+    target = _last_target(group, waiting, memory) or _target(group, waiting, returned)
     imbalance = sorted(key for each, own in group.kept.items() for key in own - target[each])
     moves, move_at = _moves(config, [] if waiting else imbalance, memory, now)
     scheduled_at = rebalance_at if waiting or len(moves) == len(imbalance) else move_at
     is_first_delay = bool(waiting) and not group.known_topics
     assignments = _assignments(config, group, target, moves, _timeout_ms(scheduled_at, now))
     after = LeaderMemory(
-        member_ids=frozenset(members),
+        subscribed=group.subscribed,
         topics=frozenset() if is_first_delay else frozenset(key.topic for key in group.existing),
+        target=target if imbalance and not waiting else None,
         revoked=NONE.union(*(each.revoked for each in assignments.values())),
         rebalance_at=rebalance_at,
         move_at=move_at,
@@ -210,8 +215,8 @@ def _lost(config: LeaderConfig, group: _Group, memory: LeaderMemory) -> Resource
         return NONE
     if not group.known_topics:
         return group.free if config.first_delay_s else NONE
-    known = memory.member_ids
-    if memory.rebalance_at is None and known is not None and known <= group.claimed.keys():
+    last = memory.subscribed
+    if memory.rebalance_at is None and last is not None and last.keys() <= group.claimed.keys():
         return NONE
     return frozenset(key for key in group.free - memory.revoked if key.topic in group.known_topics)
 
@@ -235,8 +240,8 @@ def _new_members(group: _Group, memory: LeaderMemory) -> list[str]:
     A leader that does not know the last generation takes those without a resource for new, unless
     there are more members than resources for them, so that some have none in any case.
     """
-    if memory.member_ids is not None:
-        return [each for each in group.claimed if each not in memory.member_ids]
+    if memory.subscribed is not None:
+        return [each for each in group.claimed if each not in memory.subscribed]
     counts = Counter(key.topic for key in group.existing)
     return [
         each
@@ -253,6 +258,16 @@ def _rebalance_at(
         return memory.rebalance_at if memory.rebalance_at > now else None
     is_first = not group.known_topics
     return now + (config.first_delay_s if is_first else config.scheduled_rebalance_delay_s)
+
+
+def _last_target(
+    group: _Group, waiting: Resources, memory: LeaderMemory
+) -> Mapping[str, Resources] | None:
+    """Return the target that the leader has not reached yet, None if it needs another one."""
+    target = memory.target
+    if target is None or memory.subscribed != group.subscribed:
+        return None
+    return target if NONE.union(*target.values()) == group.existing - waiting else None
 
 
 def _target(

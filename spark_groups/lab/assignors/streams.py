@@ -234,7 +234,7 @@ def _members(
 ) -> dict[str, StreamsMember]:
     """Return the members; the owner of a task is the one whose target has its first partition.
 
-    Targets, not the metadata of assignments, say what is active where.
+    Targets, not the metadata of assignments, say where a task is active.
     """
     owners = {
         partition: member_id

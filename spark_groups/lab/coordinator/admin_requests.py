@@ -13,7 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.coordinator import leaving, member_checks, target_assignment
+from spark_groups.lab.coordinator import (
+    client_assignment,
+    leaving,
+    member_checks,
+    target_assignment,
+)
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.classic.group import ClassicGroup, ClassicState
@@ -64,7 +69,8 @@ def describe(
         group_state=group.state.value,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=target_assignment.described_assignor(group, context),
+        assignor_name=client_assignment.chosen(group.members)
+        or target_assignment.described_assignor(group, context),
         members=tuple(
             _member(group, each, topic_names, profile) for each in group.members.values()
         ),

@@ -120,14 +120,41 @@ def test_standbys_are_in_the_metadata_with_their_input() -> None:
     assert all(each.partitions for each in standby.values())
 
 
-def test_a_growing_topic_leaves_tasks_where_they_are() -> None:
-    """The first partition of task 0_2 is new, the second one has an owner."""
-    group = Group(a=assignor(1), b=assignor(2))
+@pytest.mark.parametrize(("grows", "other"), [("t", "u"), ("u", "t")])
+def test_a_growing_topic_leaves_tasks_where_they_are(grows: str, other: str) -> None:
+    """One partition of task 0_2 is new, the other one has an owner."""
+    group = Group(a=assignor(1), b=assignor(2), c=assignor(3))
+    group.topics |= {grows: 3, other: 3}
+    before = {"a": has(t=[0], u=[0]), "b": has(t=[1], u=[1]), "c": has(v=[0])}
+    group.targets = before | {"b": before["b"] | has(**{other: [2]})}
     group.compute("a")
-    owner = next(each for each, own in group.targets.items() if has(u=[2]) <= own)
-    group.topics["t"] = 3
+    assert group.targets == before | {"b": has(t=[1, 2], u=[1, 2])}
+
+
+def test_an_instance_has_the_partitions_of_all_its_members() -> None:
+    group = Group(a=assignor(1), b=assignor(1), c=assignor(2))
     group.compute("a")
-    assert has(t=[2], u=[2]) <= group.targets[owner]
+    assert all(group.targets.values())
+    by_host = group.members["a"].assigned.partitions_by_host
+    assert by_host[b"host1"] == group.targets["a"] | group.targets["b"]
+    assert by_host[b"host2"] == group.targets["c"]
+
+
+def test_an_instance_without_an_end_point_is_not_listed() -> None:
+    group = Group(a=StreamsAssignor(uuid.UUID(int=1), TOPOLOGY))
+    group.compute("a")
+    assert group.members["a"].assigned.partitions_by_host == {}
+
+
+def test_after_a_failed_warm_up_another_task_warms_up() -> None:
+    group = Group(a=assignor(1))
+    group.compute("a")
+    group.members["b"] = assignor(2)
+    group.compute("b")
+    for lag in range(LIMIT + 1, LIMIT + 3 + GROWTHS_OF_A_FAILURE):
+        group.members["b"].measure({WARM: lag})
+    group.compute("b")
+    assert group.members["b"].assigned.warmup_tasks.keys() == {TaskId(0, 1)}
 
 
 def test_members_with_different_topologies_get_an_error() -> None:
@@ -164,10 +191,13 @@ def test_a_member_shuts_the_application_down() -> None:
     assert group.targets == targets
 
 
-def warming() -> StreamsAssignor:
-    """Return the assignor of a member that has a warm-up."""
+REPLICA = {WARM: has(t=[0])}
+
+
+def warming(assigned: AssignmentMetadata | None = None) -> StreamsAssignor:
+    """Return the assignor of a member that has a replica, a warm-up by default."""
     found = assignor(2)
-    data = encode_assignment_metadata(AssignmentMetadata(warmup_tasks={WARM: has(t=[0])}))
+    data = encode_assignment_metadata(assigned or AssignmentMetadata(warmup_tasks=REPLICA))
     found.on_assignment(0, MemberAssignment(metadata=Metadata(0, data)), 1)
     return found
 
@@ -177,8 +207,15 @@ def reported(member: StreamsAssignor) -> tuple[MemberReason, Mapping[TaskId, int
     return MemberReason(own.reason), decode_member(own.metadata.data).task_lag
 
 
-def test_a_lag_is_reported_when_the_replica_has_caught_up_and_not_before() -> None:
-    member = warming()
+@pytest.mark.parametrize(
+    "assigned",
+    [AssignmentMetadata(warmup_tasks=REPLICA), AssignmentMetadata(standby_tasks=REPLICA)],
+    ids=["warm-up", "standby"],
+)
+def test_a_lag_is_reported_when_the_replica_has_caught_up_and_not_before(
+    assigned: AssignmentMetadata,
+) -> None:
+    member = warming(assigned)
     other = TaskId(0, 1)
     for lag in (5_000, 900, LIMIT + 1):
         before = member.metadata()
@@ -188,6 +225,14 @@ def test_a_lag_is_reported_when_the_replica_has_caught_up_and_not_before() -> No
     assert reported(member) == (MemberReason.WARM_UP_READY, {WARM: LIMIT, other: 8})
     member.measure({WARM: 0, other: 0})
     assert reported(member) == (MemberReason.WARM_UP_READY, {WARM: LIMIT, other: 8})
+
+
+def test_a_member_joins_with_the_lags_of_the_state_on_its_disk() -> None:
+    lags = {WARM: 7}
+    member = StreamsAssignor(uuid.UUID(int=1), TOPOLOGY, lags=lags)
+    assert reported(member) == (MemberReason.NONE, lags)
+    member.shut_down()
+    assert reported(member) == (MemberReason.SHUTDOWN, lags)
 
 
 def test_a_task_that_is_no_replica_is_no_reason() -> None:

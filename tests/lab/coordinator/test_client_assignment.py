@@ -23,7 +23,11 @@ from spark_groups.lab.coordinator.profile import KIP_848
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Shard
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.protocol.messages import (
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    HeartbeatRequest,
+)
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
 
 FOO = TopicImage(TopicId(int=1), "foo", 3)
@@ -140,6 +144,15 @@ def test_a_member_is_asked_to_compute_and_its_target_is_reconciled() -> None:
     assert answer.member_epoch == 1
     assert not answer.should_compute_assignment
     assert group.shard.groups["g"].assignment_epoch == 1
+
+
+def test_the_description_of_a_group_names_the_selected_assignor() -> None:
+    group = Group("a")
+    for selected, joins in (("streams", {}), ("uniform", {"client_assignors": ()})):
+        group.join("b", **joins)
+        described = group.shard.ask(DescribeGroupRequest(group_id="g"), group.now)
+        assert isinstance(described, DescribeGroupResponse)
+        assert described.assignor_name == selected
 
 
 def test_only_the_chosen_member_is_asked_until_it_prepares() -> None:

@@ -74,9 +74,9 @@ class Draft:
         """Start the session timeout of a consumer again."""
         self._put(TimerKind.DESIGN_SESSION, consumer.session_timeout_ms, consumer.consumer_id)
 
-    def start_round(self) -> None:
-        """Look right after this whether the round has all its consumers already."""
-        self._put(TimerKind.DESIGN_ROUND, 0)
+    def start_round(self, delay_ms: int = 0) -> None:
+        """Look right after this, or later, whether the round waits for no consumer."""
+        self._put(TimerKind.DESIGN_ROUND, delay_ms)
 
     def outcome(self, response: Any = None, *, parks: Parked | None = None) -> Outcome[Any]:
         """Return the decision.

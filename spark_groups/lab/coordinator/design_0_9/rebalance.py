@@ -40,6 +40,9 @@ STRATEGIES: Final[Mapping[str, ClassicAssignor]] = {
 }
 """`partition.assignment.strategies` by friendly name; the brokers carry them out."""
 
+RETRY_MS: Final = 500
+"""Delay before a lost generation without consumers is written again."""
+
 
 def begin(draft: Draft) -> None:
     """Begin a rebalance: each consumer that is alive has a session timeout to join it."""
@@ -118,10 +121,12 @@ def _lost(draft: Draft, error_code: int) -> None:
     for consumer_id in (*group.decided_consumers, *group.joins):
         draft.answer(consumer_id, DesignJoinGroupResponse(error_code=error_code))
     draft.change(decided=None, joins={})
-    if group.written.consumers:
-        begin(draft)
-    else:
+    if not group.written.consumers:
         draft.move(CoordinatorState.READY)
+        return
+    begin(draft)
+    if not draft.group.awaited:
+        draft.start_round(RETRY_MS)
 
 
 def cancel(draft: Draft) -> None:
@@ -150,7 +155,7 @@ def session_expired(
 def round_begun(
     group: ConsumerGroup, _timer: Timer, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """End a round for which all consumers had joined before it began."""
+    """End a round that waits for no consumer since its beginning."""
     if group.design is None:
         return Outcome(None)
     draft = Draft(group.design, context)

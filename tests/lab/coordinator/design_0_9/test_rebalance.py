@@ -123,7 +123,10 @@ def test_a_join_behind_a_lost_commit_is_refused_and_does_not_count() -> None:
     assert owned(last) == list(range(6))
 
 
-def test_a_lost_empty_generation_is_no_end() -> None:
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_lost_empty_generation_is_written_again_unless_the_consumer_recovers(
+    *, recovers: bool
+) -> None:
     driven = DrivenDesign()
     (first,) = driven.steady(1)
     driven.replicates = False
@@ -131,6 +134,10 @@ def test_a_lost_empty_generation_is_no_end() -> None:
     driven.fail()
     assert (driven.state, driven.group.dead) == (PREPARE, {first})
     driven.replicates = True
+    if not recovers:
+        driven.wait(1)
+        assert (driven.state, driven.group.generation_id) == (CoordinatorState.READY, 2)
+        return
     # Its record is in force, and no other consumer has learned of the round.
     assert driven.beat(first) == NONE
     assert driven.state is STEADY
