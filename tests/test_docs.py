@@ -32,6 +32,7 @@ from tests.documents import (
     commands_of,
     run_python,
 )
+from tools import draw_history
 from tools.docs_pictures import PictureError, draw
 from tools.docs_reference import MAKERS, MARKER, command_tree, fill
 
@@ -130,6 +131,15 @@ def test_reference_has_every_command_error_and_event() -> None:
     logged = set(re.findall(r"`(\w+)`", MAKERS["events"]()))
     known = {*vars(member_events), *vars(offset_events)}
     assert {"PartitionsLost", "RevocationBudgetUsed", "TopicsMissing"} <= logged <= known
+
+
+def test_history_is_what_the_simulation_plays() -> None:
+    """Its tables and its picture; `python -m tools.draw_history` makes them again."""
+    every = {each: draw_history.play(each) for each in draw_history.BATCH_LENGTHS_S}
+    page = draw_history.PAGE.read_text(encoding="utf-8")
+    assert page == draw_history.with_tables(page, draw_history.tables(every))
+    drawn = draw_history.picture(every[draw_history.BATCH_LENGTHS_S[0]])
+    assert draw_history.PICTURE.read_text(encoding="utf-8") == drawn
 
 
 def test_navigation_names_a_page_once() -> None:

@@ -1,6 +1,6 @@
-"""Play one workload with every protocol: the table of docs/explanation/history.md and its picture.
+"""Play one workload with every protocol: the tables of docs/explanation/history.md, its picture.
 
-Run it without arguments; it takes about a minute. A test fails if the page is older than the code.
+`python -m tools.draw_history` writes them. A test fails if the page is older than the code.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ PICTURE: Final = DOCS / "pictures" / "history.svg"
 BEGIN: Final = "<!-- history: begin -->"
 END: Final = "<!-- history: end -->"
 SEEDS: Final = 3
-BATCH_LENGTH_S: Final = 1.0
+BATCH_LENGTHS_S: Final = (1.0, 5.0)
+"""The picture is of the first."""
 COMMAND: Final = (
     f"spark-groups simulate --protocol {','.join(each.value for each in GroupProtocol)}"
-    f" --members 3 --partitions 12 --batch-length {BATCH_LENGTH_S:g} --seed 1 --seeds {SEEDS}"
+    f" --members 3 --partitions 12 --seed 1 --seeds {SEEDS} --batch-length"
 )
 COLUMNS: Final = (
     ("not read, longest", "longest_not_read_s"),
@@ -46,22 +47,31 @@ FONT: Final = "font-family:ui-sans-serif,system-ui,sans-serif;font-size:13px;fil
 TICK_S: Final = 30
 
 
-def play() -> dict[str, Simulation]:
+def play(batch_length_s: float) -> dict[str, Simulation]:
     """Return the simulation of each protocol, by its name."""
     return {
         each.value: simulate(
-            protocol=each.value, batch_length_s=BATCH_LENGTH_S, seed=1, seeds=SEEDS
+            protocol=each.value, batch_length_s=batch_length_s, seed=1, seeds=SEEDS
         )
         for each in GroupProtocol
     }
 
 
-def table(played: Mapping[str, Simulation]) -> str:
-    """Return the command and the table of the page, between the markers."""
+def tables(played: Mapping[float, Mapping[str, Simulation]]) -> str:
+    """Return what is between the markers of the page.
+
+    Args:
+        played: By batch length in seconds, then by protocol.
+    """
+    parts = [_table(length_s, simulations) for length_s, simulations in played.items()]
+    return "\n\n".join([BEGIN, *parts, END])
+
+
+def _table(batch_length_s: float, played: Mapping[str, Simulation]) -> str:
+    """Return a command and its table."""
     head = " | ".join(label for label, _ in COLUMNS)
     lines = [
-        BEGIN,
-        f"    {COMMAND}",
+        f"    {COMMAND} {batch_length_s:g}",
         "",
         f"| protocol | {head} |",
         "|---" * (len(COLUMNS) + 1) + "|",
@@ -69,7 +79,7 @@ def table(played: Mapping[str, Simulation]) -> str:
     for name, simulation in played.items():
         cells = " | ".join(_cell(getattr(simulation.figures, of), of) for _, of in COLUMNS)
         lines.append(f"| `{name}` | {cells} |")
-    return "\n".join([*lines, END])
+    return "\n".join(lines)
 
 
 def _cell(value: float, name: str) -> str:
@@ -92,7 +102,7 @@ def picture(played: Mapping[str, Simulation]) -> str:
         *_legend(),
         *panels,
     ]
-    for second in range(0, int(ends_at) + 1, TICK_S):
+    for second in range(0, int(ends_at) - TICK_S // 2, TICK_S):
         x = LEFT + second * WIDTH / ends_at
         parts.append(f'<text x="{x:.1f}" y="{height - 6}" style="{FONT}">{second} s</text>')
     return "".join([*parts, "</svg>\n"])
@@ -126,13 +136,13 @@ def _number(partition: str) -> int:
     return int(partition.rpartition("-")[2])
 
 
-def with_table(page: str, found: str) -> str:
-    """Return the page with another table between the markers."""
+def with_tables(page: str, found: str) -> str:
+    """Return the page with other tables between the markers."""
     before, rest = page.split(BEGIN)
     return before + found + rest.split(END)[1]
 
 
 if __name__ == "__main__":
-    simulations = play()
-    PAGE.write_text(with_table(PAGE.read_text("utf-8"), table(simulations)), "utf-8")
-    PICTURE.write_text(picture(simulations), "utf-8")
+    every = {length_s: play(length_s) for length_s in BATCH_LENGTHS_S}
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables(every)), "utf-8")
+    PICTURE.write_text(picture(every[BATCH_LENGTHS_S[0]]), "utf-8")

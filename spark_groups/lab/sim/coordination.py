@@ -25,6 +25,7 @@ from spark_groups.lab.coordinator.design_0_9.messages import (
     DesignErrorCode,
     DesignHeartbeatRequest,
     DesignJoinGroupRequest,
+    DesignJoinGroupResponse,
 )
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, TimerKey, TimerKind
 from spark_groups.lab.coordinator.group import ConsumerGroup
@@ -104,6 +105,7 @@ class _Waiting:
     reply: Reply
     asked_at: float
     accepted: tuple[AcceptedOffset, ...] = ()
+    client_id: str = ""
 
 
 @dataclass(slots=True)
@@ -156,6 +158,8 @@ class Coordination:
     _waiting: list[_Waiting] = field(default_factory=list)
     _parked: list[_Waiting] = field(default_factory=list)
     """JoinGroup and SyncGroup requests that wait for other members."""
+    _runs: dict[str, str] = field(default_factory=dict)
+    """The run of each consumer of the 0.9 design, by consumer id."""
     _flushing: bool = False
     _appended_at: float | None = None
     """When the first unreplicated record was appended."""
@@ -221,6 +225,11 @@ class Coordination:
             return PASSING_ERRORS
         return [each for each in PASSING_ERRORS if int(each) in {*DesignErrorCode}]
 
+    def shown_id(self, member_id: str) -> str:
+        """Return a member id that begins with the run; a consumer id of the 0.9 design does not."""
+        run = self._runs.get(member_id)
+        return f"{run}-{member_id}" if run else member_id
+
     @property
     def answers(self) -> bool:
         """False while its node is still reading the log."""
@@ -281,7 +290,7 @@ class Coordination:
         is_classic = isinstance(request, _OF_CLASSIC_MEMBERS)
         before = self.group.in_memory if is_classic else None
         ticket = self._shard.submit(request, self.schedule.now, origin)
-        waiting = _Waiting(ticket, reply, self.schedule.now, accepted)
+        waiting = _Waiting(ticket, reply, self.schedule.now, accepted, origin.client_id)
         if ticket.response is not None:
             self._answer(waiting)
         elif is_classic and not isinstance(request, LeaveGroupRequest):
@@ -334,6 +343,9 @@ class Coordination:
             member_id = getattr(response, "member_id", "") or getattr(request, "member_id", "")
             if member_id in self.group.members:
                 self.last_heartbeat_at[member_id] = waiting.asked_at
+
+        elif isinstance(response, DesignJoinGroupResponse) and response.consumer_id:
+            self._runs[response.consumer_id] = waiting.client_id
 
     def _changed(self) -> None:
         if self._appended_at is None:

@@ -325,9 +325,10 @@ class FigureCounter:
             owners = {
                 key: each.member_id for each in group.members.values() for key in each.assigned
             }
+        shown_id = self._scene.coordination.shown_id
         self._moves.seen(
-            map(application_of, (group.in_memory or group).members),
-            {key: application_of(each) for key, each in owners.items()},
+            (application_of(shown_id(each)) for each in (group.in_memory or group).members),
+            {key: application_of(shown_id(each)) for key, each in owners.items()},
             is_stable=self._is_stable,
         )
         if self._began_at is None:

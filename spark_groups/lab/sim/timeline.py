@@ -112,7 +112,8 @@ class TimelineRecorder:
                 continue
             if before is not None:
                 del self._open[key]
-                ended = replace(before, ends=self._scene.now)
+                shown_id = self._scene.coordination.shown_id(before.member_id)
+                ended = replace(before, member_id=shown_id, ends=self._scene.now)
                 self.timeline.spans.setdefault(key, []).append(ended)
             if after is not None:
                 self._open[key] = after

@@ -184,8 +184,10 @@ def loaded(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
     draft.move(CoordinatorState.READY)
     for each in draft.group.alive.values():
         draft.start_session(each)
-    if draft.group.written.consumers:
-        _settle(draft)
+    if draft.group.is_outdated(context.topics):
+        begin(draft)
+    elif draft.group.written.consumers:
+        draft.move(CoordinatorState.STEADY)
     return draft.outcome()
 
 

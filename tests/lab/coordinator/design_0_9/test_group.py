@@ -17,6 +17,7 @@ from spark_groups.lab.coordinator.design_0_9.group import (
 from spark_groups.lab.coordinator.design_0_9.messages import DesignErrorCode
 from spark_groups.lab.coordinator.log import batch_bytes
 from spark_groups.lab.coordinator.profile import PROFILES, profile_named
+from spark_groups.protocol.messages import OffsetCommitResponse
 from tests.lab.coordinator.design_0_9.driving import (
     GROUP,
     SESSION_S,
@@ -91,8 +92,8 @@ def test_commits_are_accepted_until_the_generation_is_decided() -> None:
     assert driven.state is CoordinatorState.REBALANCING
     late = driven.send(driven.commit_request(second, 2))
     driven.replicate()
-    assert late.response is not None
-    assert set(late.response.errors.values()) == {DesignErrorCode.ILLEGAL_GENERATION}  # type: ignore[union-attr]
+    assert isinstance(late.response, OffsetCommitResponse)
+    assert set(late.response.errors.values()) == {DesignErrorCode.ILLEGAL_GENERATION}
 
 
 def test_a_commit_is_no_sign_of_life() -> None:

@@ -9,7 +9,8 @@ import pytest
 from spark_groups.lab.coordinator.design_0_9.group import CoordinatorState
 from spark_groups.lab.coordinator.design_0_9.messages import LOADING_ERRORS, DesignErrorCode
 from spark_groups.lab.coordinator.shard import Ticket
-from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.lab.coordinator.topic_images import TopicImage
+from spark_groups.protocol.messages import OffsetCommitResponse
 from tests.lab.coordinator.design_0_9.driving import (
     SESSION_S,
     DrivenDesign,
@@ -17,7 +18,7 @@ from tests.lab.coordinator.design_0_9.driving import (
     owned,
     partitions,
 )
-from tests.lab.coordinator.driving import TOPICS
+from tests.lab.coordinator.driving import FOO, TOPICS
 
 PREPARE, STEADY = CoordinatorState.PREPARE_FOR_REBALANCE, CoordinatorState.STEADY
 NONE, ILLEGAL = DesignErrorCode.NONE, DesignErrorCode.ILLEGAL_GENERATION
@@ -99,7 +100,7 @@ def test_a_lost_generation_lets_the_former_one_rebalance() -> None:
     driven.replicates = True
     assert driven.beat(first) == ILLEGAL
     known = driven.join(first)
-    # Failure detection goes on for the one that does not come back.
+    # The coordinator still detects that the other one does not come back.
     driven.wait(SESSION_S)
     assert owned(known) == list(range(6))
     assert joined(known).group_generation_id == 3
@@ -113,7 +114,8 @@ def test_a_join_behind_a_lost_commit_is_refused_and_does_not_count() -> None:
     commit = driven.send(driven.commit_request(first, 2))
     refused = driven.join(first)
     driven.fail()
-    assert set(commit.response.errors.values()) == {LOST}  # type: ignore[union-attr]
+    assert isinstance(commit.response, OffsetCommitResponse)
+    assert set(commit.response.errors.values()) == {LOST}
     assert error_of(refused) == LOST
     driven.replicates = True
     last = driven.join(second)
@@ -153,12 +155,9 @@ def test_a_record_that_is_too_large_refuses_the_joins() -> None:
 def test_a_coordinator_fails_in_phase_1_and_the_next_one_compares_the_topics() -> None:
     driven = DrivenDesign()
     (first,) = driven.steady(1)
-    driven.topics = TopicsImage({**driven.topics.by_name}, driven.topics.version)
     driven.fail_over()
     assert driven.state is STEADY
-    grown = DrivenDesign(topics=TOPICS)
-    grown.grow("foo", 7)
-    driven.topics = grown.topics
+    driven.topics = TOPICS.with_topic(TopicImage(FOO, "foo", 7))
     driven.fail_over()
     assert driven.state is PREPARE
     assert driven.beat(first) == ILLEGAL
