@@ -318,22 +318,29 @@ def _feed_embedded(octets: bytes) -> None:
 
 
 def _tasks_corpus() -> list[bytes]:
-    inputs = Assignment.of({uuid.UUID(int=5): [0, 2**31 - 1], uuid.UUID(int=6): []})
+    inputs = Assignment.of({uuid.UUID(int=5): [0, 2**31 - 1], uuid.UUID(int=6): [1]})
     tasks = (TaskId(0, 0), TaskId(2**31 - 1, 3))
-    member = MemberMetadata(
-        process_id=uuid.UUID(int=1),
-        user_end_point=b"host:80",
-        client_tags={"zone": "größe", "": ""},
-        topology_hash=uuid.UUID(int=2),
-        task_lag=dict.fromkeys(tasks, 2**63 - 1),
-    )
-    assigned = AssignmentMetadata(
-        active_tasks=tasks,
-        standby_tasks=dict.fromkeys(tasks, inputs),
-        warmup_tasks={tasks[0]: inputs},
-        partitions_by_host={b"": inputs, b"host:80": inputs},
-    )
-    return [encode_member(member), encode_assignment_metadata(assigned), b""]
+    members = [
+        MemberMetadata(
+            process_id=uuid.UUID(int=1),
+            user_end_point=host,
+            client_tags={"zone": "größe", "": ""},
+            topology_hash=uuid.UUID(int=2),
+            task_lag=dict.fromkeys(tasks[:count], 2**63 - 1),
+        )
+        for host in (None, b"", b"host:80")
+        for count in range(3)
+    ]
+    assigned = [
+        AssignmentMetadata(
+            active_tasks=tasks[:count],
+            standby_tasks=dict.fromkeys(tasks[:count], inputs),
+            warmup_tasks=dict.fromkeys(tasks[count:], inputs),
+            partitions_by_host={b"": Assignment(), b"host:80": inputs},
+        )
+        for count in range(3)
+    ]
+    return [*map(encode_member, members), *map(encode_assignment_metadata, assigned), b""]
 
 
 def _feed_tasks(octets: bytes) -> None:

@@ -58,7 +58,7 @@ def play(batch_length_s: float) -> dict[str, Simulation]:
 
 
 def tables(played: Mapping[float, Mapping[str, Simulation]]) -> str:
-    """Return what is between the markers of the page.
+    """Return the text between the markers of the page.
 
     Args:
         played: By batch length in seconds, then by protocol.

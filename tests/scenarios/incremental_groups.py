@@ -132,7 +132,7 @@ class IncrementalGroup:
 
     @property
     def unowned(self) -> frozenset[TopicPartition]:
-        """The partitions that nobody owns."""
+        """The partitions without an owner."""
         every = frozenset(
             TopicPartition(topic.name, number)
             for topic in self._shard.topics.by_name.values()
@@ -142,7 +142,7 @@ class IncrementalGroup:
 
     def _owners(self, _: Command) -> None:
         shown = ", ".join(f"{name}({_text(each)})" for name, each in self.owned.items())
-        self._lines.append(f"{shown}; nobody: {_text(self.unowned)}" if self.unowned else shown)
+        self._lines.append(f"{shown}; unowned: {_text(self.unowned)}" if self.unowned else shown)
 
     # Time.
 

@@ -156,7 +156,7 @@ def decide(
     after = LeaderMemory(
         subscribed=group.subscribed,
         topics=frozenset() if is_first_delay else frozenset(key.topic for key in group.existing),
-        target=target if imbalance and not waiting else None,
+        target=target if imbalance else None,
         revoked=NONE.union(*(each.revoked for each in assignments.values())),
         rebalance_at=rebalance_at,
         move_at=move_at,

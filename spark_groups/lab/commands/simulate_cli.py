@@ -268,14 +268,20 @@ def simulate(  # noqa: PLR0917
         if static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
             note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
             Console(stderr=True).print(note, soft_wrap=True)
-        plans = [
-            (each, name)
-            for each in protocols
-            # The 0.9 design has a coordinator of its own.
-            for name in (names[:1] if each is GroupProtocol.DESIGN_0_9 else names)
-        ]
+        plans = _plans(protocols, names)
         made_of, compares = with_faults(planned, faults), protocol is not None
         _plan(made_of, plans, range(seed, seed + seeds), html, as_json=as_json, compares=compares)
+
+
+def _plans(
+    protocols: Iterable[GroupProtocol], profiles: Sequence[str]
+) -> list[tuple[GroupProtocol, str]]:
+    """Return every protocol with every profile; the 0.9 design has a coordinator of its own."""
+    return [
+        (each, name)
+        for each in protocols
+        for name in (profiles[:1] if each is GroupProtocol.DESIGN_0_9 else profiles)
+    ]
 
 
 def _hunted(

@@ -275,21 +275,19 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        protocol: How members rebalance: design-0.9, classic-eager, immediate, delayed, incremental,
-            classic-cooperative or consumer.
+        protocol: design-0.9, classic-eager, immediate, delayed, incremental, classic-cooperative
+            or consumer.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.
         session_timeout_s: The group's session timeout.
         rebalance_timeout_s: How long a member may take to revoke partitions.
-        rebalance_delay_s: How long a leader waits for a member that is gone, with the protocols
-            delayed and incremental.
+        rebalance_delay_s: How long leaders wait for a lost member (delayed, incremental).
         deploy: The pattern of the redeployment: none, rolling, all-at-once or autoscale.
         restart_time_s: Seconds from the leave of an application until its next run reads.
         faults: The amount of faults meanwhile: none, some or many.
         duration_s: Seconds to count from the end of the start-up, at least.
-        profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848. The protocol design-0.9
-            has its own.
+        profile: Whose coordinator: kafka-4.0 to kafka-4.4, or kip-848; not for design-0.9.
         seed: The first seed; a seed is one run, on any machine.
         seeds: How many runs.
 
@@ -315,8 +313,9 @@ def simulate(
         planned=1,
     )
     _check(swarm, seeds)
-    made_of, name = with_faults(swarm, _named(Faults, "faults", faults)), _profile(profile)
-    made_of = with_protocol(made_of, _named(GroupProtocol, "protocol", protocol))
+    swarm = with_faults(swarm, _named(Faults, "faults", faults))
+    made_of = with_protocol(swarm, _named(GroupProtocol, "protocol", protocol))
+    name = _profile(profile)
     return simulation_of([Played(Run(seed + each, name, made_of)) for each in range(seeds)])
 
 
