@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,8 @@ from tests.lab.coordinator.design_0_9.driving import (
     joined,
     partitions,
 )
+
+PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "design_0_9.md"
 
 
 def test_every_state_has_its_successors() -> None:
@@ -126,3 +130,10 @@ def test_offsets_of_subscribed_topics_and_the_group_are_kept() -> None:
     assert not driven.shard.memory.group(GROUP).offsets
     driven.fail_over()
     assert (driven.group.generation_id, driven.state) == (2, CoordinatorState.READY)
+
+
+def test_the_page_has_the_states_of_the_table() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", PAGE.read_text("utf-8"), re.M)
+    written = dict(rows)
+    for state, successors in SUCCESSORS.items():
+        assert written[state.value] == ", ".join(sorted(each.value for each in successors))
