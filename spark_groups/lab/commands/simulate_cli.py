@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -37,6 +37,7 @@ from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import (
     CONVERTIBLE,
+    PLANNED,
     Assignor,
     Deploy,
     Faults,
@@ -232,8 +233,7 @@ def simulate(  # noqa: PLR0917
     Counting begins when the group has started and is stable. A rolling deployment restarts the
     next application when the previous one reads again and the group is stable.
 
-    Example: spark-groups simulate --members 4 --batch-length 20 --deploy rolling --static
-    --restart-time 15 --records-per-second 50 --html rolling.html
+    Example: spark-groups simulate --members 4 --batch-length 20 --static --html rolling.html
     Example: spark-groups simulate --protocol classic-eager,delayed,consumer --batch-length 1
 
     Exit code 1 if a promise is broken.
@@ -247,7 +247,8 @@ def simulate(  # noqa: PLR0917
     elif is_hunt:
         _check(_hunted(schedules or 0, swarm, seed, names, protocols), shrinks=shrink_breaks)
     else:
-        planned = Swarm(
+        planned = replace(
+            PLANNED,
             queries=members,
             partitions=partitions,
             batch_s=batch_length,
@@ -262,21 +263,23 @@ def simulate(  # noqa: PLR0917
             chaos_s=duration,
             deploy=deploy,
             restart_s=restart_time,
-            listener=1,
-            planned=1,
         )
-        if static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
-            note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
-            Console(stderr=True).print(note, soft_wrap=True)
-        plans = _plans(protocols, names)
-        made_of, compares = with_faults(planned, faults), protocol is not None
-        _plan(made_of, plans, range(seed, seed + seeds), html, as_json=as_json, compares=compares)
+        plans, drawn = _plans(protocols, names, static=static), range(seed, seed + seeds)
+        planned, compares = with_faults(planned, faults), protocol is not None
+        _plan(planned, plans, drawn, html, as_json=as_json, compares=compares)
 
 
 def _plans(
-    protocols: Iterable[GroupProtocol], profiles: Sequence[str]
+    protocols: Iterable[GroupProtocol], profiles: Sequence[str], *, static: bool
 ) -> list[tuple[GroupProtocol, str]]:
-    """Return every protocol with every profile; the 0.9 design has a coordinator of its own."""
+    """Return every protocol with every profile; the 0.9 design has a coordinator of its own.
+
+    Args:
+        static: Whether the user asked for static members.
+    """
+    if static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
+        note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
+        Console(stderr=True).print(note, soft_wrap=True)
     return [
         (each, name)
         for each in protocols

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from itertools import islice
 from random import Random
@@ -22,6 +22,7 @@ from spark_groups.lab.coordinator.profile import (
 from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.lab.sim.swarm import (
+    PLANNED,
     Assignor,
     Deploy,
     Faults,
@@ -275,8 +276,8 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        protocol: design-0.9, classic-eager, immediate, delayed, incremental, classic-cooperative
-            or consumer.
+        protocol: How members rebalance: design-0.9, classic-eager, immediate, delayed,
+            incremental, classic-cooperative or consumer.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.
@@ -294,7 +295,8 @@ def simulate(
     Raises:
         OptionsError: A name is unknown, or a number is out of range.
     """
-    swarm = Swarm(
+    swarm = replace(
+        PLANNED,
         queries=members,
         partitions=partitions,
         batch_s=batch_length_s,
@@ -309,14 +311,18 @@ def simulate(
         chaos_s=duration_s,
         deploy=_named(Deploy, "deploy", deploy),
         restart_s=restart_time_s,
-        listener=1,
-        planned=1,
     )
     _check(swarm, seeds)
-    swarm = with_faults(swarm, _named(Faults, "faults", faults))
-    made_of = with_protocol(swarm, _named(GroupProtocol, "protocol", protocol))
-    name = _profile(profile)
-    return simulation_of([Played(Run(seed + each, name, made_of)) for each in range(seeds)])
+    return _simulated(swarm, faults, protocol, profile, range(seed, seed + seeds))
+
+
+def _simulated(
+    swarm: Swarm, faults: str, protocol: str, profile: str, seeds: Iterable[int]
+) -> Simulation:
+    """Play a group with named faults and protocol."""
+    faulty, name = with_faults(swarm, _named(Faults, "faults", faults)), _profile(profile)
+    made_of = with_protocol(faulty, _named(GroupProtocol, "protocol", protocol))
+    return simulation_of([Played(Run(each, name, made_of)) for each in seeds])
 
 
 class Played:

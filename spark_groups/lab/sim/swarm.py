@@ -241,6 +241,8 @@ class Swarm:
 
 
 CALM: Final = Swarm()
+PLANNED: Final = Swarm(listener=1, planned=1)
+"""A calm run for capacity planning."""
 FAULTS: Final = (
     *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
     *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
