@@ -276,8 +276,7 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        protocol: How members rebalance: design-0.9, classic-eager, immediate, delayed,
-            incremental, classic-cooperative or consumer.
+        protocol: How members rebalance, by a name of `spark-groups simulate --protocol`.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: Whether the queries have instance ids.
         heartbeat_interval_s: The group's heartbeat interval.

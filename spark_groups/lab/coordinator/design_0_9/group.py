@@ -170,7 +170,6 @@ class DesignGroup:
             self.state is CoordinatorState.PREPARE_FOR_REBALANCE
             and self.dead == {consumer_id}
             and not self.informed
-            and not self.joins
             and not self.is_outdated(topics)
         )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from spark_groups.lab.assignors.classic import (
@@ -64,7 +63,7 @@ def complete_if_all_joined(draft: Draft) -> None:
     )
     draft.change(decided=decided, joins={})
     draft.records = (generation_record(group.group_id, decided),)
-    draft.appended = partial(_written, generation_id=decided.generation_id)
+    draft.appended = _written
 
 
 def _with_partitions(group: DesignGroup, context: RequestContext) -> tuple[r.DesignConsumer, ...]:
@@ -79,24 +78,20 @@ def _with_partitions(group: DesignGroup, context: RequestContext) -> tuple[r.Des
     return tuple(replace(each, partitions=assigned[key].partitions) for key, each in joined.items())
 
 
-def _written(
-    group: DesignGroup, error_code: int, context: RequestContext, *, generation_id: int
-) -> Outcome[None]:
+def _written(group: DesignGroup, error_code: int, context: RequestContext) -> Outcome[None]:
     """Send the responses of a generation that is written, or refuse its joins if it is lost."""
-    decided = group.decided
-    if decided is None or decided.generation_id != generation_id:
-        return Outcome(None)
+    assert group.decided is not None
     draft = Draft(group, context)
     if error_code:
         _lost(draft, error_code)
         return draft.outcome()
-    draft.change(written=decided, decided=None, dead=frozenset(), informed=frozenset())
+    draft.change(written=group.decided, decided=None, dead=frozenset(), informed=frozenset())
     for consumer_id, each in draft.group.consumers.items():
         if consumer_id in group.joins:
             # It has joined once more meanwhile: the next round answers it.
             continue
         response = DesignJoinGroupResponse(
-            group_generation_id=generation_id,
+            group_generation_id=group.generation_id,
             consumer_id=consumer_id,
             partitions_to_own=each.partitions,
         )

@@ -148,6 +148,7 @@ def test_topics_changed_while_a_generation_is_written_need_another_round() -> No
     (first,) = driven.steady(1)
     driven.replicates = False
     driven.join(first)
+    driven.join(first, "foo", "bar")
     changed = driven.join(first, "bar")
     driven.replicate()
     assert changed.response is None
@@ -155,3 +156,16 @@ def test_topics_changed_while_a_generation_is_written_need_another_round() -> No
     driven.wait(0)
     assert joined(changed).group_generation_id == 3
     assert joined(changed).partitions_to_own == partitions("bar", *range(4))
+
+
+def test_topics_changed_and_changed_back_while_a_generation_is_written_count_as_sent_last() -> None:
+    driven = DrivenDesign()
+    (first,) = driven.steady(1)
+    driven.replicates = False
+    driven.join(first)
+    driven.join(first, "bar")
+    last = driven.join(first)
+    driven.replicate()
+    driven.replicates = True
+    driven.wait(0)
+    assert joined(last).partitions_to_own == partitions("foo", *range(6))

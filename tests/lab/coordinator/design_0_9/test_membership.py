@@ -146,9 +146,12 @@ def test_a_slow_consumer_that_sends_its_join_again_is_known_in_that_round() -> N
     driven.join(slow)
     driven.replicate()
     driven.replicates = True
-    again = driven.join(slow)
+    assert driven.join(slow).response is None
     driven.join(first)
+    driven.replicates = False
     driven.join(second)
+    again = driven.join(slow)
+    driven.replicate()
     assert joined(again).consumer_id == slow
 
 
@@ -180,6 +183,16 @@ def test_a_consumer_that_waits_for_its_response_is_not_marked_dead() -> None:
     # Its session begins with the response.
     driven.wait(1.5)
     assert driven.beat(joined(waiting).consumer_id) == NONE
+
+
+def test_a_consumer_is_not_marked_dead_while_its_generation_is_written() -> None:
+    driven = DrivenDesign()
+    (first,) = driven.steady(1)
+    driven.wait(SESSION_S - 1)
+    driven.replicates = False
+    driven.join(first)
+    driven.wait(SESSION_S)
+    assert (driven.state, driven.group.dead) == (CoordinatorState.REBALANCING, set())
 
 
 def test_a_consumer_that_pauses_before_its_join_is_marked_dead_during_the_rebalance() -> None:
