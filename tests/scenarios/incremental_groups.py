@@ -8,10 +8,9 @@ SyncGroup.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.assignors.incremental import LeaderConfig, Policy
@@ -20,7 +19,7 @@ from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.profile import KAFKA_4_3
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
-from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.lab.coordinator.topic_images import TopicsImage
 from spark_groups.lab.sim.classic_membership import ClassicConfig, ClassicMembership, Phase
 from spark_groups.lab.sim.embedded_protocols import IncrementalProtocol
 from spark_groups.protocol.embedded import (
@@ -29,10 +28,10 @@ from spark_groups.protocol.embedded import (
     decode_subscription,
 )
 from spark_groups.types import TopicPartition
+from tests.scenarios.members_in_time import MembersInTime
 from tests.scenarios.scene import Command
 
 GROUP_ID: Final = "g"
-STEP_S: Final = 0.1
 SETTINGS: Final = BrokerSettings(
     classic_min_session_timeout_s=1.0, classic_initial_rebalance_delay_s=1.0
 )
@@ -48,36 +47,24 @@ class _Member:
     tickets: list[Ticket] = field(default_factory=list)
 
 
-class IncrementalGroup:
+class IncrementalGroup(MembersInTime):
     """A group whose members follow one of the proposal's designs."""
 
     def __init__(self) -> None:
-        self._now = 0.0
+        super().__init__(Shard(KAFKA_4_3, Settings(SETTINGS), TopicsImage(), Log(), 0.0))
         self._config = LeaderConfig(policy=Policy.IMMEDIATE)
         self._protocol_type = "consumer"
-        self._shard = Shard(KAFKA_4_3, Settings(SETTINGS), TopicsImage(), Log(), 0.0)
         self._members: dict[str, _Member] = {}
         self._reported: dict[str, Subscription] = {}
         """What each member reported in the round under way, by member id."""
-        self._lines: list[str] = []
-        self._commands = {
+        self.commands |= {
             "design": self._design,
-            "topic": self._topic,
-            "connector": self._topic,
+            "connector": self._connector,
             "start": self._start,
             "leave": self._leave,
             "crash": self._crash,
-            "run": self._run,
             "owners": self._owners,
         }
-
-    def play(self, line: str) -> list[str]:
-        """Run one command, and return what it prints."""
-        command = Command.parse(line)
-        self._commands[command.name](command)
-        command.done()
-        lines, self._lines = self._lines, []
-        return lines
 
     def _design(self, command: Command) -> None:
         """`design delayed delay=60`: which policy the leaders follow; times in seconds."""
@@ -89,18 +76,15 @@ class IncrementalGroup:
             move_interval_s=float(command.take("interval") or 10),
         )
 
-    def _topic(self, command: Command) -> None:
-        """`topic T 4` or `connector jdbc 4`: what there is to share: partitions, or tasks."""
-        name, count = command.words
-        if command.name == "connector":
-            self._protocol_type = "connect"
-        topic = TopicImage(uuid.uuid5(uuid.NAMESPACE_DNS, name), name, int(count))
-        self._shard.set_topics(self._shard.topics.with_topic(topic), self._now)
+    def _connector(self, command: Command) -> None:
+        """`connector jdbc 4`: what there is to share: a connector, and so many tasks."""
+        self._protocol_type = "connect"
+        self.topic(command)
 
     def _start(self, command: Command) -> None:
         """`start A B [topics=T,U]`: members that subscribe to all topics, or to these."""
         chosen = command.take("topics")
-        topics = tuple(chosen.split(",")) if chosen else tuple(self._shard.topics.by_name)
+        topics = tuple(chosen.split(",")) if chosen else tuple(self.shard.topics.by_name)
         for name in command.words:
             config = ClassicConfig(
                 group_id=GROUP_ID,
@@ -135,51 +119,43 @@ class IncrementalGroup:
         """The partitions without an owner."""
         every = frozenset(
             TopicPartition(topic.name, number)
-            for topic in self._shard.topics.by_name.values()
+            for topic in self.shard.topics.by_name.values()
             for number in range(topic.partition_count)
         )
         return every.difference(*self.owned.values())
 
     def _owners(self, _: Command) -> None:
         shown = ", ".join(f"{name}({_text(each)})" for name, each in self.owned.items())
-        self._lines.append(f"{shown}; unowned: {_text(self.unowned)}" if self.unowned else shown)
+        self.lines.append(f"{shown}; unowned: {_text(self.unowned)}" if self.unowned else shown)
 
     # Time.
 
-    def _run(self, command: Command) -> None:
-        """`run 20`: let seconds pass."""
-        (seconds,) = command.words
-        for _ in range(round(float(seconds) / STEP_S)):
-            self._now = round(self._now + STEP_S, 1)
-            self._shard.wake(self._now)
-            self._settle()
-            for member in tuple(self._members.values()):
-                if member.is_alive:
-                    self._step(member)
+    def step(self) -> None:
+        """Let each member poll, and send what it has to send."""
+        for member in tuple(self._members.values()):
+            if member.is_alive:
+                self._step(member)
 
     def _step(self, member: _Member) -> None:
-        """Let a member poll, and send what it has to send."""
         membership = member.membership
-        counts = {each.name: each.partition_count for each in self._shard.topics.by_name.values()}
-        membership.poll(self._now, counts)
+        membership.poll(self.now, self.partition_counts)
         if membership.is_preparing:
             membership.prepared()
         if membership.revoking:
             membership.revoked()
         membership.events.clear()
-        request = membership.next_request(self._now)
+        request = membership.next_request(self.now)
         if request is None:
             return
         if isinstance(request, SyncGroupRequest) and request.assignments:
             self._show(member.name, request)
-        ticket = self._shard.submit(request, self._now, Origin(client_id=member.name))
+        ticket = self.shard.submit(request, self.now, Origin(client_id=member.name))
         member.tickets.append(ticket)
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Replicate, and give members the answers that have come."""
-        self._shard.replicate(self._now)
-        self._shard.take_answered()
+        super().settle()
         for member in self._members.values():
             for ticket in [each for each in member.tickets if each.response is not None]:
                 member.tickets.remove(ticket)
@@ -187,7 +163,8 @@ class IncrementalGroup:
                     continue
                 if isinstance(ticket.response, JoinGroupResponse) and ticket.response.members:
                     self._note(ticket.response)
-                member.membership.handle_response(ticket.response, self._now)
+                response: Any = ticket.response
+                member.membership.handle_response(response, self.now)
 
     # What it prints.
 
@@ -211,8 +188,8 @@ class IncrementalGroup:
                 timeout_ms = found.scheduled_rebalance_timeout_ms
                 text += f",{timeout_ms / 1000:.1f} s" if timeout_ms else ",-"
             sent.append(f"{name}({text})")
-        self._lines += [
-            f"{self._now:g} s: generation {request.generation_id}, leader {leader}",
+        self.lines += [
+            f"{self.now:g} s: generation {request.generation_id}, leader {leader}",
             f"  members join: {', '.join(joined)}",
             f"  leader sends: {', '.join(sent)}",
         ]

@@ -11,7 +11,8 @@ import pytest
 
 from spark_groups.lab.assignors.incremental import Policy
 from spark_groups.types import TopicPartition
-from tests.scenarios.incremental_groups import STEP_S, IncrementalGroup
+from tests.scenarios.incremental_groups import IncrementalGroup
+from tests.scenarios.members_in_time import STEP_S
 from tests.scenarios.test_scenarios import compare
 
 TIMELINES = sorted((Path(__file__).parent / "incremental_rebalancing").glob("*.txt"))

@@ -366,8 +366,11 @@ class Coordination:
         self._flushing = False
         if self._loading:
             return
-        now = self.schedule.now
+        now, before = self.schedule.now, self.group.in_memory
         waiting = self._settled(is_lost=now < self.failing_until)
+        if self.group.in_memory is not before:
+            # A generation is in force before its members learn of it.
+            self.watch.changed(self.group)
         for each in waiting:
             self._answer(each)
         self._answer_parked()

@@ -419,7 +419,7 @@ LEAST: Final = {"queries": 1, "partitions": 1, "topics": 1, "chaos_s": 10.0}
 KEPT: Final = frozenset(
     {
         *("heartbeat_s", "session_s", "rebalance_s", "replication_s", "trigger_s", "starts_s"),
-        "restart_s",
+        *("restart_s", "rebalance_delay_s"),
     }
 )
 """Settings that do not change the size of a run."""

@@ -24,7 +24,7 @@ def test_one_seed_is_one_swarm_and_every_part_is_drawn_somewhere() -> None:
     swarms = [drawn(Random(seed)) for seed in range(300)]
     assert swarms == [drawn(Random(seed)) for seed in range(300)]
     fixed = {"heartbeat_s", "starts_s", "deploy_every_s", "restart_s", "assignor", "planned"}
-    classic = {"classic", "classic_protocol", "migrations"}
+    classic = {"classic", "classic_protocol", "rebalance_delay_s", "migrations"}
     for each in fields(Swarm):
         values = {getattr(swarm, each.name) for swarm in swarms}
         assert (len(values) == 1) == (each.name in fixed | classic), each.name
@@ -39,7 +39,8 @@ def test_classic_members_are_drawn_last_so_that_seeds_keep_their_groups() -> Non
         eager = drawn(Random(seed), (GroupProtocol.CLASSIC_EAGER,))
         assert eager.classic_protocol is GroupProtocol.CLASSIC_EAGER
     swarms = [drawn(Random(seed), tuple(GroupProtocol)) for seed in range(100)]
-    for name in ("classic", "classic_protocol", "migrations", "queries", "consumers"):
+    drawn_parts = ("classic", "classic_protocol", "rebalance_delay_s", "migrations")
+    for name in (*drawn_parts, "queries", "consumers"):
         assert len({getattr(swarm, name) for swarm in swarms}) > 1, name
 
 

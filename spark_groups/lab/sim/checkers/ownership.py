@@ -22,12 +22,15 @@ class SingleOwner(Checker):
     Checked on the coordinator, in the clients and in their plans. An exception are partitions that
     a delayed heartbeat took from a member, which it cannot know (`LateRequests`). In a classic
     group it holds within a generation: a static member that misses a rebalance stays in the group,
-    and owns its partitions in its own view until the next answer.
+    and owns its partitions in its own view until the next answer. A group of the 0.9 design has
+    each generation id once, so members that it does not know any more count as well.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
         super().__init__(scene, history)
         self._members: list[GroupMember] = []
+        self._given: dict[tuple[int, TopicIdPartition], str] = {}
+        """To whom a generation of the 0.9 design gave a partition, by its id."""
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
@@ -45,8 +48,12 @@ class SingleOwner(Checker):
     @on(facts.Happened, facts.ClassicHappened)
     def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         event = fact.event
+        if not isinstance(event, PartitionsAssigned):
+            return
+        if self.scene.coordination.profile.assigns_in_join:
+            self._is_given(event)
         members = self.scene.coordination.member_ids
-        if not isinstance(event, PartitionsAssigned) or event.member_id not in members:
+        if event.member_id not in members:
             return
         for other in self.scene.participants:
             member = other.member
@@ -60,6 +67,16 @@ class SingleOwner(Checker):
             for key in event.partitions.partitions & member.owned.partitions:
                 if not self.scene.late.is_taken_unaware(member.member_id, key):
                     self.fail(f"{fact.who} is given {key} while {other.name} owns it")
+
+    def _is_given(self, event: PartitionsAssigned) -> None:
+        for key in event.partitions:
+            by = (event.member_epoch, key)
+            member_id = self._given.setdefault(by, event.member_id)
+            if member_id != event.member_id:
+                self.fail(
+                    f"in generation {event.member_epoch} {key} is given to {event.member_id} and"
+                    f" to {member_id}"
+                )
 
     def _is_behind(self, member: MemberView) -> bool:
         """Return whether a classic member is of an earlier generation than its group."""
