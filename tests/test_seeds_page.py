@@ -26,6 +26,7 @@ TITLES = (
 )
 TRANSCRIPTS = (
     "design_0_9/*.txt",
+    "design_0_9_consumers/*.txt",
     "incremental_rebalancing/*.txt",
     "kip345_*.txt",
     "ch15_*.txt",

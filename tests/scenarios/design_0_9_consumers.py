@@ -62,7 +62,7 @@ class _Consumer:
         retries_at: Not before then it looks up the coordinator, or commits again.
         sent_at: When it sent its request under way.
         reads_since: Since when it has read the same partitions without a stop.
-        shown: What was last printed: its state, what it reads, the topics it subscribes to.
+        shown: The last printed state, partitions and topics.
     """
 
     name: str
@@ -223,7 +223,7 @@ class DesignConsumers(MembersInTime):
     # Time.
 
     def wake(self) -> None:
-        """Let the coordinator notice what is due; an elected one begins once it has loaded."""
+        """Fire the coordinator's timers; an elected one begins once it has loaded."""
         if self._loads_until is not None:
             if self.now < self._loads_until:
                 return
@@ -381,7 +381,7 @@ class DesignConsumers(MembersInTime):
             self._say(f"{name}: Heartbeat generation={generation_id}: {_code(response.error_code)}")
 
     def _look(self, consumer: _Consumer) -> None:
-        """Print what has changed for a consumer: its topics, its state, what it reads."""
+        """Print the changes of a consumer: its topics, its state, its partitions."""
         membership, name = consumer.membership, consumer.name
         subscription = membership.config.subscription
         if isinstance(subscription, TopicFilter):
@@ -404,7 +404,7 @@ class DesignConsumers(MembersInTime):
         consumer.shown_state, consumer.shown_reads = state, reads
 
     def _look_at_group(self) -> None:
-        """Print what has changed for the coordinator: its state, and which consumers are dead."""
+        """Print the changes of the coordinator: its state, and which consumers are dead."""
         group = self.shard.memory.group(GROUP_ID).design
         if group is None or self._loads_until is not None:
             return

@@ -61,7 +61,7 @@ class MembersInTime:
             self.step()
 
     def wake(self) -> None:
-        """Let the coordinator notice what is due."""
+        """Fire the coordinator's timers."""
         self.shard.wake(self.now)
 
     def settle(self) -> None:
