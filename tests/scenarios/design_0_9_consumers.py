@@ -62,7 +62,7 @@ class _Consumer:
         retries_at: Not before then it looks up the coordinator, or commits again.
         sent_at: When it sent its request under way.
         reads_since: Since when it has read the same partitions without a stop.
-        shown: The last printed state, partitions and topics.
+        shown: The last printed state, what it reads, the topics it subscribes to.
     """
 
     name: str
@@ -223,7 +223,7 @@ class DesignConsumers(MembersInTime):
     # Time.
 
     def wake(self) -> None:
-        """Fire the coordinator's timers; an elected one begins once it has loaded."""
+        """Let the coordinator fire its due timers; an elected one begins once it has loaded."""
         if self._loads_until is not None:
             if self.now < self._loads_until:
                 return
@@ -381,7 +381,7 @@ class DesignConsumers(MembersInTime):
             self._say(f"{name}: Heartbeat generation={generation_id}: {_code(response.error_code)}")
 
     def _look(self, consumer: _Consumer) -> None:
-        """Print the changes of a consumer: its topics, its state, its partitions."""
+        """Print the changes of a consumer: its topics, its state, what it reads."""
         membership, name = consumer.membership, consumer.name
         subscription = membership.config.subscription
         if isinstance(subscription, TopicFilter):

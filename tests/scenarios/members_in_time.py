@@ -61,7 +61,7 @@ class MembersInTime:
             self.step()
 
     def wake(self) -> None:
-        """Fire the coordinator's timers."""
+        """Let the coordinator fire its due timers."""
         self.shard.wake(self.now)
 
     def settle(self) -> None:
