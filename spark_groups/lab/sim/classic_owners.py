@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_groups.lab.sim import facts
+from spark_groups.lab.sim.classic_consumer import ClassicRun
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.types import TopicIdPartition
@@ -33,6 +34,7 @@ class ClassicOwners:
             case PartitionsAssigned(partitions=partitions, member_id=member_id):
                 owner = (fact.who, member_id, event.member_epoch)
                 self._views[fact.who] = (member_id, {*self._view(fact.who), *partitions})
+                self._take_from_missing(member_id, partitions.partitions)
                 for key in partitions:
                     # An assignment of an earlier generation may arrive late.
                     if key not in owners or owners[key][2] <= event.member_epoch:
@@ -42,6 +44,23 @@ class ClassicOwners:
                 for key in partitions:
                     if key in owners and owners[key][0] == fact.who:
                         del owners[key]
+
+    def _take_from_missing(self, member_id: str, given: frozenset[TopicIdPartition]) -> None:
+        """Publish what others still own that missed the generation, as static members can.
+
+        Such a member joins the next generation without learning of the one that it missed, and a
+        cooperative one commits then what it must revoke.
+        """
+        group = self._scene.coordination.group.classic
+        if group is None:
+            return
+        for each in self._scene.participants:
+            member = each.member
+            if not isinstance(member, ClassicRun) or member.member_id == member_id:
+                continue
+            taken = given & member.owned.partitions
+            if taken and member.generation_id != group.generation_id:
+                self._scene.publish(facts.TakenUnaware(member.member_id, taken))
 
     def _view(self, who: str) -> set[TopicIdPartition]:
         return self._views[who][1] if who in self._views else set()

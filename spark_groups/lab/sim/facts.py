@@ -206,10 +206,10 @@ class ChangedByLateHeartbeat(Fact):
 
 @dataclass(frozen=True, slots=True)
 class TakenUnaware(Fact):
-    """A consumer group counts partitions as free that a classic member owns in its own view.
+    """Partitions went to another member while a classic member owns them in its own view.
 
-    The group was upgraded while the member had to revoke them; or the member was removed, and then
-    joined again under the same member id.
+    The group was upgraded while the member had to revoke them; or a consumer group removed the
+    member, which then joined again under the same member id; or it missed a generation.
     """
 
     member_id: str

@@ -16,7 +16,7 @@ In a mixed group there are two more. A classic group is upgraded after a member 
 partitions than it owns, and before it has revoked the others: they have no owner in the upgraded
 group, so another member gets them at once. And a consumer group takes a classic member that it has
 removed as a new one if that joins again under its member id, so it does not know that it lost its
-partitions.
+partitions. In a classic group there is one: a static member that misses a generation.
 """
 
 from __future__ import annotations

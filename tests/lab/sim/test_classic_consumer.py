@@ -46,6 +46,12 @@ def test_an_application_that_waits_for_its_offsets_asks_once_a_poll() -> None:
     assert play(Run(111041, "kafka-4.3", protocols=OF_KAFKA)) is None
 
 
+def test_a_static_member_that_missed_a_generation_may_commit_once_more() -> None:
+    # It joins the next generation, and commits the partitions that it must revoke: Kafka's
+    # coordinator compares generations only.
+    assert play(Run(500796, "kafka-4.3", protocols=CLASSIC)) is None
+
+
 def test_drawn_groups_migrate_both_ways_and_everything_happens_to_classic_members() -> None:
     seen: Counter[object] = Counter()
 
