@@ -38,7 +38,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock clean
 
 ##@ Start here
 
@@ -73,6 +73,10 @@ slow: prerequisites env ## Run the slow tests, which CI leaves out
 simulate: env ## Search for schedules that break a promise, on all cores; SCHEDULES=50000 sets their number
 	$(call step,groups of clients on the model of the coordinator: $(SCHEDULES) schedules)
 	$(VENV)/bin/spark-groups simulate --schedules $(SCHEDULES) --seed $(FIRST_SEED)
+
+reach: env ## Play so many schedules with fresh seeds, and note them in docs/benchmarks/reach.csv; SCHEDULES=50000
+	$(call step,schedules that no run has played: $(SCHEDULES))
+	$(PY) -m benchmarks.reach --schedules $(SCHEDULES)
 
 chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)

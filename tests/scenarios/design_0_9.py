@@ -1,6 +1,6 @@
 """The commands of the 0.9 design's scenarios: requests written by hand, to the model.
 
-The design never was in a release, so there is no broker to record. A consumer keeps the last id and
+The design was never in a release, so there is no broker to record. A consumer keeps the last id and
 generation that it was answered; nothing is sent without a command.
 """
 
@@ -206,15 +206,14 @@ class DesignStage:
         (name,) = command.words
         generation_id = self._generation(command, name)
         consumer_id = command.take("id") or self.consumers[name].consumer_id
-        node = command.take("node")
         offsets = {
             self._key(each): OffsetAndMetadata(int(command.options.pop(each)))
             for each in tuple(command.options)
+            if each != "node"
         }
         request = OffsetCommitRequest(
             group_id=GROUP, member_id=consumer_id, member_epoch=generation_id, offsets=offsets
         )
-        command.options = {"node": node} if node else {}
         return self._answered(command, name, request)
 
     def _fetch(self, command: Command) -> list[str]:
@@ -342,7 +341,7 @@ class DesignStage:
         """`state`: the coordinator's state, and what it waits for."""
         group = self.shard.memory.group(GROUP).design or DesignGroup(group_id=GROUP)
         parts = [f"{group.state.value}, generation {group.generation_id}"]
-        shown = (("consumers", group.alive), ("joined", group.joins), ("dead", group.dead))
+        shown = (("consumers", group.members), ("joined", group.joins), ("dead", group.dead))
         for what, ids in shown:
             if ids:
                 parts.append(f"{what} {', '.join(sorted(map(self._name, ids)))}")

@@ -14,11 +14,12 @@ connector itself `("jdbc-sink", -1)`. Where the proposal leaves a choice:
 
 - A member that gets nothing new receives an empty assignment: its own needs no repetition.
 - A delay that runs is not extended when another member leaves.
-- A resource that two members claim, which cooperative members never do, is revoked from both and
-  then assigned; so is, even during a delay, one that its owner does not subscribe to any more or
-  that does not exist any more.
-- A leader that led the last generation too, and misses no member of it, delays nothing: resources
-  without an owner are new, or the member did not receive them.
+- A resource that two members claim, which cooperative members never do, is revoked from both, and
+  assigned in the next rebalance.
+- Even during a delay, a member has to revoke a resource that is gone, or whose topic it does not
+  subscribe to any more.
+- If the leader also led the last generation, and all members of that one are there, it delays
+  nothing: resources without an owner are new, or their member did not receive its assignment.
 
 Source: Incremental Cooperative Rebalancing: Support and Policies, Designs I to III.
 """
@@ -73,17 +74,18 @@ class LeaderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderMemory:
-    """What a leader knows when the members join; without arguments, it is new to the group.
+    """What a leader knows when the members join; without arguments, the leader is new to the group.
 
-    Only the leader of the last generation knows everything; if another member led a generation in
-    between, its knowledge is that of a follower.
+    Only the leader of the last generation knows everything; any other one knows as much as a
+    follower.
 
     Args:
-        subscribed: The topics of each member of the last generation; None if it did not lead that
-            one.
+        subscribed: The topics of each member of the last generation; None if the leader did not
+            lead that one.
         topics: Those of the last generation, once their resources have been assigned.
-        target: Its computed assignment, if resources still had to move. The leader computes no
-            other before they have, unless the group changes: resources could move in a circle.
+        target: The computed assignment, while resources still have to move to reach it. The leader
+            keeps it until then, unless the group changes: otherwise resources could move in a
+            circle.
         revoked: Resources that members had to revoke in the last generation.
         rebalance_at: When the delay of lost resources ends, in seconds; None if none runs.
         move_at: Before this time, `Policy.INCREMENTAL` moves nothing more.
@@ -115,7 +117,7 @@ class Decision:
     Args:
         assignments: By member id, as sent.
         memory: For the same leader's next decision.
-        target: The computed assignment: the leader gives what it can of it.
+        target: The computed assignment; `assignments` are the first step to it.
         waiting: Lost resources that no member gets before the delay ends.
     """
 

@@ -334,7 +334,7 @@ class Memory:
         if group := self.groups.get(design.group_id):
             group.design = design
 
-    def load_classic(self) -> None:
+    def load_in_memory(self) -> None:
         """Make the groups of a loaded log that are in memory beside their records."""
         for group_id, group in self.groups.items():
             if group.classic_metadata:

@@ -255,7 +255,7 @@ class Shard:
         for record in self.log.replay():
             self.memory.load(record)
         self.memory.keep()
-        self.memory.load_classic()
+        self.memory.load_in_memory()
         for group_id in tuple(self.groups):
             for loaded in LOADED:
                 group = self.memory.group(group_id)

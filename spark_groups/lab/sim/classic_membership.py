@@ -230,12 +230,10 @@ class ClassicMembership:
         """The assignments that the leader sends; None for followers."""
         self._received: Received | None = None
         """An assignment that the application has not polled yet."""
-        self._metadata: Mapping[str, int] = {}
-        """Partition counts of all topics: a leader assigns those of other subscriptions, too."""
         self._counts: Mapping[str, int] = {}
-        """Those of its own topics."""
+        """Partition counts of all topics: a leader assigns those of other subscriptions, too."""
         self._counts_assigned: Mapping[str, int] | None = None
-        """Those of its last assignment as leader."""
+        """Those of its own topics at its last assignment as leader."""
         self._lost_because = ""
         self._in_flight: tuple[ClassicRequest, int, str] | None = None
         self._backoff = Backoff()
@@ -284,14 +282,18 @@ class ClassicMembership:
         if self.phase in (Phase.LEAVING, Phase.LEFT, Phase.FATAL):
             return
         self._polled_at = now
-        self._metadata = partition_counts
-        self._counts = {each: partition_counts.get(each, 0) for each in self.config.topics}
+        self._counts = partition_counts
         if self._received is not None and not self.revoking:
             self._take(self._received)
-        if self.phase is Phase.STABLE and self._counts_assigned not in (None, self._counts):
+        if self.phase is Phase.STABLE and self._counts_assigned not in (None, self._own_counts):
             self._needs_join = True
         if self._needs_join and self._waits_for_poll and not self.revoking:
             self._prepare()
+
+    @property
+    def _own_counts(self) -> dict[str, int]:
+        """The partition counts of its own topics."""
+        return {each: self._counts.get(each, 0) for each in self.config.topics}
 
     def _prepare(self) -> None:
         if self.is_preparing:
@@ -544,11 +546,11 @@ class ClassicMembership:
         self.phase = Phase.COMPLETING_REBALANCE
         self._leads, self._counts_assigned = None, None
         if response.leader == response.member_id:
-            self._counts_assigned = self._counts
+            self._counts_assigned = self._own_counts
             self._leads = (
                 {}
                 if response.skip_assignment
-                else self._embedded.assign(response, self._metadata, now)
+                else self._embedded.assign(response, self._counts, now)
             )
 
     def _synced(self, response: c.SyncGroupResponse, now: float) -> None:

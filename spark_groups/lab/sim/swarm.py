@@ -41,7 +41,8 @@ class Faults(Enum):
 class GroupProtocol(Enum):
     """How the members of a group rebalance, oldest first; the values are those of the command line.
 
-    The design of Kafka 0.9 and the three policies of the incremental proposal never were in Kafka.
+    Kafka's consumers never had the design for 0.9, nor the three policies of the incremental
+    proposal.
     """
 
     DESIGN_0_9 = "design-0.9"

@@ -126,8 +126,8 @@ class DesignGroup:
 
     @property
     def members(self) -> Mapping[str, r.DesignConsumer]:
-        """The consumers of the written generation that are alive, by id."""
-        return self.alive
+        """The consumers of the written generation that are not marked dead, by id."""
+        return {key: each for key, each in self.consumers.items() if key not in self.dead}
 
     @property
     def decided_consumers(self) -> Mapping[str, r.DesignConsumer]:
@@ -135,19 +135,14 @@ class DesignGroup:
         return _by_id(self.decided.consumers if self.decided else ())
 
     @property
-    def alive(self) -> Mapping[str, r.DesignConsumer]:
-        """The consumers of the written generation that are not marked dead, by id."""
-        return {key: each for key, each in self.consumers.items() if key not in self.dead}
-
-    @property
     def present(self) -> Mapping[str, r.DesignConsumer]:
         """The consumers that the next decision counts on, as they joined last, by id."""
-        return {**(self.decided_consumers if self.decided else self.alive), **self.joins}
+        return {**(self.decided_consumers if self.decided else self.members), **self.joins}
 
     @property
     def awaited(self) -> tuple[r.DesignConsumer, ...]:
         """The alive consumers that have not joined this round."""
-        return tuple(each for key, each in self.alive.items() if key not in self.joins)
+        return tuple(each for key, each in self.members.items() if key not in self.joins)
 
     def knows(self, consumer_id: str) -> bool:
         """Return whether an id is in the group; one that is dead is until the round is complete."""

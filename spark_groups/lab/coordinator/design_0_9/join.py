@@ -86,6 +86,6 @@ def _lost(
     draft = Draft(group, context)
     draft.drop(consumer_id)
     draft.answer(consumer_id, DesignJoinGroupResponse(error_code=error_code))
-    if consumer_id in group.alive:
-        draft.start_session(group.alive[consumer_id])
+    if consumer_id in group.members:
+        draft.start_session(group.members[consumer_id])
     return draft.outcome()

@@ -128,7 +128,7 @@ def cancel(draft: Draft) -> None:
     """Give a rebalance up: the consumer that was marked dead is alive."""
     draft.change(dead=frozenset())
     draft.move(CoordinatorState.STEADY)
-    for each in draft.group.alive.values():
+    for each in draft.group.members.values():
         draft.start_session(each)
 
 
@@ -177,7 +177,7 @@ def loaded(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
         return Outcome(None)
     draft = Draft(group.design, context)
     draft.move(CoordinatorState.READY)
-    for each in draft.group.alive.values():
+    for each in draft.group.members.values():
         draft.start_session(each)
     if draft.group.is_outdated(context.topics):
         begin(draft)

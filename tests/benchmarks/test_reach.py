@@ -1,0 +1,53 @@
+"""The file of played schedules: seeds are never played twice, and a broken one is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks import reach
+from spark_groups.lab.commands.simulation import Break, Run
+from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.sim.swarm import GroupProtocol
+
+CONSUMER = (GroupProtocol.CONSUMER,)
+
+
+def test_a_piece_plays_each_seed_on_every_profile() -> None:
+    piece = reach.piece_of(7, 8, CONSUMER)
+    assert piece == [Run(seed, name) for seed in (7, 8) for name in PROFILES]
+
+
+def test_the_design_with_its_own_coordinator_is_played_once_a_seed() -> None:
+    piece = reach.piece_of(7, 3, (GroupProtocol.DESIGN_0_9,))
+    assert [each.seed for each in piece] == [7, 8, 9]
+
+
+def test_pieces_follow_each_other_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "reach.csv"
+    assert reach.next_seed(reach.rows(path)) == reach.FIRST_SEED
+    for protocols in (CONSUMER, (GroupProtocol.DESIGN_0_9,)):
+        first = reach.next_seed(reach.rows(path))
+        line = reach.play(reach.piece_of(first, 2, protocols), jobs=1)
+        assert not line["broken_seeds"]
+        reach.note(line, path)
+    written = reach.rows(path)
+    assert [each["protocols"] for each in written] == ["consumer", "design-0.9"]
+    assert [each["schedules"] for each in written] == ["6", "2"]
+    assert int(written[1]["first_seed"]) == int(written[0]["last_seed"]) + 1
+    assert reach.next_seed(written) == int(written[1]["last_seed"]) + 1
+
+
+def test_a_piece_names_the_seeds_that_broke_a_promise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hunt(runs: Sequence[Run], *, jobs: int) -> list[Break]:
+        assert jobs == 2
+        return [Break(runs[0], "no gap", "a record was skipped", ())]
+
+    monkeypatch.setattr(reach, "hunt", hunt)
+    line = reach.play(reach.piece_of(7, 12, CONSUMER), jobs=2)
+    assert line["broken_seeds"] == "7"
+    assert "repeat: spark-groups simulate --profile kip-848 --seed 7" in capsys.readouterr().err
