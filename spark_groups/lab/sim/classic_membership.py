@@ -557,6 +557,8 @@ class ClassicMembership:
         self.phase = Phase.STABLE
         self._needs_join, self._needs_prepare = False, True
         self._leads = None
-        self._received = self._embedded.read(response.assignment, self.owned, now)
+        self._received = self._embedded.read(
+            response.assignment, self.owned, self.generation_id, now
+        )
         self._joins_again_at = self._received.joins_again_at
         self._heartbeat_at = now + self.config.heartbeat_interval_s

@@ -86,11 +86,14 @@ class EmbeddedProtocol(Protocol):
             partition_counts: By topic, as the leader knows them.
         """
 
-    def read(self, assignment: bytes, owned: Partitions, now: float) -> Received:
+    def read(
+        self, assignment: bytes, owned: Partitions, generation_id: int, now: float
+    ) -> Received:
         """Return what an assignment means for a member.
 
         Args:
             owned: What the member owns until then.
+            generation_id: The classic generation of the assignment.
         """
 
 
@@ -141,7 +144,9 @@ class ConsumerProtocol:
         found = assignor.assign(members, partition_counts)
         return {member_id: encode_assignment(each) for member_id, each in found.items()}
 
-    def read(self, assignment: bytes, _owned: Partitions, _now: float) -> Received:
+    def read(
+        self, assignment: bytes, _owned: Partitions, _generation_id: int, _now: float
+    ) -> Received:
         """Return the assigned partitions."""
         return Received(decode_assignment(assignment).partitions)
 
@@ -166,10 +171,15 @@ class IncrementalProtocol:
         self.protocol_type = protocol_type
         self._config = config
         self._memory = LeaderMemory()
+        """What it knew before it decided on the last generation that it led."""
+        self._decided = LeaderMemory()
+        """What it knows since."""
         self._led_generation_id = NO_GENERATION
         """The last generation that it led."""
+        self._read_generation_id = NO_GENERATION
+        """The generation of its last assignment."""
         self._joins_again_at: float | None = None
-        """The timeout of its last assignment, which a new leader must not extend."""
+        """When the timeout of its last assignment ends, which a new leader must not extend."""
 
     def subscriptions(
         self, topics: tuple[str, ...], owned: Partitions, _generation_id: int
@@ -182,25 +192,38 @@ class IncrementalProtocol:
         self, response: JoinGroupResponse, partition_counts: Mapping[str, int], now: float
     ) -> dict[str, bytes]:
         """Decide as the leader of a generation."""
-        if self._led_generation_id != response.generation_id - 1:
+        if self._led_generation_id == response.generation_id - 1:
+            self._memory = self._decided
+        elif self._led_generation_id != response.generation_id:
             self._memory = LeaderMemory.of_follower(self._joins_again_at)
+        # Else its SyncGroup was lost, and it joined the same generation again.
         self._led_generation_id = response.generation_id
         members = {each.member_id: decode_subscription(each.metadata) for each in response.members}
         first = -1 if self.protocol_type == CONNECT_PROTOCOL_TYPE else 0
         resources = {topic: range(first, count) for topic, count in partition_counts.items()}
         decision = decide(self._config, members, resources, self._memory, now)
-        self._memory = decision.memory
+        self._decided = decision.memory
         return {
             member_id: encode_proposed_assignment(each)
             for member_id, each in decision.assignments.items()
         }
 
-    def read(self, assignment: bytes, owned: Partitions, now: float) -> Received:
-        """Return what the member owns with its assignment, and when it joins again."""
+    def read(
+        self, assignment: bytes, owned: Partitions, generation_id: int, now: float
+    ) -> Received:
+        """Return what the member owns with its assignment, and when it joins again.
+
+        Only the leader's join begins a rebalance if nothing has changed: a follower that joins
+        before it reads the same assignment again, whose timeout does not begin again.
+        """
         found = decode_proposed_assignment(assignment)
-        timeout_ms = found.scheduled_rebalance_timeout_ms
-        self._joins_again_at = now + timeout_ms / 1000 if timeout_ms else None
-        return Received(found.applied_to(owned), self._joins_again_at)
+        if generation_id != self._read_generation_id:
+            timeout_ms = found.scheduled_rebalance_timeout_ms
+            self._read_generation_id = generation_id
+            self._joins_again_at = now + timeout_ms / 1000 if timeout_ms else None
+        at = self._joins_again_at
+        has_joined_again = at is not None and at <= now
+        return Received(found.applied_to(owned), None if has_joined_again else at)
 
 
 POLICIES: Final = frozenset(each.value for each in Policy)

@@ -30,11 +30,14 @@ def heartbeat(
     if design is None or not design.knows(consumer_id):
         return refused(request, DesignErrorCode.UNKNOWN_CONSUMER)
     is_current = request.group_generation_id == design.generation_id
+    is_steady = design.state is CoordinatorState.STEADY
+    if is_steady and not is_current:
+        return refused(request, DesignErrorCode.ILLEGAL_GENERATION)
     draft = Draft(design, context)
-    if is_current and design.can_cancel(consumer_id, context.topics):
-        cancel(draft)
-    elif is_current and design.state is CoordinatorState.STEADY:
+    if is_steady:
         draft.start_session(design.consumers[consumer_id])
+    elif is_current and design.can_cancel(consumer_id, context.topics):
+        cancel(draft)
     else:
         draft.change(informed=design.informed | {consumer_id})
         response = DesignHeartbeatResponse(error_code=DesignErrorCode.ILLEGAL_GENERATION)

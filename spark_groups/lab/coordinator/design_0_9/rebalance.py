@@ -85,7 +85,8 @@ def _written(group: DesignGroup, error_code: int, context: RequestContext) -> Ou
     if error_code:
         _lost(draft, error_code)
         return draft.outcome()
-    draft.change(written=group.decided, decided=None, dead=frozenset(), informed=frozenset())
+    informed = frozenset(group.joins)
+    draft.change(written=group.decided, decided=None, dead=frozenset(), informed=informed)
     for consumer_id, each in draft.group.consumers.items():
         if consumer_id in group.joins:
             # It has joined once more meanwhile: the next round answers it.

@@ -117,6 +117,36 @@ def test_a_slow_consumer_cancels_nothing_if_topics_have_changed_or_another_has_j
     assert driven.beat(slow) == ILLEGAL
 
 
+def test_a_slow_consumer_cancels_nothing_if_the_round_began_with_a_join() -> None:
+    driven = DrivenDesign()
+    (first,) = driven.steady(1)
+    driven.replicates = False
+    second = driven.join(session_s=3 * SESSION_S)
+    driven.join(first)
+    # It joins while the generation of the others is written, so it begins the next round.
+    third = driven.join()
+    driven.replicates = True
+    driven.replicate()
+    assert driven.state is PREPARE
+    driven.wait(SESSION_S)
+    assert driven.group.dead == {first}
+    assert driven.beat(first) == ILLEGAL
+    driven.join(joined(second).consumer_id)
+    assert joined(third).group_generation_id == 3
+
+
+def test_a_stale_heartbeat_does_not_count_for_the_next_round() -> None:
+    driven = DrivenDesign()
+    first, second = driven.steady(2)
+    assert driven.beat(first, 1) == ILLEGAL
+    driven.wait(SESSION_S - 1)
+    assert driven.beat(first) == NONE
+    driven.wait(1)
+    assert driven.group.dead == {second}
+    assert driven.beat(second) == NONE
+    assert driven.state is CoordinatorState.STEADY
+
+
 def test_a_slow_consumer_that_joins_after_the_decision_gets_another_round_right_after() -> None:
     driven, (first, second, slow) = with_a_slow_consumer()
     driven.beat(first)
