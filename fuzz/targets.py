@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -86,6 +86,8 @@ from spark_groups.wire.schemas.messages import (
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.transport import FrameBuffer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -299,19 +301,19 @@ def _embedded_corpus() -> list[bytes]:
     ]
 
 
+def _check_round_trip(
+    octets: bytes, read: Callable[[bytes], T], write: Callable[[T], bytes]
+) -> None:
+    with contextlib.suppress(ProtocolError):
+        value = read(octets)
+        if read(write(value)) != value:
+            raise AssertionError(f"{value!r} differs after a round trip")
+
+
 def _feed_embedded(octets: bytes) -> None:
-    with contextlib.suppress(ProtocolError):
-        subscription = decode_subscription(octets)
-        if decode_subscription(encode_subscription(subscription)) != subscription:
-            raise AssertionError(f"{subscription!r} differs after a round trip")
-    with contextlib.suppress(ProtocolError):
-        assignment = decode_assignment(octets)
-        if decode_assignment(encode_assignment(assignment)) != assignment:
-            raise AssertionError(f"{assignment!r} differs after a round trip")
-    with contextlib.suppress(ProtocolError):
-        proposed = decode_proposed_assignment(octets)
-        if decode_proposed_assignment(encode_proposed_assignment(proposed)) != proposed:
-            raise AssertionError(f"{proposed!r} differs after a round trip")
+    _check_round_trip(octets, decode_subscription, encode_subscription)
+    _check_round_trip(octets, decode_assignment, encode_assignment)
+    _check_round_trip(octets, decode_proposed_assignment, encode_proposed_assignment)
 
 
 # Metadata of Kafka Streams.
@@ -344,14 +346,8 @@ def _tasks_corpus() -> list[bytes]:
 
 
 def _feed_tasks(octets: bytes) -> None:
-    with contextlib.suppress(ProtocolError):
-        member = decode_member(octets)
-        if decode_member(encode_member(member)) != member:
-            raise AssertionError(f"{member!r} differs after a round trip")
-    with contextlib.suppress(ProtocolError):
-        assigned = decode_assignment_metadata(octets)
-        if decode_assignment_metadata(encode_assignment_metadata(assigned)) != assigned:
-            raise AssertionError(f"{assigned!r} differs after a round trip")
+    _check_round_trip(octets, decode_member, encode_member)
+    _check_round_trip(octets, decode_assignment_metadata, encode_assignment_metadata)
 
 
 # A broker that is none.

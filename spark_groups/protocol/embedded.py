@@ -62,7 +62,8 @@ class ProposedAssignment:
         assigned: Partitions that the member may read from now on; it keeps all others that it has,
             except for the revoked ones.
         revoked: Partitions that it stops to read and commits, and then joins again at once.
-        scheduled_rebalance_timeout_ms: When it joins again in any case, from v1 on; 0 for never.
+        scheduled_rebalance_timeout_ms: After this time it joins again in any case, from v1 on; 0
+            for never.
         version: 0 (Design I) or 1 (Designs II and III); a greater one is read as 1.
     """
 

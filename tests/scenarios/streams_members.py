@@ -23,7 +23,7 @@ from spark_groups.lab.assignors.streams_placement import StreamsConfig
 from spark_groups.lab.coordinator import messages as c
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.member import ClientAssignor
-from spark_groups.lab.sim.client_side import entry_of, spec_of
+from spark_groups.lab.sim.client_side import entry_of, installed_members, spec_of
 from spark_groups.protocol import messages as m
 from tests.scenarios.members import RawMembers
 from tests.scenarios.model_world import ModelWorld
@@ -153,15 +153,7 @@ class StreamsMembers(RawMembers):
             member_epoch=member.member_epoch,
             group_epoch=prepared.group_epoch,
             error=found.error,
-            members=tuple(
-                c.InstalledMember(
-                    member_id=each,
-                    partitions=own.target,
-                    metadata_version=own.metadata.version,
-                    metadata_bytes=own.metadata.data,
-                )
-                for each, own in found.members.items()
-            ),
+            members=installed_members(found),
         )
         answer = self.world.shard.ask(request, self.world.now())
         assert isinstance(answer, c.InstallAssignmentResponse)

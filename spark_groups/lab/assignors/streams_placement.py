@@ -51,7 +51,7 @@ class StreamsMember:
         process_id: Its instance; the state of a task belongs to all members of an instance.
         active: Its active tasks, by its current target.
         lags: The lags that it reported last, in records.
-        gave_up: Whether it reported that a warm-up falls back.
+        gave_up: Whether it reported a warm-up whose lag only grows.
     """
 
     process_id: UUID

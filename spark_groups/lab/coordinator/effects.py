@@ -48,7 +48,7 @@ class TimerKind(Enum):
     CLASSIC_JOIN = "the join phase of a classic group ends"
     CLASSIC_SYNC = "the sync phase of a classic group ends"
     DESIGN_SESSION = "session timeout of a consumer of the 0.9 design, also for its JoinGroup"
-    DESIGN_ROUND = "a round of the 0.9 design that may wait for no consumer when it begins"
+    DESIGN_ROUND = "a round of the 0.9 design ends if it waits for no consumer"
 
     # Each kind is one object: its identity is a hash that costs no call, unlike that of its name.
     __hash__ = object.__hash__

@@ -22,6 +22,7 @@ from spark_groups.lab.assignors.partition_assignor import (
     AssignmentMemberSpec,
     AssignmentSpec,
     AssignmentTopicMetadata,
+    GroupAssignment,
     MemberAssignment,
     Metadata,
     PartitionAssignor,
@@ -197,15 +198,7 @@ class ComputingNetwork(Network):
         application = self.applications[sender]
         member = application.members[member_id]
         result = application.assignor.assign(spec_of(prepared))
-        computed = tuple(
-            c.InstalledMember(
-                member_id=each,
-                partitions=own.target,
-                metadata_version=own.metadata.version,
-                metadata_bytes=own.metadata.data,
-            )
-            for each, own in result.members.items()
-        )
+        computed = installed_members(result)
 
         def make() -> c.InstallAssignmentRequest:
             return c.InstallAssignmentRequest(
@@ -297,3 +290,16 @@ def spec_of(prepared: c.PrepareAssignmentResponse) -> AssignmentSpec:
         for each in prepared.topics
     }
     return AssignmentSpec(members, topics)
+
+
+def installed_members(result: GroupAssignment) -> tuple[c.InstalledMember, ...]:
+    """Return the output of a client-side assignor as ConsumerGroupInstallAssignment has it."""
+    return tuple(
+        c.InstalledMember(
+            member_id=member_id,
+            partitions=own.target,
+            metadata_version=own.metadata.version,
+            metadata_bytes=own.metadata.data,
+        )
+        for member_id, own in result.members.items()
+    )

@@ -152,12 +152,12 @@ class ConsumerProtocol:
 
 
 CONNECT_PROTOCOL_TYPE: Final = "connect"
-PROPOSED_VERSION: Final = 1
-"""Of Kafka's subscription: the proposal's, field by field."""
+SUBSCRIPTION_VERSION: Final = 1
+"""The version of Kafka's subscription that has the fields of the proposal's."""
 
 
 class IncrementalProtocol:
-    """The protocol of the incremental proposal; what the leader knows is of one run.
+    """The protocol of the incremental proposal; a leader remembers the generations of its own run.
 
     Args:
         protocol_type: "consumer"; with "connect" topics are connectors, whose number -1 is the
@@ -185,7 +185,9 @@ class IncrementalProtocol:
         self, topics: tuple[str, ...], owned: Partitions, _generation_id: int
     ) -> tuple[ClassicProtocol, ...]:
         """Return the subscription, with what the member owns."""
-        subscription = Subscription(version=PROPOSED_VERSION, topics=topics, owned_partitions=owned)
+        subscription = Subscription(
+            version=SUBSCRIPTION_VERSION, topics=topics, owned_partitions=owned
+        )
         return (ClassicProtocol(self._config.policy.value, encode_subscription(subscription)),)
 
     def assign(

@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 
 from spark_groups.lab.coordinator import heartbeat, leaving
-from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator.effects import (
+    NEWEST_API_VERSION,
+    Outcome,
+    RequestContext,
+    Timer,
+    TimerKey,
+    TimerKind,
+)
 from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.member import GroupMember
 from spark_groups.lab.coordinator.profile import KAFKA_4_3, PROFILES, Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
+from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
@@ -141,6 +150,63 @@ class Driven:
 
 
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "topic_partitions": NO_PARTITIONS}
+
+
+@dataclass
+class ShardByHand:
+    """A shard, and the clock; no request is sent, and no time passes, without a call.
+
+    Args:
+        replicates: Whether every append is replicated at once.
+    """
+
+    profile: Profile = KAFKA_4_3
+    settings: Settings = field(default_factory=Settings)
+    topics: TopicsImage = TOPICS
+    log: Log = field(default_factory=Log)
+    now: float = 0.0
+    replicates: bool = True
+    shard: Shard = field(init=False)
+    answered: list[Ticket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fail_over()
+
+    def fail_over(self) -> None:
+        """Let another coordinator load the log."""
+        self.shard = Shard(self.profile, self.settings, self.topics, self.log, self.now)
+
+    def send(
+        self, request: Any, *, client: str = "c", api_version: int = NEWEST_API_VERSION
+    ) -> Ticket:
+        """Send a request; its ticket may be unanswered."""
+        ticket = self.shard.submit(request, self.now, Origin(client), api_version)
+        self._after()
+        return ticket
+
+    def replicate(self) -> None:
+        """Replicate all records."""
+        self.shard.replicate(self.now)
+        self.answered += self.shard.take_answered()
+
+    def fail(self) -> None:
+        """Lose all records that are not replicated."""
+        self.shard.fail_append(self.now)
+        self.answered += self.shard.take_answered()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and timers fire at their time."""
+        end = self.now + seconds
+        while (at := self.shard.next_wakeup()) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.shard.wake(self.now)
+            self._after()
+        self.now = end
+
+    def _after(self) -> None:
+        if self.replicates:
+            self.shard.replicate(self.now)
+        self.answered += self.shard.take_answered()
 
 
 def record_types(outcome: Outcome[Any]) -> list[int]:

@@ -75,7 +75,7 @@ class Draft:
         self._put(TimerKind.DESIGN_SESSION, consumer.session_timeout_ms, consumer.consumer_id)
 
     def start_round(self, delay_ms: int = 0) -> None:
-        """Look right after this, or later, whether the round waits for no consumer."""
+        """End the round right after this, or later, if it waits for no consumer then."""
         self._put(TimerKind.DESIGN_ROUND, delay_ms)
 
     def outcome(self, response: Any = None, *, parks: Parked | None = None) -> Outcome[Any]:

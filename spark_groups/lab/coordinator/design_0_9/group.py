@@ -14,15 +14,16 @@ Where the design is silent or contradicts itself, the model reads it like this:
 - A consumer that is marked dead stays known until the round is complete: its heartbeat is answered
   ILLEGAL_GENERATION, its commit with the current generation is accepted, and it may join with its
   id.
-- Its heartbeat cancels the round if it is the only dead one, no other consumer has learned of the
-  round or joined, and no partition count has changed; then all sessions begin again.
-- After the round, its id is unknown: "Consumer id assignment" (4) wins over "Slow consumers" (6),
-  which holds between the decision and the responses.
+- The heartbeat of a dead consumer cancels the round if it is the only dead one, no other consumer
+  has learned of the round or joined, and no partition count has changed; then all sessions begin
+  again.
+- After the round, the id of a dead consumer is unknown: "Consumer id assignment" (4) wins over
+  "Slow consumers" (6), which holds between the decision and the responses.
 - If no consumer is left to wait for, the group has an empty generation at once.
 - Every JoinGroup of a known consumer to a steady group begins a rebalance, also with unchanged
   topics: a consumer sends it if it has missed the response (failure in phase 5).
-- The id of a consumer that joins without one is drawn when its JoinGroup arrives, but is the
-  consumer's, and valid, from the response on.
+- A consumer that joins without an id gets one when its JoinGroup arrives, but the id is valid only
+  from the response on.
 - The coordinator cannot recognize a JoinGroup without an id that is sent again: the first one
   counts as another consumer, until its session expires.
 - All alive consumers of a group must name the same strategy, and a lone one may change it.

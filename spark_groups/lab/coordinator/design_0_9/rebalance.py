@@ -103,7 +103,7 @@ def _written(group: DesignGroup, error_code: int, context: RequestContext) -> Ou
 
 
 def _settle(draft: Draft) -> None:
-    """Let a generation be in force; what happened meanwhile begins another round right after."""
+    """Put a generation into force; a JoinGroup or new partitions meanwhile begin another round."""
     group = draft.group
     draft.move(CoordinatorState.STEADY if group.written.consumers else CoordinatorState.READY)
     if group.joins or group.is_outdated(draft.context.topics):
@@ -151,7 +151,7 @@ def session_expired(
 def round_begun(
     group: ConsumerGroup, _timer: Timer, _profile: Profile, context: RequestContext
 ) -> Outcome[None]:
-    """End a round that waits for no consumer since its beginning."""
+    """End a round that waits for no consumer."""
     if group.design is None:
         return Outcome(None)
     draft = Draft(group.design, context)

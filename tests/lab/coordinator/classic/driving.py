@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_groups.lab.coordinator import messages as m
@@ -15,15 +15,12 @@ from spark_groups.lab.coordinator.classic.messages import (
     SyncGroupRequest,
 )
 from spark_groups.lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCode
-from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.profile import KAFKA_4_3, Profile
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
-from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
-from spark_groups.lab.coordinator.topic_images import TopicsImage
+from spark_groups.lab.coordinator.shard import Ticket
 from spark_groups.protocol.embedded import Subscription, encode_subscription
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition
-from tests.lab.coordinator.driving import BAR, FOO, TOPICS
+from tests.lab.coordinator.driving import BAR, FOO, ShardByHand
 
 GROUP = "g"
 METADATA = encode_subscription(Subscription(topics=("foo",)))
@@ -40,24 +37,8 @@ def with_broker(**changes: Any) -> Settings:
 
 
 @dataclass
-class DrivenShard:
-    """A shard, the clock, and one classic group.
-
-    Args:
-        replicates: Whether every append is replicated at once.
-    """
-
-    profile: Profile = KAFKA_4_3
-    settings: Settings = field(default_factory=Settings)
-    topics: TopicsImage = TOPICS
-    log: Log = field(default_factory=Log)
-    now: float = 0.0
-    replicates: bool = True
-    shard: Shard = field(init=False)
-    answered: list[Ticket] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.fail_over()
+class DrivenShard(ShardByHand):
+    """A shard with one classic group."""
 
     @property
     def group(self) -> ClassicGroup:
@@ -65,41 +46,6 @@ class DrivenShard:
         group = self.shard.memory.group(GROUP).classic
         assert group is not None
         return group
-
-    def fail_over(self) -> None:
-        """Let another coordinator load the log."""
-        self.shard = Shard(self.profile, self.settings, self.topics, self.log, self.now)
-
-    def send(
-        self, request: Any, *, client: str = "c", api_version: int = NEWEST_API_VERSION
-    ) -> Ticket:
-        """Send a request; its ticket may be unanswered."""
-        ticket = self.shard.submit(request, self.now, Origin(client), api_version)
-        if self.replicates:
-            self.shard.replicate(self.now)
-        self._take()
-        return ticket
-
-    def replicate(self) -> None:
-        """Replicate all records."""
-        self.shard.replicate(self.now)
-        self._take()
-
-    def fail(self) -> None:
-        """Lose all records that are not replicated."""
-        self.shard.fail_append(self.now)
-        self._take()
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, and timers fire at their time."""
-        end = self.now + seconds
-        while (at := self.shard.next_wakeup()) is not None and at <= end:
-            self.now = max(self.now, at)
-            self.shard.wake(self.now)
-            if self.replicates:
-                self.shard.replicate(self.now)
-            self._take()
-        self.now = end
 
     def wait_for(self, *tickets: Ticket) -> None:
         """Let time pass until all tickets are answered."""
@@ -207,9 +153,6 @@ class DrivenShard:
         for member_id in sorted(group.members, key=lambda each: each == group.leader_id):
             leads = member_id == group.leader_id
             self.sync(member_id, {each: each.encode() for each in group.members} if leads else None)
-
-    def _take(self) -> None:
-        self.answered += self.shard.take_answered()
 
 
 def commit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from spark_groups.lab.coordinator.design_0_9.group import CoordinatorState, DesignGroup
@@ -11,36 +11,22 @@ from spark_groups.lab.coordinator.design_0_9.messages import (
     DesignJoinGroupRequest,
     DesignJoinGroupResponse,
 )
-from spark_groups.lab.coordinator.log import Log
-from spark_groups.lab.coordinator.profile import DESIGN_0_9
-from spark_groups.lab.coordinator.settings import Settings
-from spark_groups.lab.coordinator.shard import Shard, Ticket
-from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.lab.coordinator.profile import DESIGN_0_9, Profile
+from spark_groups.lab.coordinator.shard import Ticket
+from spark_groups.lab.coordinator.topic_images import TopicImage
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
-from tests.lab.coordinator.driving import BAR, FOO, TOPICS
+from tests.lab.coordinator.driving import BAR, FOO, ShardByHand
 
 GROUP = "g"
 SESSION_S = 10.0
 
 
 @dataclass
-class DrivenDesign:
-    """A shard, the clock, and one group.
+class DrivenDesign(ShardByHand):
+    """A shard with one group of the 0.9 design."""
 
-    Args:
-        replicates: Whether every append is replicated at once.
-    """
-
-    topics: TopicsImage = TOPICS
-    log: Log = field(default_factory=Log)
-    now: float = 0.0
-    replicates: bool = True
-    shard: Shard = field(init=False)
-    answered: list[Ticket] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.fail_over()
+    profile: Profile = DESIGN_0_9
 
     @property
     def group(self) -> DesignGroup:
@@ -53,36 +39,6 @@ class DrivenDesign:
     def state(self) -> CoordinatorState:
         """The state of the group."""
         return self.group.state
-
-    def fail_over(self) -> None:
-        """Let another coordinator load the log."""
-        self.shard = Shard(DESIGN_0_9, Settings(), self.topics, self.log, self.now)
-        self._after()
-
-    def send(self, request: Any) -> Ticket:
-        """Send a request; its ticket may be unanswered."""
-        ticket = self.shard.submit(request, self.now)
-        self._after()
-        return ticket
-
-    def replicate(self) -> None:
-        """Replicate all records."""
-        self.shard.replicate(self.now)
-        self.answered += self.shard.take_answered()
-
-    def fail(self) -> None:
-        """Lose all records that are not replicated."""
-        self.shard.fail_append(self.now)
-        self.answered += self.shard.take_answered()
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, and timers fire at their time."""
-        end = self.now + seconds
-        while (at := self.shard.next_wakeup()) is not None and at <= end:
-            self.now = max(self.now, at)
-            self.shard.wake(self.now)
-            self._after()
-        self.now = end
 
     def grow(self, name: str, partition_count: int) -> None:
         """Let a topic have more partitions, or make it."""
@@ -145,11 +101,6 @@ class DrivenDesign:
             tickets = [self.join(), *(self.join(each) for each in ids)]
             ids.append(joined(tickets[0]).consumer_id)
         return ids
-
-    def _after(self) -> None:
-        if self.replicates:
-            self.shard.replicate(self.now)
-        self.answered += self.shard.take_answered()
 
 
 def joined(ticket: Ticket) -> DesignJoinGroupResponse:
