@@ -14,7 +14,7 @@ from spark_groups.lab.sim.checkers.checker import Checker, on
 from spark_groups.lab.sim.embedded_protocols import assignments_of
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.scene import Scene
-from spark_groups.protocol.events import EpochChanged
+from spark_groups.protocol.events import EpochChanged, PartitionsAssigned
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 SLACK_S: Final = 2.0
@@ -137,7 +137,8 @@ class LegalTarget(Checker):
 class MemberEpochs(Checker):
     """Member epochs never go back, and never exceed the target's or the group's.
 
-    An epoch that a coordinator lost before replicating it was never sent to a member.
+    An epoch that a coordinator lost before replicating it was never sent to a member. A consumer of
+    the 0.9 design is assigned partitions once in a generation: its generation ids increase.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -151,6 +152,17 @@ class MemberEpochs(Checker):
             before = self._epochs.get(event.member_id, 0)
             if event.member_epoch < before:
                 self.fail(f"{event.member_id} is at {event.member_epoch} after {before}")
+            self._epochs[event.member_id] = event.member_epoch
+
+    @on(facts.ClassicHappened)
+    def _assigned(self, fact: facts.ClassicHappened) -> None:
+        event = fact.event
+        is_design = self.scene.coordination.profile.assigns_in_join
+        # A consumer that was fenced meanwhile reports its assignment without a generation.
+        if is_design and isinstance(event, PartitionsAssigned) and event.member_epoch >= 0:
+            before = self._epochs.get(event.member_id, 0)
+            if event.member_epoch <= before:
+                self.fail(f"{event.member_id} is assigned {event.member_epoch} after {before}")
             self._epochs[event.member_id] = event.member_epoch
 
     @on(facts.GroupChanged)

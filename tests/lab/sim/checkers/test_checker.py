@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from spark_groups.lab.coordinator.profile import DESIGN_0_9
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.checkers.checker import BrokenInvariantError, Checker
 from spark_groups.lab.sim.checkers.commits import CommitsNeverGoBack
-from spark_groups.lab.sim.checkers.group_state import SLACK_S, TimeoutsEnforced
+from spark_groups.lab.sim.checkers.group_state import SLACK_S, MemberEpochs, TimeoutsEnforced
 from spark_groups.lab.sim.checkers.registry import CHECKERS, all_checkers
 from spark_groups.lab.sim.history import History
 from spark_groups.lab.sim.swarm import Swarm
+from spark_groups.lab.sim.world import World
+from spark_groups.protocol.events import PartitionsAssigned
+from spark_groups.types import Assignment
 from tests.lab.sim.scenes import scene, world
 
 
@@ -58,3 +63,17 @@ def test_a_member_may_be_silent_until_its_session_timeout() -> None:
         check(facts.Quiet())
     scene.coordination.failing_until = scene.now
     check(facts.Quiet())
+
+
+def test_a_consumer_of_the_design_is_assigned_partitions_once_in_a_generation() -> None:
+    scene = World(Random(1), DESIGN_0_9, Swarm()).scene
+    take = MemberEpochs(scene, History()).listeners()[facts.ClassicHappened]
+
+    def assign(member_id: str, generation_id: int) -> None:
+        event = PartitionsAssigned(0.0, member_id, generation_id, Assignment(frozenset()))
+        take(facts.ClassicHappened("k1.1", event))
+
+    for member_id, generation_id in (("a", 1), ("b", 1), ("a", 3), ("a", -1)):
+        assign(member_id, generation_id)
+    with pytest.raises(BrokenInvariantError, match="a is assigned 3 after 3"):
+        assign("a", 3)
