@@ -24,6 +24,8 @@ SINKS ?= sqlite
 # The seed of chaos, fuzz and conformance-hunt; empty: a new seed in each run.
 SEED ?=
 FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
+# Flags for `make audit`; --allow-unreachable: no failure where no vulnerability database answers.
+AUDIT_FLAGS ?=
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
 WORKERS ?= 3
 
@@ -38,7 +40,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock audit clean
 
 ##@ Start here
 
@@ -155,9 +157,15 @@ format: env ## Format the code, and apply automatic fixes
 wheel: env ## Build the wheel into dist/
 	$(PY) -m hatchling build --target wheel
 
-lock: env ## Update requirements.lock
+lock: env ## Update requirements.lock, and tools/audit.lock
 	$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 \
 	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o requirements.lock
+	$(VENV)/bin/uv pip compile --group audit --universal --python-version 3.10 \
+	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o tools/audit.lock
+
+audit: .venvs/audit/.installed ## Write the bill of materials, and audit requirements.lock, into build/audit
+	$(call step,cyclonedx-py and pip-audit: what requirements.lock pins)
+	.venvs/audit/bin/python -m tools.audit $(AUDIT_FLAGS)
 
 clean: ## Remove the environment and all build results
 	rm -rf $(VENV) .venvs dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
@@ -190,6 +198,12 @@ $(PACKAGES): requirements.lock
 	$(VENV)/bin/uv pip install --quiet --python $(@D) --require-hashes -r $(@D)/requirements.txt
 	$(VENV)/bin/uv pip install --quiet --python $(@D) pyspark==$*
 	$(VENV)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venvs/audit/.installed: tools/audit.lock | $(PACKAGES)
+	$(call step,environment: .venvs/audit)
+	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
+	$(VENV)/bin/uv pip install --quiet --python $(@D) --require-hashes -r tools/audit.lock
 	@touch $@
 
 spark-%: .venvs/spark-%/.installed
