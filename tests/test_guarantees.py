@@ -103,12 +103,16 @@ def test_constraint_is_kept_by_modules_and_has_a_guard(row: Constraint) -> None:
     assert row.checkers() | row.tests()
 
 
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`([\w/]+\.py::\w+)`", TEXT))))
+def test_test_that_the_page_names_exists(named: str) -> None:
+    path, name = named.split("::")
+    assert name.startswith("test_")
+    assert name in names_of(ROOT / "tests" / path)
+
+
 @pytest.mark.parametrize("row", CONSTRAINTS, ids=str)
-def test_tests_and_plants_of_a_constraint_exist(row: Constraint) -> None:
-    for each in sorted(row.tests()):
-        path, name = each.split("::")
-        assert name.startswith("test_"), each
-        assert name in names_of(ROOT / "tests" / path), each
+def test_names_of_guards_are_those_of_tests_and_plants(row: Constraint) -> None:
+    assert all(re.fullmatch(r"[\w/]+\.py::\w+", each) for each in row.tests())
     assert row.plants() <= {each.value for each in Plant}
 
 

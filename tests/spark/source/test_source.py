@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -102,6 +102,25 @@ def test_available_now_reads_all_commits_all_and_leaves(query: GroupQuery) -> No
     assert query.committed() == {0: 100, 1: 100, 2: 100}
     wait_until(lambda: query.members() == 0, what="an empty group")
     assert len(plan_of(query, last_batch(query)).ranges) in (0, PARTITIONS)
+
+
+@needs_admission_control
+def test_ranges_of_a_batch_are_rows_that_a_sink_can_compare(query: GroupQuery) -> None:
+    produce_values(query, 0, 300)
+    query.options |= {"emit": "ranges", "maxOffsetsPerTrigger": "90"}
+    next_offsets: dict[tuple[str, int], int] = {}
+
+    def compare(ranges: DataFrame, _batch_id: int) -> None:
+        for each in ranges.collect():
+            key = each.topicId, each.partition
+            assert next_offsets.get(key, 0) == each.fromOffset
+            next_offsets[key] = each.untilOffset
+
+    writer = query.source().writeStream.foreachBatch(compare)
+    running = writer.option("checkpointLocation", str(query.checkpoint))
+    assert running.trigger(availableNow=True).start().awaitTermination(READ_S)
+    assert sorted(next_offsets.values()) == [100, 100, 100]
+    assert query.committed() == {0: 100, 1: 100, 2: 100}
 
 
 def test_available_now_goes_on_where_the_last_run_ended(query: GroupQuery) -> None:
