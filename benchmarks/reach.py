@@ -1,8 +1,9 @@
 """`make reach`: play schedules of the simulation with fresh seeds, and note the results in a file.
 
-It continues after the last seed in docs/benchmarks/reach.csv, and adds a line for each piece. Stop
-it at any time: only whole pieces count. A piece with a broken promise ends early; the command
-prints how to repeat the run, and exits with 1.
+It continues after the last seed in docs/benchmarks/reach.csv, and adds a line for each piece; the
+table in docs/benchmarks/reliability.md sums them up. Stop it at any time: only whole pieces count.
+A piece with a broken promise ends early; the command prints how to repeat the run, and exits
+with 1.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ COLUMNS: Final = (
     "seconds",
     "load_average",
 )
+PAGE: Final = REACH.with_name("reliability.md")
+BEGIN: Final = "<!-- reach: begin -->"
+END: Final = "<!-- reach: end -->"
 FIRST_SEED: Final = 30_000_001
 """Greater than every seed of a hunt before this file."""
 PIECE: Final = 3_000
@@ -99,6 +103,26 @@ def note(line: dict[str, object], path: Path = REACH) -> None:
         writer.writerow(line)
 
 
+def table(known: Sequence[dict[str, str]]) -> str:
+    """Return the text between the markers of the page: a line for each set of protocols."""
+    lines = ["| protocols | seeds | schedules | hours | broken seeds |", "|---|---|---|---|---|"]
+    for protocols in dict.fromkeys(each["protocols"] for each in known):
+        own = [each for each in known if each["protocols"] == protocols]
+        schedules = sum(int(each["schedules"]) for each in own)
+        hours = sum(int(each["seconds"]) for each in own) / 3600
+        broken = "+".join(each["broken_seeds"] for each in own if each["broken_seeds"])
+        seeds = f"{own[0]['first_seed']} to {own[-1]['last_seed']}"
+        name = protocols.replace("+", ", ")
+        lines.append(f"| {name} | {seeds} | {schedules:,} | {hours:.1f} | {broken or 'none'} |")
+    return "\n".join([BEGIN, *lines, END])
+
+
+def page() -> str:
+    """Return the page with the table of all pieces."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    return before + table(rows()) + rest.split(END)[1]
+
+
 def main() -> int:
     """Play pieces until there are enough schedules; the exit status is 1 if one breaks."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -113,6 +137,7 @@ def main() -> int:
     while left > 0:
         line = play(piece_of(next_seed(rows()), min(left, PIECE), protocols), chosen.jobs)
         note(line)
+        PAGE.write_text(page(), encoding="utf-8")
         Console().print(", ".join(f"{name} {value}" for name, value in line.items()))
         if line["broken_seeds"]:
             return 1

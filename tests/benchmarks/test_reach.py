@@ -51,3 +51,17 @@ def test_a_piece_names_the_seeds_that_broke_a_promise(
     line = reach.play(reach.piece_of(7, 12, CONSUMER), jobs=2)
     assert line["broken_seeds"] == "7"
     assert "repeat: spark-groups simulate --profile kip-848 --seed 7" in capsys.readouterr().err
+
+
+def test_the_page_sums_up_the_file() -> None:
+    assert reach.PAGE.read_text(encoding="utf-8") == reach.page()
+
+
+def test_the_table_has_a_line_for_each_set_of_protocols() -> None:
+    first = {"protocols": "consumer", "first_seed": "1", "last_seed": "500", "schedules": "3000"}
+    rest = {"broken_seeds": "", "seconds": "1800"}
+    second = {**first, "first_seed": "501", "last_seed": "1000", **rest, "broken_seeds": "777"}
+    design = {**first, "protocols": "design-0.9+delayed", "schedules": "10", **rest}
+    lines = reach.table([{**first, **rest}, second, design]).splitlines()
+    assert lines[3] == "| consumer | 1 to 1000 | 6,000 | 1.0 | 777 |"
+    assert lines[4] == "| design-0.9, delayed | 1 to 500 | 10 | 0.5 | none |"
