@@ -25,7 +25,7 @@ from spark_groups.ops.lag_rules import STATUS_MEANINGS
 from spark_groups.protocol import events as member_events
 from spark_groups.protocol.events import Event, MemberEvent
 from spark_groups.spark.options.checks import REFUSED
-from spark_groups.spark.options.source_options import grouped_options
+from spark_groups.spark.options.source_options import grouped_options, options_on_restart
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MARKER: Final = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)
@@ -226,6 +226,7 @@ def _job(path: Path) -> str:
 
 MAKERS: Final[dict[str, Callable[[], str]]] = {
     "options": grouped_options,
+    "options_on_restart": options_on_restart,
     "refused_options": refused_options,
     "commands": commands,
     "error_codes": error_codes,

@@ -66,12 +66,52 @@ GROUP_PROTOCOL: Final = "consumer"
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
 
 
-def _option(name: str, meaning: str, *, default: Any = ..., shown: str | None = None) -> Any:
+class OnRestart(Enum):
+    """What a value does that changes between two runs from one checkpoint.
+
+    Each value is a sentence of the how-to. The first batch of a run may be one that runs again,
+    because the last run did not finish it.
+    """
+
+    CLUSTER = (
+        "Other addresses of the same cluster take effect at once. On another cluster each topic"
+        " counts as deleted and created again, and is read from its beginning: set a new"
+        " `checkpointLocation`."
+    )
+    GROUP = (
+        "Is refused (`CheckpointError`) until the new group has committed offsets; the error names"
+        " the command that copies those of the old group."
+    )
+    TOPICS = (
+        "Takes effect at once, but is refused (`CheckpointError`) if the batch that runs again"
+        " reads none of the new topics: run the unchanged query once."
+    )
+    COLUMNS = (
+        "Takes effect at once: rows have other columns, which the sink and Spark's state have to"
+        " accept."
+    )
+    ROWS = (
+        "Takes effect at once: a batch that runs again keeps its ranges, and may have other rows."
+    )
+    NEXT_BATCH = "Takes effect with the next plan: a batch that runs again keeps its ranges."
+    NEW_PARTITIONS = "Takes effect only in partitions without a committed offset."
+    AT_ONCE = "Takes effect at once."
+
+
+def _option(
+    name: str,
+    meaning: str,
+    *,
+    default: Any = ...,
+    shown: str | None = None,
+    on_restart: OnRestart = OnRestart.AT_ONCE,
+) -> Any:
     """Declare an option; `shown` replaces the default in the table."""
     if shown is None:
         value = default.value if isinstance(default, Enum) else default
         shown = "none" if value is None else str(value).lower()
-    return Field(default, alias=name, description=meaning, json_schema_extra={"default": shown})
+    extra: dict[str, Any] = {"default": shown, "on_restart": on_restart.name}
+    return Field(default, alias=name, description=meaning, json_schema_extra=extra)
 
 
 def _text(value: str) -> str:
@@ -100,19 +140,25 @@ class SourceOptions:
         "kafka.bootstrap.servers",
         "Brokers to bootstrap from, as host:port,host:port.",
         shown="required",
+        on_restart=OnRestart.CLUSTER,
     )
     group_id: Text = _option(
-        "kafka.group.id", "The consumer group that the query joins as a member.", shown="required"
+        "kafka.group.id",
+        "The consumer group that the query joins as a member.",
+        shown="required",
+        on_restart=OnRestart.GROUP,
     )
     subscribe: Subscription | None = _option(
         "subscribe",
         "Topics, separated by commas. A stream requires this or subscribePattern.",
         default=None,
+        on_restart=OnRestart.TOPICS,
     )
     subscribe_pattern: Subscription | None = _option(
         "subscribePattern",
         "RE2 expression that matches whole topic names; the coordinator evaluates it.",
         default=None,
+        on_restart=OnRestart.TOPICS,
     )
     starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = _option(
         "startingOffsets",
@@ -120,17 +166,26 @@ class SourceOptions:
         ' JSON such as {"orders": {"0": 23, "1": -2}}.',
         default=StartingOffsets(default=StartingPoint.LATEST),
         shown="latest",
+        on_restart=OnRestart.NEW_PARTITIONS,
     )
     max_offsets_per_trigger: PositiveInt | None = _option(
-        "maxOffsetsPerTrigger", "Maximum number of offsets per batch.", default=None
+        "maxOffsetsPerTrigger",
+        "Maximum number of offsets per batch.",
+        default=None,
+        on_restart=OnRestart.NEXT_BATCH,
     )
     min_offsets_per_trigger: PositiveInt | None = _option(
         "minOffsetsPerTrigger",
         "Minimum number of offsets per batch; a smaller backlog waits.",
         default=None,
+        on_restart=OnRestart.NEXT_BATCH,
     )
     max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
-        "maxTriggerDelay", "Maximum wait for minOffsetsPerTrigger.", default=900.0, shown="15m"
+        "maxTriggerDelay",
+        "Maximum wait for minOffsetsPerTrigger.",
+        default=900.0,
+        shown="15m",
+        on_restart=OnRestart.NEXT_BATCH,
     )
     min_partitions: PositiveInt | None = _option(
         "minPartitions",
@@ -146,6 +201,7 @@ class SourceOptions:
         "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows` and"
         " `spark_groups.write_table`.",
         default=Emit.RECORDS,
+        on_restart=OnRestart.COLUMNS,
     )
     reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
         "reader",
@@ -169,7 +225,10 @@ class SourceOptions:
         default=True,
     )
     include_headers: bool = _option(
-        "includeHeaders", "Whether rows include the column headers.", default=False
+        "includeHeaders",
+        "Whether rows include the column headers.",
+        default=False,
+        on_restart=OnRestart.COLUMNS,
     )
     move_with_state: Annotated[MoveWithState, BeforeValidator(partial(one_of, MoveWithState))] = (
         _option(
@@ -276,6 +335,7 @@ class SourceOptions:
         "read_committed excludes records of transactions that are not committed.",
         default=False,
         shown="read_uncommitted",
+        on_restart=OnRestart.ROWS,
     )
     api_timeout_ms: PositiveInt = _option(
         "kafka.default.api.timeout.ms",
@@ -454,6 +514,16 @@ def option_table(group: str | None = None) -> str:
             if group in (None, groups.get(name, "Member"))
         ]
     )
+
+
+def options_on_restart() -> str:
+    """Return a Markdown table: what a changed value of each option does on a restart."""
+    names: dict[OnRestart, list[str]] = {each: [] for each in OnRestart}
+    for name, field in _DECLARED:
+        names[OnRestart[field.json_schema_extra["on_restart"]]].append(f"`{name}`")
+    names[OnRestart.AT_ONCE] = ["all others"]
+    rows = [f"| {', '.join(named)} | {each.value} |" for each, named in names.items()]
+    return "\n".join(["| option | a changed value |", "|---|---|", *rows])
 
 
 def grouped_options() -> str:
