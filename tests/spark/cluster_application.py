@@ -64,7 +64,7 @@ class HeldTask:
 
     def of(self, rows: DataFrame) -> DataFrame:
         """Return a DataFrame whose tasks are held."""
-        return rows.mapInArrow(self.each, rows.schema)  # type: ignore[arg-type]
+        return rows.mapInArrow(self.each, rows.schema)
 
 
 def sink_of(given: dict[str, Any]) -> Any:

@@ -63,6 +63,12 @@ class StandaloneCluster:
         pids = [pid for each in self._started[1:] for pid in descendants(each.pid)]
         return [pid for pid in pids if EXECUTOR in command_line(pid)]
 
+    def executor_logs(self) -> str:
+        """Return what the executors of the last application have logged."""
+        paths = sorted(self.directory.glob("*/app-*/*/stderr"))
+        last = max((each.parts[-3] for each in paths), default="")
+        return "\n".join(each.read_text() for each in paths if each.parts[-3] == last)
+
     def _start(self, name: str, host: str, main_class: str, *arguments: str) -> Path:
         home, log = Path(_find_spark_home()), self.directory / f"{name}.log"
         with log.open("wb") as written:

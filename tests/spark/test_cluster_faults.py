@@ -58,10 +58,17 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Held:
-    """An application that has begun its first batch, in which task 0 waits."""
+    """An application that has begun its first batch, in which task 0 waits.
+
+    Args:
+        process: The driver.
+        directory: Where its log, its signs and its sink lie.
+        cluster: Where executors run.
+    """
 
     process: subprocess.Popen[bytes]
     directory: Path
+    cluster: StandaloneCluster
 
     @property
     def log(self) -> str:
@@ -89,7 +96,8 @@ class Held:
         assert sign.exists(), self.log[-3000:]
 
     def await_logged(self, text: str) -> None:
-        wait_until(lambda: text in self.log, RUN_S, text)
+        """Wait until an executor of the application has logged something."""
+        wait_until(lambda: text in self.cluster.executor_logs(), RUN_S, text)
 
     def finish(self) -> None:
         assert self.process.wait(RUN_S) == 0, self.log[-3000:]
@@ -170,7 +178,7 @@ class Story:
     topic: str
     group_id: str
     directory: Path
-    master: str
+    cluster: StandaloneCluster
     sink: str
     conf: dict[str, str] = field(default_factory=dict)
 
@@ -179,7 +187,7 @@ class Story:
         rows = (Row(b"%d" % each, partition=each % PARTITIONS) for each in range(PARTITIONS * EACH))
         produce(self.servers, self.topic, rows)
         given = {
-            "master": self.master,
+            "master": self.cluster.master,
             "conf": {**executor_conf(), **self.conf},
             "options": {
                 "kafka.bootstrap.servers": self.servers,
@@ -197,7 +205,7 @@ class Story:
         module = "tests.spark.cluster_application"
         log = self.directory / "log"
         process = start_module(module, given, log, SPARK_LOCAL_IP=HOSTS[0])
-        return Held(process, self.directory)
+        return Held(process, self.directory, self.cluster)
 
     def check(self) -> None:
         """Check that each record is in the sink once, and that all offsets are committed."""
@@ -221,7 +229,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 def short_slice(fault: str, sink: str) -> bool:
-    return (fault, sink) == ("executor dies", "table of ranges")
+    return (fault, sink) == ("Python workers die", "table of ranges")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +253,7 @@ def test_each_record_is_written_once(  # noqa: PLR0917
     """Also into a function of foreachBatch without a fence: Spark gives it one attempt's rows."""
     happens, conf = FAULTS[fault]
     servers, directory = kafka.bootstrap_servers, tmp_path
-    story = Story(servers, topic_name, group_id, directory, cluster.master, sink, conf)
+    story = Story(servers, topic_name, group_id, directory, cluster, sink, conf)
     held = story.start()
     try:
         held.await_sign("held")
