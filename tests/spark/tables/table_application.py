@@ -4,9 +4,10 @@
 
 GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (a path: of an Iceberg table if the
 directory is called `lake`, else of a Delta table; or the arguments of `postgres_table`). With
-`hold` ("before" or "after" the table's commit) and `signs` (a directory), it stops in its second
-batch: it creates the file `held` in `signs` and waits for the file `go`. It creates `refused` when
-the table refuses a commit.
+`hold` ("planned": the table is not yet read; "before" or "after" the table's commit) and `signs` (a
+directory), it stops in its second batch: it creates the file `held` in `signs` and waits for the
+file `go`. With "task" it does so in a task of its first batch. It creates `refused` when the table
+refuses a commit.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import spark_groups
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.types import TopicId
+from tests.spark.cluster_application import HeldTask
 from tests.spark.tables.iceberg_tables import Lake
 
 
@@ -32,7 +35,7 @@ class HeldTable:
 
     Args:
         table: The table.
-        hold: "before" the commit, or "after" it.
+        hold: "planned", "before" the commit, or "after" it.
         signs: The directory of the files `held`, `go` and `refused`.
     """
 
@@ -40,12 +43,19 @@ class HeldTable:
         self._table = table
         self._hold = hold
         self._signs = signs
+        self._commits = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
 
     def __str__(self) -> str:
         return str(self._table)
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Read the table's fence, and wait once before it."""
+        if self._hold == "planned" and self._commits == 1 and not (self._signs / "held").exists():
+            self._wait()
+        return self._table.read(group_id, topic_ids)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
@@ -59,6 +69,7 @@ class HeldTable:
         except TableChangedError:
             (self._signs / "refused").touch()
             raise
+        self._commits += 1
         if is_held and self._hold == "after":
             self._wait()
 
@@ -83,10 +94,14 @@ def main(given: dict[str, Any]) -> None:
         table = Lake.at(Path(place)).fenced()
     else:
         table = spark_groups.delta_table(place)
-    if "hold" in given:
+    transform: Any = None
+    if given.get("hold") == "task":
+        task = HeldTask(given["signs"])
+        transform = task if given["options"]["emit"] == "ranges" else task.of
+    elif "hold" in given:
         table = HeldTable(table, given["hold"], Path(given["signs"]))
     stream = spark.readStream.format("kafka-group").options(**given["options"]).load()
-    writer = stream.writeStream.foreachBatch(spark_groups.write_table(table))
+    writer = stream.writeStream.foreachBatch(spark_groups.write_table(table, transform))
     writer = writer.option("checkpointLocation", given["checkpoint"])
     writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
