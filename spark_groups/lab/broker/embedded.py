@@ -162,7 +162,7 @@ class EmbeddedKafka:
             timeout_s: How long an orderly end may take before the JVM is killed.
         """
         try:
-            self._stop_jvm(timeout_s)
+            self.end(timeout_s)
         finally:
             self._release()
 
@@ -172,8 +172,21 @@ class EmbeddedKafka:
         Args:
             timeout_s: How long an orderly end may take before the JVM is killed.
         """
-        self._stop_jvm(timeout_s)
+        self.end(timeout_s)
         self.start()
+
+    def end(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop the broker in order, if it runs; `start()` brings it back.
+
+        Args:
+            timeout_s: How long an orderly end may take before the JVM is killed.
+        """
+        if self._jvm is None or not send_signal(self._jvm, signal.SIGTERM):
+            return
+        # A paused JVM would keep the signal for later.
+        send_signal(self._jvm, signal.SIGCONT)
+        if self._jvm.wait(timeout_s) is None:
+            self.kill()
 
     def kill(self) -> None:
         """Kill the broker without any warning (SIGKILL); `start()` brings it back."""
@@ -328,15 +341,6 @@ class EmbeddedKafka:
     def _signal(self, number: signal.Signals) -> None:
         if self._jvm is None or not send_signal(self._jvm, number):
             raise EmbeddedKafkaError(f"the broker does not run, {number.name} cannot be sent")
-
-    def _stop_jvm(self, timeout_s: float) -> None:
-        """Stop the JVM; kill it after the timeout."""
-        if self._jvm is None or not send_signal(self._jvm, signal.SIGTERM):
-            return
-        # A paused JVM would keep the signal for later.
-        send_signal(self._jvm, signal.SIGCONT)
-        if self._jvm.wait(timeout_s) is None:
-            self.kill()
 
     def _release(self) -> None:
         """Release everything except a folder that is kept."""
