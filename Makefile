@@ -21,6 +21,8 @@ MINUTES ?= 12
 REQUESTS ?= 10000
 # The tables that `make chaos` writes: sqlite, delta, postgres, iceberg, between commas.
 SINKS ?= sqlite
+# The number of brokers of `make chaos`: 1, or 3 with faults of their own.
+BROKERS ?= 1
 # The seed of chaos, fuzz and conformance-hunt; empty: a new seed in each run.
 SEED ?=
 FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
@@ -80,9 +82,9 @@ reach: env ## Play so many schedules with fresh seeds, and note them in docs/ben
 	$(call step,schedules that no run has played: $(SCHEDULES))
 	$(PY) -m benchmarks.reach --schedules $(SCHEDULES)
 
-chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres
+chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres BROKERS=3
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
-	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) $(if $(SEED),--seed $(SEED))
+	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) --brokers $(BROKERS) $(if $(SEED),--seed $(SEED))
 
 fuzz: env ## Feed hostile input to every parser of external data; MINUTES=5 SEED=7 repeats a seed
 	$(call step,hostile input: $(FUZZ_MINUTES) minutes)

@@ -17,7 +17,17 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from chaos.facts import Batch, Commit, End, Execution, Facts, Note, Partition, Run
+from chaos.facts import (
+    Batch,
+    Commit,
+    Disruption,
+    End,
+    Execution,
+    Facts,
+    Note,
+    Partition,
+    Run,
+)
 
 EXAMPLES: Final = 5
 """How many failures of each kind are described."""
@@ -34,10 +44,12 @@ class Cause(Enum):
     STOPPED = "stopped before the batch was known to be finished, and the partition moved"
     FAILED = "the query failed with the batch in hand, and the partition moved"
     FENCED_FROZEN = "stood still beyond its session with the batch in hand"
+    FENCED_BY_BROKER = "lost its session to a broker's fault with the batch in hand"
     FENCED_BY_LOAD = "lost its session to load with the batch in hand"
     GIVEN_UP = "the batch outlasted the rebalance timeout"
     PLAIN_KILLED = "plain consumer: killed between its write and its commit"
     PLAIN_FENCED = "plain consumer: stood still beyond its session before its commit"
+    PLAIN_FENCED_BY_BROKER = "plain consumer: lost its session to a broker's fault"
     PLAIN_FENCED_BY_LOAD = "plain consumer: lost its session to load before its commit"
     PLAIN_REFUSED = "plain consumer: its commit was refused for good"
     PLAIN_FAILED = "plain consumer: failed between its write and its commit"
@@ -52,6 +64,7 @@ _REPLAYED: Final = {
 _PLAIN: Final = {
     Cause.KILLED_IN_BATCH: Cause.PLAIN_KILLED,
     Cause.FENCED_FROZEN: Cause.PLAIN_FENCED,
+    Cause.FENCED_BY_BROKER: Cause.PLAIN_FENCED_BY_BROKER,
     Cause.FENCED_BY_LOAD: Cause.PLAIN_FENCED_BY_LOAD,
     Cause.FAILED: Cause.PLAIN_FAILED,
     Cause.PLAIN_REFUSED: Cause.PLAIN_REFUSED,
@@ -101,6 +114,7 @@ class Evidence:
         facts: What the processes noted.
         commits: What Kafka accepted, by partition, in its order.
         session_s: The group's session timeout, in seconds.
+        disruptions: Faults of brokers.
     """
 
     ends: Mapping[Partition, int]
@@ -109,6 +123,7 @@ class Evidence:
     facts: Facts
     commits: Mapping[Partition, Sequence[Commit]]
     session_s: float
+    disruptions: tuple[Disruption, ...] = ()
 
 
 @dataclass(slots=True)
@@ -148,8 +163,9 @@ class Account:
         gaps: What tables refused because rows before it were missing.
         went_back: Committed offsets that went back.
         sessions_frozen: Sessions that were lost by processes which stood still.
-        sessions_load: Sessions that were lost though nothing was done to the process.
-        late_heartbeats: Heartbeats that were found overdue though nothing was done to the process.
+        sessions_broker: Sessions that were lost while a broker had a fault, or soon after it.
+        sessions_load: Sessions that were lost though nothing was done to process or brokers.
+        late_heartbeats: Heartbeats that were found overdue though nothing was done to either.
         latest_heartbeat_s: By how many seconds the worst of them was.
         failures: What processes died of that ended by themselves.
         examples: Descriptions of some failures.
@@ -164,6 +180,7 @@ class Account:
     gaps: list[str] = field(default_factory=list)
     went_back: list[str] = field(default_factory=list)
     sessions_frozen: int = 0
+    sessions_broker: int = 0
     sessions_load: int = 0
     late_heartbeats: int = 0
     latest_heartbeat_s: float = 0.0
@@ -225,7 +242,7 @@ def account(evidence: Evidence) -> Account:
         examples=examples,
     )
     _account_replays(facts, result)
-    _account_sessions(facts, evidence.session_s, result)
+    _account_sessions(evidence, result)
     _Doubles(evidence, result).account(append)
     return result
 
@@ -313,21 +330,33 @@ def _account_replays(facts: Facts, result: Account) -> None:
             result.replays_differ.append(f"batch {batch.key.number} of {batch.key.member}")
 
 
-def _account_sessions(facts: Facts, session_s: float, result: Account) -> None:
-    for run in facts.runs.values():
+def _account_sessions(evidence: Evidence, result: Account) -> None:
+    for run in evidence.facts.runs.values():
         lost_s = {
             each.at_s
             for departures in run.departures.values()
             for each in departures
             if each.how is Note.LOST
         }
-        frozen = sum(_stood_still(run, each, session_s) for each in lost_s)
-        result.sessions_frozen += frozen
-        result.sessions_load += len(lost_s) - frozen
+        for at_s in lost_s:
+            if _stood_still(run, at_s, evidence.session_s):
+                result.sessions_frozen += 1
+            elif _was_disrupted(evidence, at_s):
+                result.sessions_broker += 1
+            else:
+                result.sessions_load += 1
         for at_s, overdue_s in run.late:
-            if not _stood_still(run, at_s, session_s):
+            is_fault = _stood_still(run, at_s, evidence.session_s)
+            if not is_fault and not _was_disrupted(evidence, at_s):
                 result.late_heartbeats += 1
                 result.latest_heartbeat_s = max(result.latest_heartbeat_s, overdue_s)
+
+
+def _was_disrupted(evidence: Evidence, at_s: float) -> bool:
+    """Whether a broker had a fault at a time, or until a session before."""
+    return any(
+        each.from_s <= at_s <= each.in_sync_s + evidence.session_s for each in evidence.disruptions
+    )
 
 
 def _stood_still(run: Run, at_s: float, session_s: float) -> bool:
@@ -359,6 +388,7 @@ class _Doubles:
 
     def __init__(self, evidence: Evidence, result: Account) -> None:
         self._facts = evidence.facts
+        self._evidence = evidence
         self._session_s = evidence.session_s
         self._result = result
         self._commits = {
@@ -441,7 +471,11 @@ class _Doubles:
             return Cause.NONE
         if run.ended_s > planned_again_s:
             # The coordinator had removed it already; it never learned of that.
-            was_late = run.late or _stood_still(run, planned_again_s, self._session_s)
+            was_late = (
+                run.late
+                or _stood_still(run, planned_again_s, self._session_s)
+                or _was_disrupted(self._evidence, planned_again_s)
+            )
             return self._fenced(run, planned_again_s) if was_late else Cause.NONE
         if run.end is not End.KILLED:
             return Cause.STOPPED if run.end is End.STOPPED else Cause.FAILED
@@ -450,8 +484,10 @@ class _Doubles:
         return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
 
     def _fenced(self, run: Run, at_s: float) -> Cause:
-        stood_still = _stood_still(run, at_s, self._session_s)
-        return Cause.FENCED_FROZEN if stood_still else Cause.FENCED_BY_LOAD
+        if _stood_still(run, at_s, self._session_s):
+            return Cause.FENCED_FROZEN
+        is_broker = _was_disrupted(self._evidence, at_s)
+        return Cause.FENCED_BY_BROKER if is_broker else Cause.FENCED_BY_LOAD
 
     def _committed(self, partition: Partition, before_s: float) -> int:
         """Return the highest offset that was committed before a time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 import uuid
 from collections import defaultdict
@@ -20,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from chaos.facts import Commit, Partition
-from spark_groups.errors import ErrorCode
+from spark_groups.errors import ErrorCode, SparkGroupsError
 from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
 from spark_groups.types import topic_id_text
 from spark_groups.wire.cluster import Cluster
@@ -30,6 +32,7 @@ T = TypeVar("T")
 ANSWER_S: Final = 30.0
 HISTORY_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 0.05
+_WATCH_S: Final = 3.0
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _UUID_MASK: Final = 2**64 - 1
 
@@ -39,15 +42,17 @@ class ClusterError(Exception):
 
 
 class Broker:
-    """Asks the one broker of a run.
+    """Asks the broker of a run, or any of several.
 
     Args:
-        bootstrap_servers: Its address.
+        bootstrap_servers: Its address, or the addresses of all.
+        replicas: How many replicas a partition has.
     """
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, replicas: int = 1) -> None:
+        self._replicas = replicas
         self._servers = bootstrap_servers
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._admin = self._new_admin()
 
     def create(self, topics: Mapping[str, int]) -> dict[str, str]:
         """Create topics.
@@ -58,10 +63,13 @@ class Broker:
         Returns:
             Their ids, as Kafka's tools write them.
         """
-        new = [NewTopic(name, count, 1) for name, count in topics.items()]
+        new = [NewTopic(name, count, self._replicas) for name, count in topics.items()]
         for each in self._admin.create_topics(new, operation_timeout=ANSWER_S).values():
             each.result(ANSWER_S)
         return _await(lambda: self._ids(topics), f"the broker does not know {', '.join(topics)}")
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
 
     def _ids(self, topics: Iterable[str]) -> dict[str, str]:
         described = self._admin.describe_topics(TopicCollection(list(topics)))
@@ -102,11 +110,21 @@ class Broker:
             for name, count in topics.items()
             for index in range(count)
         }
-        answers = self._admin.list_offsets(asked, request_timeout=ANSWER_S)
-        return {
-            (each.topic, each.partition): answer.result(ANSWER_S).offset
-            for each, answer in answers.items()
-        }
+
+        def answered() -> dict[Partition, int] | None:
+            # A client keeps asking with the leader epochs that it has seen first.
+            admin = self._new_admin()
+            answers = admin.list_offsets(asked, request_timeout=ANSWER_S)
+            try:
+                return {
+                    (each.topic, each.partition): answer.result(ANSWER_S).offset
+                    for each, answer in answers.items()
+                }
+            except KafkaException:
+                # A partition has got another leader meanwhile.
+                return None
+
+        return _await(answered, "the ends of partitions are not known")
 
     def committed(self, group_id: str) -> dict[Partition, int]:
         """Return the committed offsets of a group.
@@ -165,6 +183,32 @@ class Broker:
         return dict(history)
 
 
+class CommittedWatch:
+    """Counts the committed records all the time, beside the faults: a broker may not answer.
+
+    Args:
+        broker: The broker.
+        group_id: The group.
+    """
+
+    def __init__(self, broker: Broker, group_id: str) -> None:
+        self.committed = 0
+        """The sum of the committed offsets, when a broker last answered."""
+        self._broker = broker
+        self._group_id = group_id
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="chaos-committed", daemon=True).start()
+
+    def end(self) -> None:
+        """Ask no more."""
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_WATCH_S):
+            with contextlib.suppress(SparkGroupsError, ClusterError):
+                self.committed = sum(self._broker.committed(self._group_id).values())
+
+
 def _note_commit(
     message: Message, group_id: str, history: Mapping[Partition, list[Commit]]
 ) -> None:
@@ -193,7 +237,7 @@ def parse_commit(key: bytes, value: Any) -> tuple[str, Partition, int] | None:
     return group, (topic, partition), int.from_bytes(value[2:10], "big", signed=True)
 
 
-def _await(attempt: Callable[[], T], failure: str) -> T:
+def _await(attempt: Callable[[], T | None], failure: str) -> T:
     deadline_s = time.monotonic() + ANSWER_S
     while time.monotonic() < deadline_s:
         if found := attempt():

@@ -40,6 +40,7 @@ class Note(str, Enum):
     KILLED = "killed"
     FROZE = "froze"
     THAWED = "thawed"
+    SLOWED = "slowed"
     ENDED = "ended"
 
 
@@ -83,6 +84,31 @@ class Span(NamedTuple):
     until_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """A fault of a broker, as it was carried out.
+
+    Args:
+        kind: What went wrong.
+        node: The node id.
+        from_s: When it began.
+        down_s: From when on the broker did not answer.
+        up_s: When it ran again.
+        in_sync_s: When all replicas were in sync again.
+        led: The partitions that it led when it began.
+        coordinated: Whether it coordinated the group when it began.
+    """
+
+    kind: str
+    node: int
+    from_s: float
+    down_s: float
+    up_s: float
+    in_sync_s: float
+    led: tuple[Partition, ...]
+    coordinated: bool
+
+
 @dataclass(slots=True)
 class Run:
     """What became of one process of a member.
@@ -95,6 +121,7 @@ class Run:
         point: The crash point that it was killed at, if it was one.
         departures: When which partitions went away, in the order of time.
         frozen: When it stood still.
+        slow: When a batch was made slow.
         late: When a heartbeat was found to be overdue, and by how many seconds.
         refused: Batches whose offset commit was refused for good.
         failure: What it died of, if it failed.
@@ -107,6 +134,7 @@ class Run:
     point: str | None = None
     departures: dict[Partition, list[Departure]] = field(default_factory=dict)
     frozen: list[Span] = field(default_factory=list)
+    slow: list[Span] = field(default_factory=list)
     late: list[tuple[float, float]] = field(default_factory=list)
     refused: set[int] = field(default_factory=set)
     failure: str | None = None
@@ -258,6 +286,8 @@ class _Reader:
                 run.frozen.append(Span(at_s, None))
             case Note.THAWED if run.frozen:
                 run.frozen[-1] = Span(run.frozen[-1].from_s, at_s)
+            case Note.SLOWED:
+                run.slow.append(Span(at_s, at_s + float(note["takes_s"])))
             case Note.FAILS:
                 run.failure, run.ended_s = note["error"], at_s
             case Note.GAP:

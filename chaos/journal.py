@@ -157,4 +157,7 @@ class Points:
         if action is Action.STAND_STILL:
             self._journal.note(Note.FROZE, point=point.value)
             os.kill(os.getpid(), signal.SIGSTOP)
-        return takes_s if action is Action.BE_SLOW else None
+        if action is not Action.BE_SLOW:
+            return None
+        self._journal.note(Note.SLOWED, takes_s=takes_s)
+        return takes_s

@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.account import Account, Cause, SinkAccount
-from chaos.schedule import FaultKind, Point
+from chaos.facts import Disruption
+from chaos.recovery import Recoveries
+from chaos.schedule import BrokerFaultKind, FaultKind, Point
 
 EXAMPLES_SHOWN = 20
 
@@ -34,6 +36,10 @@ class Circumstances:
         processes: How many processes of members were started.
         batches: How many batches were planned.
         faults: How many faults of a kind had which outcome.
+        brokers: How many brokers there were.
+        broker_faults: How many faults of brokers of a kind had which outcome.
+        disruptions: Each fault of a broker, as it was carried out.
+        recoveries: How long partitions were not read.
         points: How often a process was killed, or stood still, at which point.
         drained_s: How long it took until everything was committed; None: it was not.
         problems: Problems beside those in the sinks.
@@ -51,6 +57,10 @@ class Circumstances:
     processes: int
     batches: int
     faults: Mapping[FaultKind, Mapping[str, int]]
+    brokers: int
+    broker_faults: Mapping[BrokerFaultKind, Mapping[str, int]]
+    disruptions: tuple[Disruption, ...]
+    recoveries: Recoveries
     points: Counter[Point]
     drained_s: float | None
     problems: tuple[str, ...]
@@ -77,6 +87,9 @@ def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
     return {
         **asdict(circumstances),
         "faults": {kind.value: dict(found) for kind, found in circumstances.faults.items()},
+        "broker_faults": {
+            kind.value: dict(found) for kind, found in circumstances.broker_faults.items()
+        },
         "points": {each.value: count for each, count in circumstances.points.items()},
         **asdict(account),
         "causes": {cause.value: count for cause, count in account.causes.items()},
@@ -95,6 +108,8 @@ def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
     parts: list[RenderableType] = [
         _table("the run", _run_rows(circumstances, account)),
         _fault_table(circumstances),
+        _recovery_table(circumstances.recoveries),
+        _table("longest pauses of a partition", _pause_rows(circumstances.recoveries)),
         _table("processes killed, or standing still, at a point", _point_rows(circumstances)),
         _sink_table(account),
         _table("why rows are in the append sink again", _cause_rows(account)),
@@ -117,12 +132,14 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
     yield "seed", str(c.seed)
     yield "minutes of faults", f"{c.minutes:g}"
     yield "Apache Kafka, session timeout", f"{c.kafka_version}, {c.session_s:g} s"
+    yield "brokers", str(c.brokers)
     yield f"load average, {c.cores} cores: mean, highest", f"{c.load_mean:.1f}, {c.load_max:.1f}"
     yield "records produced", f"{account.produced:,}"
     yield "partitions, first and last", f"{c.partitions_first}, {c.partitions_last}"
     yield "processes of members", f"{c.processes:,}"
     yield "batches, run again", f"{c.batches:,}, {account.replays:,}"
     yield "sessions lost while standing still", f"{account.sessions_frozen:,}"
+    yield "sessions lost to faults of brokers", f"{account.sessions_broker:,}"
     yield "sessions lost to load", f"{account.sessions_load:,}"
     yield (
         "heartbeats late by load: how many, the latest",
@@ -137,9 +154,40 @@ def _fault_table(circumstances: Circumstances) -> Table:
     table.add_column("kind")
     for outcome in outcomes:
         table.add_column(outcome, justify="right")
-    for kind, found in circumstances.faults.items():
-        table.add_row(kind.value, *(f"{found.get(each, 0):,}" for each in outcomes))
+    rows: dict[str, Mapping[str, int]] = {
+        kind.value: found for kind, found in circumstances.faults.items()
+    }
+    if circumstances.brokers > 1:
+        rows |= {kind.value: found for kind, found in circumstances.broker_faults.items()}
+    for kind, found in rows.items():
+        table.add_row(kind, *(f"{found.get(each, 0):,}" for each in outcomes))
     return table
+
+
+def _recovery_table(recoveries: Recoveries) -> Table:
+    table = Table(title="seconds until all partitions of a fault were back", title_justify="left")
+    table.add_column("kind")
+    for column in ("faults", "read: median", "max", "committed: median", "max", "not seen"):
+        table.add_column(column, justify="right")
+    for each in recoveries.by_kind:
+        times_s = (
+            each.reads_median_s,
+            each.reads_max_s,
+            each.commits_median_s,
+            each.commits_max_s,
+        )
+        shown = (f"{time_s:.1f}" for time_s in times_s)
+        table.add_row(each.kind, f"{each.faults:,}", *shown, f"{each.unseen:,}")
+    return table
+
+
+def _pause_rows(recoveries: Recoveries) -> Iterable[tuple[str, str]]:
+    pauses = {
+        "with no fault at all": recoveries.unaffected,
+        "in batches with one whose leader had a fault": recoveries.neighbour,
+    }
+    for name, each in pauses.items():
+        yield name, f"{each.takes_s:.1f} s: {each.where}"
 
 
 def _point_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:

@@ -5,7 +5,8 @@ them, with a checkpoint on disk), static members among them, and a plain Kafka c
 topics that grow, while they are killed, stopped, stood still beyond their session, and killed
 before and after everything that a batch writes. Each batch goes to a file, and to tables of the
 package (`--sinks`). In the end the faults stop, the group reads the rest, and all sinks are
-compared with the produced rows. The exit status is 0 only if nothing is lost, nothing is doubled in
+compared with the produced rows. With `--brokers 3`, brokers are also killed, stopped and restarted,
+one at a time. The exit status is 0 only if nothing is lost, nothing is doubled in
 a table, each table's fence is that of its rows, and every double in the file has a cause.
 """
 
@@ -32,21 +33,33 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from chaos.account import Account, Evidence, TableEvidence, account
-from chaos.cluster import Broker, ClusterError
+from chaos.brokers import BrokerFaults
+from chaos.cluster import Broker, ClusterError, CommittedWatch
 from chaos.ensemble import Ensemble, Outcome, prepare_to_fork
-from chaos.facts import Facts, Partition, read_facts
+from chaos.facts import read_facts
 from chaos.journal import JOURNALS
 from chaos.plants import Plant
 from chaos.postgres import PostgresError, running_postgres
 from chaos.production import Production
+from chaos.recovery import recoveries
 from chaos.report import Circumstances, all_problems, as_plain, as_tables
-from chaos.schedule import Fault, FaultKind, draw_faults, draw_queries
+from chaos.schedule import (
+    BrokerFault,
+    BrokerFaultKind,
+    Fault,
+    FaultKind,
+    draw_broker_faults,
+    draw_faults,
+    draw_queries,
+)
 from chaos.setting import Files, Setting
 from chaos.sinks import APPENDED, appended_rows
 from chaos.tables import USE_POSTGRES, open_table, table_rows
 from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
+from spark_groups.lab.broker.cluster import NODES, EmbeddedCluster
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.lab.broker.properties import CLUSTER_SESSION_MS
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
 from spark_groups.types import parse_topic_id
 
@@ -88,7 +101,7 @@ class Chaos:
 
     Args:
         console: Where progress is shown.
-        kafka: The broker.
+        kafka: The broker, or all of them.
         files: Where files lie.
         chosen: The options.
         postgres: How libpq reaches PostgreSQL, if a table needs it.
@@ -97,7 +110,7 @@ class Chaos:
     def __init__(
         self,
         console: Console,
-        kafka: EmbeddedKafka,
+        kafka: EmbeddedKafka | EmbeddedCluster,
         files: Files,
         chosen: argparse.Namespace,
         postgres: str | None = None,
@@ -108,7 +121,9 @@ class Chaos:
         self._chosen = chosen
         self._postgres = postgres
         self._kinds: list[TableKind] = chosen.sinks
-        self._broker = Broker(kafka.bootstrap_servers)
+        cluster = kafka if isinstance(kafka, EmbeddedCluster) else None
+        self._broker = Broker(kafka.bootstrap_servers, chosen.brokers)
+        self._broker_faults = BrokerFaults(cluster, self._say)
         self._counts = dict(TOPICS)
         self._began_s = time.monotonic()
         self._shown_s = 0.0
@@ -149,18 +164,21 @@ class Chaos:
             plain_consumers=PLAIN_CONSUMERS,
             topics=tuple(TOPICS),
         )
+        broker_faults = self._draw_broker_faults(chance)
         self._production = Production(
             setting.bootstrap_servers, TOPICS, chosen.rows_per_second, chosen.seed
         )
         self._ensemble = Ensemble(self._files, names, PLAIN_CONSUMERS, self._grow)
         for each in queries:
             self._say(f"  {each}")
+        self._watch = CommittedWatch(self._broker, GROUP_ID)
         try:
             self._begin(names)
-            self._work(list(faults))
+            self._work(list(faults), broker_faults)
             drained_s = self._drain()
             self._ensemble.end()
         finally:
+            self._watch.end()
             self._production.stop()
             self._ensemble.kill()
         return self._account(drained_s)
@@ -180,13 +198,26 @@ class Chaos:
         self._ensemble.start(PLAIN_CONSUMERS)
         self._say(f"records are produced, and {self._chosen.minutes:g} minutes of faults begin")
 
-    def _work(self, faults: list[Fault]) -> None:
+    def _draw_broker_faults(self, chance: random.Random) -> list[BrokerFault]:
+        if self._chosen.brokers == 1:
+            return []
+        drawn = draw_broker_faults(
+            chance,
+            duration_s=self._chosen.minutes * 60,
+            nodes=tuple(range(1, self._chosen.brokers + 1)),
+            session_s=CLUSTER_SESSION_MS / 1000,
+        )
+        return list(drawn)
+
+    def _work(self, faults: list[Fault], broker_faults: list[BrokerFault]) -> None:
         began_s, duration_s = time.monotonic(), float(self._chosen.minutes) * 60
 
         def is_over() -> bool:
             since_s = time.monotonic() - began_s
             while faults and faults[0].at_s <= since_s:
                 self._ensemble.carry_out(faults.pop(0))
+            while broker_faults and broker_faults[0].at_s <= since_s:
+                self._broker_faults.carry_out(broker_faults.pop(0))
             return since_s >= duration_s or self._ensemble.is_extinct()
 
         self._until(is_over, duration_s + 1, look_s=TICK_S)
@@ -194,8 +225,10 @@ class Chaos:
     def _drain(self) -> float | None:
         """Let the group read the rest; return how long that took, None if it did not finish."""
         self._say("the faults stop, and the group reads the rest")
-        self._production.stop()
+        self._broker_faults.settle()
         began_s = time.monotonic()
+        self._until(lambda: not self._broker_faults.is_busy, DRAIN_S)
+        self._production.stop()
 
         def is_drained() -> bool:
             self._ensemble.settle()
@@ -228,7 +261,8 @@ class Chaos:
     def _grow(self, topic: str, more: int) -> bool:
         had = self._counts[topic]
         count = min(PARTITIONS_MAX, had + more)
-        if count == had:
+        if count == had or self._broker_faults.is_busy:
+            # New partitions need a broker for each replica.
             return False
         self._broker.grow(topic, count)
         self._counts[topic] = count
@@ -240,16 +274,16 @@ class Chaos:
             return
         self._shown_s = time.monotonic()
         self._loads.append(os.getloadavg()[0])
-        committed = sum(self._broker.committed(GROUP_ID).values())
         outcomes = self._ensemble.outcomes
         done = Counter({kind: outcomes[kind, Outcome.DONE] for kind in FaultKind})
         produced = self._production.acknowledged
         self._say(
-            f"produced {produced:,}, committed {committed:,} | "
+            f"produced {produced:,}, committed {self._watch.committed:,} | "
             f"{self._ensemble.running()} of {len(self._ensemble.members)} run | "
             f"kills {done[FaultKind.KILL]}, crashes {done[FaultKind.CRASH]}, "
             f"freezes {done[FaultKind.FREEZE] + done[FaultKind.FREEZE_AT_POINT]}, "
-            f"ends {done[FaultKind.TERMINATE]} | load {self._loads[-1]:.1f}"
+            f"ends {done[FaultKind.TERMINATE]}, "
+            f"of brokers {len(self._broker_faults.disruptions)} | load {self._loads[-1]:.1f}"
         )
 
     def _say(self, line: str) -> None:
@@ -257,22 +291,20 @@ class Chaos:
 
     def _account(self, drained_s: float | None) -> tuple[Circumstances, Account]:
         self._say("the sinks are compared with the records produced")
-        lines = _lines(self._files)
-        facts = read_facts(lines, PLAIN_CONSUMERS)
-        ends = self._broker.ends(self._counts)
         evidence = Evidence(
-            ends=ends,
+            ends=self._broker.ends(self._counts),
             append=[
                 row
                 for path in sorted(self._files.appended.glob(APPENDED))
                 for row in appended_rows(path)
             ],
             tables={each.value: self._evidence(each) for each in self._kinds},
-            facts=facts,
+            facts=read_facts(_lines(self._files), PLAIN_CONSUMERS),
             commits=self._broker.commit_history(GROUP_ID),
             session_s=SESSION_MS / 1000,
+            disruptions=tuple(self._broker_faults.disruptions),
         )
-        return self._circumstances(facts, ends, drained_s), account(evidence)
+        return self._circumstances(evidence, drained_s), account(evidence)
 
     def _evidence(self, kind: TableKind) -> TableEvidence:
         places = self._setting.places(self._files)
@@ -287,12 +319,11 @@ class Chaos:
             },
         )
 
-    def _circumstances(
-        self, facts: Facts, ends: dict[Partition, int], drained_s: float | None
-    ) -> Circumstances:
-        outcomes = self._ensemble.outcomes
+    def _circumstances(self, evidence: Evidence, drained_s: float | None) -> Circumstances:
+        outcomes, ends = self._ensemble.outcomes, evidence.ends
         produced, acknowledged = sum(ends.values()), self._production.acknowledged
         problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
+        problems += self._broker_faults.problems
         if produced != acknowledged:
             problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
         return Circumstances(
@@ -306,10 +337,17 @@ class Chaos:
             partitions_first=sum(TOPICS.values()),
             partitions_last=len(ends),
             processes=sum(member.number for member in self._ensemble.members.values()),
-            batches=len(facts.batches),
+            batches=len(evidence.facts.batches),
             faults={
                 kind: {each.value: outcomes[kind, each] for each in Outcome} for kind in FaultKind
             },
+            brokers=self._chosen.brokers,
+            broker_faults={
+                kind: {each.value: self._broker_faults.outcomes[kind, each] for each in Outcome}
+                for kind in BrokerFaultKind
+            },
+            disruptions=tuple(self._broker_faults.disruptions),
+            recoveries=recoveries(evidence),
             points=self._ensemble.points,
             drained_s=drained_s,
             problems=tuple(problems),
@@ -345,6 +383,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="the seed; default: another each time")
     parser.add_argument(
         "--queries", type=int, default=QUERIES, help=f"1 to 8 members; default {QUERIES}"
+    )
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        choices=(1, NODES),
+        default=1,
+        help=f"{NODES}: brokers have faults, too; default 1",
     )
     parser.add_argument(
         "--rows-per-second",
@@ -409,7 +454,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
     ):
         with (
             _postgres(chosen) as postgres,
-            EmbeddedKafka(server_properties=BROKER_PROPERTIES) as kafka,
+            _kafka(chosen) as kafka,
         ):
             chaos = Chaos(console, kafka, Files(directory, Path(sockets)), chosen, postgres)
             with _hard_end(chosen.minutes * 60 + SPARE_S):
@@ -426,9 +471,16 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
             console.print(
                 f"play it again: python -m chaos.run --minutes {chosen.minutes:g}"
                 f" --seed {chosen.seed} --sinks {','.join(each.value for each in chosen.sinks)}"
+                f" --brokers {chosen.brokers}"
                 + (f" --plant {chosen.plant.value}" if chosen.plant else "")
             )
         return 1 if problems else 0
+
+
+def _kafka(chosen: argparse.Namespace) -> EmbeddedKafka | EmbeddedCluster:
+    if chosen.brokers == 1:
+        return EmbeddedKafka(server_properties=BROKER_PROPERTIES)
+    return EmbeddedCluster(nodes=chosen.brokers, server_properties=BROKER_PROPERTIES)
 
 
 def _postgres(chosen: argparse.Namespace) -> AbstractContextManager[str | None]:

@@ -88,6 +88,29 @@ FAULTS: Final[dict[FaultKind, FaultRule]] = {
     FaultKind.SLOW_BATCH: FaultRule(2, takes_s=(1.0, 5.0)),
     FaultKind.GROW: FaultRule(1),
 }
+
+
+class BrokerFaultKind(Enum):
+    """What can go wrong with one of several brokers; the value is its name in a report."""
+
+    KILL = "a broker: SIGKILL"
+    FREEZE = "a broker: SIGSTOP beyond its session"
+    PAUSE = "a broker: SIGSTOP within its session"
+    RESTART = "a broker: restarted in good order"
+    ROLL = "all brokers: restarted in turn"
+
+
+BROKER_FAULTS: Final[dict[BrokerFaultKind, FaultRule]] = {
+    BrokerFaultKind.KILL: FaultRule(4, takes_s=(0.0, 15.0)),
+    BrokerFaultKind.FREEZE: FaultRule(3, takes_sessions=(1.2, 5.0)),
+    BrokerFaultKind.PAUSE: FaultRule(2, takes_sessions=(0.1, 0.8)),
+    BrokerFaultKind.RESTART: FaultRule(2, takes_s=(0.0, 5.0)),
+    BrokerFaultKind.ROLL: FaultRule(0.5),
+}
+COORDINATES: Final = 0.4
+"""How often it is the broker that coordinates the group, apart from when it is drawn by its id."""
+BROKER_GAP_S: Final = 12.0
+"""How many seconds pass between two faults of brokers, on average."""
 AT_POINTS: Final = (FaultKind.CRASH, FaultKind.FREEZE_AT_POINT)
 GAP_S: Final = 3.0
 """How many seconds pass between two faults, on average."""
@@ -119,6 +142,23 @@ class Fault:
     takes_s: float = 0.0
     point: Point | None = None
     partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFault:
+    """One fault of a broker.
+
+    Args:
+        at_s: When it is due, in seconds since the faults began.
+        kind: What goes wrong.
+        node: The node id; None: the broker that coordinates the group by then.
+        takes_s: How long it stays down or stands still, in seconds.
+    """
+
+    at_s: float
+    kind: BrokerFaultKind
+    node: int | None
+    takes_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +291,27 @@ def _takes_s(chance: Chance, kind: FaultKind, session_s: float) -> float:
     is_long = chance.random() < LONG_DOWN
     ends_it = kind in (FaultKind.KILL, FaultKind.CRASH, FaultKind.TERMINATE)
     return takes_s + session_s if ends_it and is_long else takes_s
+
+
+def draw_broker_faults(
+    chance: Chance, *, duration_s: float, nodes: tuple[int, ...], session_s: float
+) -> tuple[BrokerFault, ...]:
+    """Draw what goes wrong with brokers, in the order of time.
+
+    Args:
+        chance: Where it is drawn from, after all else: with one broker a seed stays what it was.
+        duration_s: How long faults are due, in seconds.
+        nodes: The node ids.
+        session_s: After how many seconds of silence a broker is fenced.
+    """
+    kinds = [kind for kind, rule in BROKER_FAULTS.items() for _ in range(round(rule.weight * 2))]
+    faults = []
+    at_s = chance.uniform(0.0, BROKER_GAP_S)
+    while at_s < duration_s:
+        kind = chance.choice(kinds)
+        rule = BROKER_FAULTS[kind]
+        node = None if chance.random() < COORDINATES else chance.choice(nodes)
+        in_sessions = chance.uniform(*rule.takes_sessions) * session_s
+        faults.append(BrokerFault(at_s, kind, node, chance.uniform(*rule.takes_s) + in_sessions))
+        at_s += chance.uniform(0.0, 2 * BROKER_GAP_S)
+    return tuple(faults)

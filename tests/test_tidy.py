@@ -51,6 +51,7 @@ PURE = (
     "chaos/account.py",
     "chaos/facts.py",
     "chaos/record.py",
+    "chaos/recovery.py",
     "chaos/report.py",
     "chaos/schedule.py",
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chaos.account import Account, Evidence, SinkRow, TableEvidence, account
-from chaos.facts import Commit, End, Note, Partition, read_facts
+from chaos.facts import Commit, Disruption, End, Note, Partition, read_facts
 
 TOPIC = "ants"
 TABLE = "delta"
@@ -26,6 +26,7 @@ class Story:
         self.entry: tuple[int, int] | None = None
         """The table's entry; None: that of its rows."""
         self.commits: list[Commit] = []
+        self.disruptions: list[Disruption] = []
         self.end_offset = 0
         self._seconds = itertools.count(1.0)
         self.at_s = 0.0
@@ -90,17 +91,29 @@ class Story:
         """End a process."""
         self.note(run, Note.ENDED, how=how.value)
 
+    def broker_fails(self, kind: str = "a broker: SIGKILL", *, leads: bool = True) -> None:
+        """Have a broker fail: it is down, up and in sync again, each a second later."""
+        from_s = next(self._seconds)
+        down_s, up_s, in_sync_s = (next(self._seconds) for _ in range(3))
+        led = ((TOPIC, 0),) if leads else ()
+        self.disruptions.append(
+            Disruption(kind, 2, from_s, down_s, up_s, in_sync_s, led, coordinated=True)
+        )
+
     def account(self) -> Account:
         """Compare the sinks with the produced rows."""
+        return account(self.evidence())
+
+    def evidence(self) -> Evidence:
+        """Return all that is known of the run."""
         partition: Partition = (TOPIC, 0)
         last = (0, max((row.offset + 1 for row in self.table), default=0))
-        return account(
-            Evidence(
-                ends={partition: self.end_offset},
-                append=self.append,
-                tables={TABLE: TableEvidence(self.table, {partition: self.entry or last})},
-                facts=read_facts(self.lines, [PLAIN]),
-                commits={partition: self.commits},
-                session_s=SESSION_S,
-            )
+        return Evidence(
+            ends={partition: self.end_offset},
+            append=self.append,
+            tables={TABLE: TableEvidence(self.table, {partition: self.entry or last})},
+            facts=read_facts(self.lines, [PLAIN]),
+            commits={partition: self.commits},
+            session_s=SESSION_S,
+            disruptions=tuple(self.disruptions),
         )

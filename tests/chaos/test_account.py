@@ -238,6 +238,11 @@ def fenced(story: Story) -> None:
     story.note_partition("q1.1", Note.LOST)
 
 
+def fenced_by_a_broker(story: Story) -> None:
+    story.broker_fails()
+    fenced(story)
+
+
 def given_up(story: Story) -> None:
     story.note_partition("q1.1", Note.GIVEN_UP)
     story.note_partition("q1.1", Note.REVOKED)
@@ -251,6 +256,7 @@ def given_up(story: Story) -> None:
         (stopped, Cause.STOPPED),
         (frozen, Cause.FENCED_FROZEN),
         (fenced, Cause.FENCED_BY_LOAD),
+        (fenced_by_a_broker, Cause.FENCED_BY_BROKER),
         (given_up, Cause.GIVEN_UP),
     ],
 )
@@ -406,3 +412,18 @@ def test_fault_of_the_process_separates_lost_sessions_from_late_heartbeats() -> 
     assert (found.sessions_frozen, found.sessions_load) == (1, 1)
     assert (found.late_heartbeats, found.latest_heartbeat_s) == (2, 2.5)
     assert found.problems() == []
+
+
+def test_sessions_lost_to_faults_of_brokers_are_a_class_of_their_own() -> None:
+    story = Story()
+    story.broker_fails()
+    story.note("q1.1", Note.LATE, overdue_s=4.0)
+    story.note_partition("q1.1", Note.LOST)
+    found = story.account()
+    assert (found.sessions_broker, found.sessions_load, found.late_heartbeats) == (1, 0, 0)
+    for _ in range(int(SESSION_S) + 1):
+        story.note("q1.1", Note.BEGINS)
+    story.note("q2.1", Note.LATE, overdue_s=2.5)
+    story.note_partition("q2.1", Note.LOST)
+    found = story.account()
+    assert (found.sessions_broker, found.sessions_load, found.late_heartbeats) == (1, 1, 1)

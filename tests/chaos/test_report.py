@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import Counter
 
 from rich.console import Console
 
 from chaos.account import Account
-from chaos.facts import End
+from chaos.facts import Disruption, End
+from chaos.recovery import Pause, Recoveries, Recovery
 from chaos.report import Circumstances, all_problems, as_plain, as_tables
-from chaos.schedule import FaultKind, Point
+from chaos.schedule import BrokerFaultKind, FaultKind, Point
 from tests.chaos.stories import TABLE, Story
 
 
@@ -29,6 +31,14 @@ def circumstances(*problems: str) -> Circumstances:
         processes=12,
         batches=345,
         faults={FaultKind.KILL: {"done": 4, "skipped": 1}},
+        brokers=3,
+        broker_faults={BrokerFaultKind.KILL: {"done": 3, "skipped": 2}},
+        disruptions=(Disruption("a kind", 2, 1.0, 1.1, 4.0, 6.5, (("ants", 0),), True),),
+        recoveries=Recoveries(
+            (Recovery("a kind", 3, 1, 4.25, 9.5, 5.0, 11.5),),
+            Pause(2.25, "ants-0, q1.1, at 3.0"),
+            Pause(),
+        ),
         points=Counter({Point.IN_COMMIT: 2}),
         drained_s=12.0,
         problems=problems,
@@ -56,6 +66,9 @@ def test_good_run_is_called_good() -> None:
     assert "NOT GOOD" not in text
     for part in (" 7 │", "1.2, 3.5", "SIGKILL", "in a table's commit", "Spark ran the batch"):
         assert part in text, part
+    assert re.search(r"a broker: SIGKILL +│ +3 │ +2 │", text)
+    assert re.search(r"a kind +│ +3 │ +4\.2 │ +9\.5 │ +5\.0 │ +11\.5 │ +1 │", text)
+    assert "2.2 s: ants-0, q1.1, at 3.0" in text
 
 
 def test_every_problem_is_reported() -> None:
@@ -74,6 +87,8 @@ def test_programs_get_the_same_as_json() -> None:
     plain = json.loads(json.dumps(as_plain(circumstances(), replayed())))
     assert plain["is_good"] is True
     assert plain["faults"] == {"SIGKILL": {"done": 4, "skipped": 1}}
+    assert plain["broker_faults"] == {"a broker: SIGKILL": {"done": 3, "skipped": 2}}
+    assert plain["disruptions"][0]["led"] == [["ants", 0]]
     assert plain["append"]["doubled"] == 5
     assert plain["tables"]["delta"]["rows"] == 5
     assert sum(plain["causes"].values()) == 5

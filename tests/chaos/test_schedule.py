@@ -7,10 +7,14 @@ from collections import Counter
 
 from chaos.schedule import (
     AT_POINTS,
+    BROKER_FAULTS,
     FAULTS,
     PLAIN_POINTS,
+    BrokerFault,
+    BrokerFaultKind,
     Fault,
     FaultKind,
+    draw_broker_faults,
     draw_faults,
     draw_queries,
 )
@@ -60,6 +64,28 @@ def test_who_stands_still_does_so_beyond_the_session_or_within() -> None:
             assert fault.takes_s > 10.0
         if fault.kind is FaultKind.PAUSE:
             assert fault.takes_s < 10.0
+
+
+def drawn_of_brokers(seed: int) -> tuple[BrokerFault, ...]:
+    return draw_broker_faults(random.Random(seed), duration_s=720.0, nodes=(1, 2, 3), session_s=4.0)
+
+
+def test_same_seed_draws_the_same_faults_of_brokers_in_order() -> None:
+    faults = drawn_of_brokers(7)
+    assert faults == drawn_of_brokers(7) != drawn_of_brokers(8)
+    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert 0 < faults[0].at_s < faults[-1].at_s < 720.0
+
+
+def test_every_kind_is_drawn_for_every_broker_and_for_the_coordinator() -> None:
+    faults = [fault for seed in range(10) for fault in drawn_of_brokers(seed)]
+    assert {each.kind for each in faults} == set(BrokerFaultKind) == set(BROKER_FAULTS)
+    assert {each.node for each in faults} == {None, 1, 2, 3}
+    for each in faults:
+        if each.kind is BrokerFaultKind.FREEZE:
+            assert each.takes_s > 4.0
+        if each.kind is BrokerFaultKind.PAUSE:
+            assert each.takes_s < 4.0
 
 
 def test_queries_differ_in_what_matters() -> None:

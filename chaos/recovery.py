@@ -1,0 +1,257 @@
+"""How long partitions were not read: after each fault, and where nothing was done to them.
+
+A batch that began after a fault and has rows of a partition proves that the partition is read
+again; an offset that Kafka accepted after it proves that it is committed again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from statistics import median
+
+from chaos.account import Evidence
+from chaos.facts import Commit, Disruption, End, Execution, Facts, Partition, Run
+
+FROZEN_BEYOND = "SIGSTOP beyond the session"
+FROZEN_WITHIN = "SIGSTOP within the session"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How long faults of a kind kept partitions from being read and committed, in seconds.
+
+    Args:
+        kind: What went wrong.
+        faults: How many faults partitions recovered from.
+        unseen: How many faults the run ended before.
+        reads_median_s: The median time until every partition of a fault was read again.
+        reads_max_s: The longest.
+        commits_median_s: The median time until every partition of a fault was committed again.
+        commits_max_s: The longest.
+    """
+
+    kind: str
+    faults: int
+    unseen: int
+    reads_median_s: float
+    reads_max_s: float
+    commits_median_s: float
+    commits_max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The longest time between two writes of a partition by one process.
+
+    Args:
+        takes_s: How long it was, in seconds.
+        where: The partition, the process, and when it began.
+    """
+
+    takes_s: float = 0.0
+    where: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Recoveries:
+    """What faults cost, and what they cost others.
+
+    Args:
+        by_kind: Recovery by kind of fault.
+        unaffected: The longest pause where no fault was: the process had none, and no broker with
+            a fault led a partition of its batches.
+        neighbour: The longest pause of a partition that only shared its batches with one whose
+            leader had a fault.
+    """
+
+    by_kind: tuple[Recovery, ...]
+    unaffected: Pause
+    neighbour: Pause
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    """A fault: its kind, when it began, from when a sign of life counts, and what it hit."""
+
+    kind: str
+    from_s: float
+    since_s: float
+    partitions: frozenset[Partition]
+
+
+def recoveries(evidence: Evidence) -> Recoveries:
+    """Measure how long partitions were not read or committed.
+
+    Args:
+        evidence: All that is known.
+    """
+    written = _executions(evidence)
+    by_kind: dict[str, list[_Hit]] = defaultdict(list)
+    for hit in (*_of_brokers(evidence, written), *_of_members(evidence, written)):
+        by_kind[hit.kind].append(hit)
+    reads = {each: _Later.of_reads(found) for each, found in written.items()}
+    commits = {each: _Later.of_commits(found) for each, found in evidence.commits.items()}
+    found = [_recovery(kind, hits, reads, commits) for kind, hits in by_kind.items()]
+    return Recoveries(tuple(found), *_longest_pauses(evidence, written))
+
+
+class _Later:
+    """Finds the first sign of life that was sought from a time on."""
+
+    def __init__(self, signs: Iterable[tuple[float, float]]) -> None:
+        ordered = sorted(signs)
+        self._began_s = [began_s for began_s, _ in ordered]
+        # The earliest of all signs from here on: one that began later may be done sooner.
+        self._done_s = list(accumulate((done_s for _, done_s in reversed(ordered)), min))[::-1]
+
+    @classmethod
+    def of_reads(cls, executions: Iterable[Execution]) -> _Later:
+        return cls((each.began_s, each.writes_s or each.began_s) for each in executions)
+
+    @classmethod
+    def of_commits(cls, history: Iterable[Commit]) -> _Later:
+        return cls((each.at_s, each.at_s) for each in history)
+
+    def first_s(self, since_s: float) -> float | None:
+        """Return when the first one was done that began at a time or later; None: none did."""
+        place = bisect_left(self._began_s, since_s)
+        return self._done_s[place] if place < len(self._done_s) else None
+
+
+def _executions(evidence: Evidence) -> dict[Partition, list[Execution]]:
+    """Return the executions that wrote rows of each partition, in the order of their writes."""
+    names: dict[Partition, set[str]] = defaultdict(set)
+    for row in evidence.append:
+        names[row.topic, row.partition].add(row.execution)
+    known = evidence.facts.executions
+    return {
+        partition: sorted(
+            (known[each] for each in found if each in known),
+            key=lambda each: each.writes_s or each.began_s,
+        )
+        for partition, found in names.items()
+    }
+
+
+def _of_brokers(
+    evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
+) -> Iterable[_Hit]:
+    for each in evidence.disruptions:
+        there = {p for p, found in written.items() if found[0].began_s < each.from_s}
+        yield _Hit(each.kind, each.from_s, each.down_s, frozenset(there))
+
+
+def _of_members(
+    evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
+) -> Iterable[_Hit]:
+    """Return what happened to processes: a partition was theirs if they wrote it last."""
+    for run in evidence.facts.runs.values():
+        for kind, at_s in _faults_of(run, evidence.session_s):
+            last = {
+                partition: [each.run for each in found if (each.writes_s or each.began_s) < at_s]
+                for partition, found in written.items()
+            }
+            theirs = {p for p, runs in last.items() if runs and runs[-1] == run.key}
+            if theirs:
+                yield _Hit(kind, at_s, at_s, frozenset(theirs))
+
+
+def _faults_of(run: Run, session_s: float) -> Iterable[tuple[str, float]]:
+    for span in run.frozen:
+        is_beyond = span.until_s is None or span.until_s - span.from_s > session_s
+        yield FROZEN_BEYOND if is_beyond else FROZEN_WITHIN, span.from_s
+    if run.ended_s is not None and run.end in (End.KILLED, End.STOPPED):
+        yield run.end.value, run.ended_s
+
+
+def _recovery(
+    kind: str,
+    hits: Sequence[_Hit],
+    reads: Mapping[Partition, _Later],
+    commits: Mapping[Partition, _Later],
+) -> Recovery:
+    reads_s = [_took_s(hit, reads) for hit in hits]
+    commits_s = [_took_s(hit, commits) for hit in hits]
+    known = [each for each in reads_s if each is not None]
+    committed = [each for each in commits_s if each is not None]
+    return Recovery(
+        kind=kind,
+        faults=len(known),
+        unseen=len(hits) - len(known),
+        reads_median_s=median(known or [0.0]),
+        reads_max_s=max(known, default=0.0),
+        commits_median_s=median(committed or [0.0]),
+        commits_max_s=max(committed, default=0.0),
+    )
+
+
+def _took_s(hit: _Hit, signs: Mapping[Partition, _Later]) -> float | None:
+    """Return how long it took until all partitions had a sign of life; None: some had none."""
+    latest_s = hit.from_s
+    for partition in hit.partitions:
+        first_s = signs[partition].first_s(hit.since_s) if partition in signs else None
+        if first_s is None:
+            return None
+        latest_s = max(latest_s, first_s)
+    return latest_s - hit.from_s
+
+
+def _longest_pauses(
+    evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
+) -> tuple[Pause, Pause]:
+    """Return the longest pause without any fault, and the longest beside a fault."""
+    beside: dict[str, set[Partition]] = defaultdict(set)
+    for partition, found in written.items():
+        for each in found:
+            beside[each.name].add(partition)
+    unaffected = neighbour = Pause()
+    for partition, found in written.items():
+        for earlier, later in pairwise(found):
+            from_s, until_s = (each.writes_s or each.began_s for each in (earlier, later))
+            takes_s = until_s - from_s
+            if takes_s <= min(unaffected.takes_s, neighbour.takes_s):
+                continue
+            if not _is_of_one_process(evidence.facts, partition, earlier, later):
+                continue
+            hit = _led_by_hit(evidence.disruptions, from_s, until_s)
+            if partition in hit:
+                continue
+            where = f"{partition[0]}-{partition[1]}, {earlier.run}, at {from_s:.1f}"
+            if hit & (beside[earlier.name] | beside[later.name]):
+                neighbour = max(neighbour, Pause(takes_s, where), key=lambda each: each.takes_s)
+            else:
+                unaffected = max(unaffected, Pause(takes_s, where), key=lambda each: each.takes_s)
+    return unaffected, neighbour
+
+
+def _is_of_one_process(
+    facts: Facts, partition: Partition, earlier: Execution, later: Execution
+) -> bool:
+    """Whether one process had the partition all the time, and nothing was done to it."""
+    if earlier.run != later.run:
+        return False
+    run, until_s = facts.runs[earlier.run], later.writes_s or later.began_s
+    gone = any(
+        earlier.began_s <= each.at_s <= until_s for each in run.departures.get(partition, ())
+    )
+    hit = any(
+        span.from_s <= until_s and (span.until_s is None or span.until_s >= earlier.began_s)
+        for span in (*run.frozen, *run.slow)
+    )
+    return not gone and not hit
+
+
+def _led_by_hit(
+    disruptions: Iterable[Disruption], from_s: float, until_s: float
+) -> frozenset[Partition]:
+    """Return the partitions whose leader had a fault in a time."""
+    return frozenset(
+        partition
+        for each in disruptions
+        if each.from_s <= until_s and each.in_sync_s >= from_s
+        for partition in each.led
+    )
