@@ -21,15 +21,23 @@ CHAOS = (sys.executable, "-m", "chaos.run")
 
 
 @pytest.mark.broker
-def test_short_run_is_good_and_says_so_as_json() -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_short_run_is_good_and_says_so_as_json(brokers: int) -> None:
     command = (*CHAOS, "--minutes", "0.25", "--seed", "7", "--queries", "2", "--json")
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+        (*command, "--brokers", str(brokers)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=560,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["is_good"], report["problems"]
-    assert report["seed"] == 7
+    assert (report["seed"], report["brokers"]) == (7, brokers)
+    assert bool(report["disruptions"]) == (brokers > 1)
     assert report["append"]["lost"] == report["tables"]["sqlite"]["lost"] == 0
     assert report["produced"] == report["tables"]["sqlite"]["rows"] > 0
     assert "seed 7, 0.25 minutes" in done.stderr
@@ -66,7 +74,14 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--minutes", "0"], ["--queries", "9"], ["--seed", "x"], ["--sinks", "delta,oracle"]]
+    "wrong",
+    [
+        ["--minutes", "0"],
+        ["--queries", "9"],
+        ["--seed", "x"],
+        ["--sinks", "delta,oracle"],
+        ["--brokers", "2"],
+    ],
 )
 def test_wrong_options_are_refused(wrong: list[str]) -> None:
     done = subprocess.run(
