@@ -110,7 +110,7 @@ class _Later:
 
     @classmethod
     def of_reads(cls, executions: Iterable[Execution]) -> _Later:
-        return cls((each.began_s, each.writes_s or each.began_s) for each in executions)
+        return cls((each.began_s, _written_s(each)) for each in executions)
 
     @classmethod
     def of_commits(cls, history: Iterable[Commit]) -> _Later:
@@ -122,6 +122,10 @@ class _Later:
         return self._done_s[place] if place < len(self._done_s) else None
 
 
+def _written_s(execution: Execution) -> float:
+    return execution.writes_s or execution.began_s
+
+
 def _executions(evidence: Evidence) -> dict[Partition, list[Execution]]:
     """Return the executions that wrote rows of each partition, in the order of their writes."""
     names: dict[Partition, set[str]] = defaultdict(set)
@@ -131,7 +135,7 @@ def _executions(evidence: Evidence) -> dict[Partition, list[Execution]]:
     return {
         partition: sorted(
             (known[each] for each in found if each in known),
-            key=lambda each: each.writes_s or each.began_s,
+            key=_written_s,
         )
         for partition, found in names.items()
     }
@@ -148,11 +152,17 @@ def _of_brokers(
 def _of_members(
     evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
 ) -> Iterable[_Hit]:
-    """Return what happened to processes: a partition was theirs if they wrote it last."""
+    """Return what happened to processes: a partition was theirs if they wrote it last.
+
+    The ends of all members, when everything was read, are no faults.
+    """
+    last_s = max((_written_s(found[-1]) for found in written.values()), default=0.0)
     for run in evidence.facts.runs.values():
         for kind, at_s in _faults_of(run, evidence.session_s):
+            if at_s > last_s:
+                continue
             last = {
-                partition: [each.run for each in found if (each.writes_s or each.began_s) < at_s]
+                partition: [each.run for each in found if _written_s(each) < at_s]
                 for partition, found in written.items()
             }
             theirs = {p for p, runs in last.items() if runs and runs[-1] == run.key}
@@ -211,7 +221,7 @@ def _longest_pauses(
     unaffected = neighbour = Pause()
     for partition, found in written.items():
         for earlier, later in pairwise(found):
-            from_s, until_s = (each.writes_s or each.began_s for each in (earlier, later))
+            from_s, until_s = _written_s(earlier), _written_s(later)
             takes_s = until_s - from_s
             if takes_s <= min(unaffected.takes_s, neighbour.takes_s):
                 continue
@@ -234,7 +244,7 @@ def _is_of_one_process(
     """Whether one process had the partition all the time, and nothing was done to it."""
     if earlier.run != later.run:
         return False
-    run, until_s = facts.runs[earlier.run], later.writes_s or later.began_s
+    run, until_s = facts.runs[earlier.run], _written_s(later)
     gone = any(
         earlier.began_s <= each.at_s <= until_s for each in run.departures.get(partition, ())
     )

@@ -165,9 +165,11 @@ def _fault_table(circumstances: Circumstances) -> Table:
 
 
 def _recovery_table(recoveries: Recoveries) -> Table:
-    table = Table(title="seconds until all partitions of a fault were back", title_justify="left")
-    table.add_column("kind")
-    for column in ("faults", "read: median", "max", "committed: median", "max", "not seen"):
+    table = Table(
+        title="median seconds until all partitions of a fault were back", title_justify="left"
+    )
+    table.add_column("kind", no_wrap=True)
+    for column in ("faults", "read", "at most", "committed", "at most", "not seen"):
         table.add_column(column, justify="right")
     for each in recoveries.by_kind:
         times_s = (
