@@ -45,6 +45,8 @@ TAKE_ROWS: Final = 2_000
 _POLL_S: Final = 0.5
 _TOPICS_S: Final = 5.0
 """How long a broker with stale metadata may return other topic IDs than planned."""
+_DESCRIBE_S: Final = 5.0
+"""How long one broker may take to describe topics before another one is asked; then twice this."""
 _ASK_AGAIN_S: Final = 0.2
 _SAMPLE_EVERY: Final = 16
 """One in so many messages is sampled for the row size."""
@@ -123,6 +125,23 @@ class RangeConsumer:
             BrokerUnreachableError: No broker responded within `request_timeout_s`.
             AccessError: TLS or authentication failed.
         """
+        deadline = time.monotonic() + self.settings.request_timeout_s
+        attempt_s = _DESCRIBE_S
+        while True:
+            remaining_s = deadline - time.monotonic()
+            try:
+                return self._described(topics, min(attempt_s, remaining_s))
+            except BrokerUnreachableError:
+                if time.monotonic() + _ASK_AGAIN_S >= deadline:
+                    raise
+                # An admin client asks only the broker that it takes for the controller. If that
+                # one is down, the client waits for it, although the others run: a new client
+                # asks another one.
+                self._admin = None
+                attempt_s *= 2
+                time.sleep(_ASK_AGAIN_S)
+
+    def _described(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicId]:
         if self._admin is None:
             configuration: dict[str, Any] = self.settings.security.librdkafka_settings()
             self._admin = AdminClient(
@@ -136,7 +155,7 @@ class RangeConsumer:
                 logger=_log,
             )
         described = self._admin.describe_topics(
-            TopicCollection(list(topics)), request_timeout=self.settings.request_timeout_s
+            TopicCollection(list(topics)), request_timeout=timeout_s
         )
         self._await(self._admin, described.values())
         found = {topic: self._topic_id(topic, future) for topic, future in described.items()}

@@ -6,10 +6,13 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import ClassVar
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import TopicDescription
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, DataLossError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -177,6 +180,29 @@ def test_closed_consumer_leaves_no_client_behind() -> None:
     admin = weakref.ref(consumer._admin)
     consumer.close()
     wait_until(lambda: admin() is None, what="the end of the client that describes topics")
+
+
+class _WaitsForOneBroker:
+    """An admin client whose controller is down: it does not ask the other brokers."""
+
+    def describe_topics(
+        self, topics: TopicCollection, request_timeout: float
+    ) -> dict[str, Future[TopicDescription]]:
+        described: Future[TopicDescription] = Future()
+        error = KafkaError(KafkaError._TIMED_OUT, f"nothing within {request_timeout} s")
+        described.set_exception(KafkaException(error))
+        return dict.fromkeys(topics.topic_names, described)
+
+
+@pytest.mark.broker
+def test_topics_are_described_by_another_broker_if_the_first_one_is_down(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    consumer = RangeConsumer(settings)
+    consumer._admin = _WaitsForOneBroker()  # type: ignore[assignment]
+    assert list(consumer.topic_ids([topic_name])) == [topic_name]
+    consumer.close()
 
 
 @pytest.mark.broker
