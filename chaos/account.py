@@ -51,7 +51,7 @@ class Cause(Enum):
     PLAIN_FENCED = "plain consumer: stood still beyond its session before its commit"
     PLAIN_FENCED_BY_BROKER = "plain consumer: lost its session to a broker's fault"
     PLAIN_FENCED_BY_LOAD = "plain consumer: lost its session to load before its commit"
-    PLAIN_REFUSED = "plain consumer: its commit was refused for good"
+    PLAIN_REFUSED = "plain consumer: its commit was refused for good, or not answered"
     PLAIN_FAILED = "plain consumer: failed between its write and its commit"
     NONE = "NO CAUSE IS KNOWN"
 

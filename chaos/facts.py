@@ -123,7 +123,7 @@ class Run:
         frozen: When it stood still.
         slow: When a batch was made slow.
         late: When a heartbeat was found to be overdue, and by how many seconds.
-        refused: Batches whose offset commit was refused for good.
+        refused: Batches whose offset commit was refused for good, or not answered.
         failure: What it died of, if it failed.
     """
 
