@@ -69,9 +69,13 @@ def piece_of(first_seed: int, schedules: int, protocols: tuple[GroupProtocol, ..
 
 
 def _commit() -> str:
-    """Return the commit of this code, with a plus if it is modified."""
-    words = ["git", "describe", "--always", "--dirty=+"]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    """Return the commit of this code, with a plus if the package is modified."""
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
+    )
+    compared = ["git", "diff", "--quiet", "HEAD", "--", "spark_groups"]
+    is_modified = subprocess.run(compared, check=False).returncode != 0
+    return head.stdout.strip() + "+" * is_modified
 
 
 def play(runs: Sequence[Run], jobs: int) -> dict[str, object]:
