@@ -11,10 +11,12 @@ import pytest
 
 from spark_groups.lab.assignors.incremental import Policy
 from spark_groups.types import TopicPartition
+from tests.documents import ROOT
 from tests.scenarios.incremental_groups import IncrementalGroup
 from tests.scenarios.members_in_time import STEP_S
 from tests.scenarios.test_scenarios import compare
 
+PAGE = ROOT / "docs" / "explanation" / "incremental_rebalancing.md"
 TIMELINES = sorted((Path(__file__).parent / "incremental_rebalancing").glob("*.txt"))
 
 
@@ -111,6 +113,17 @@ def effect_of(policy: Policy, event: str) -> Effect:
     sizes = sorted(map(len, group.owned.values()))
     assert sizes[-1] - sizes[0] <= 1, "the group is balanced in the end"
     return Effect(rebalances, len(moved), stopped_at_once, round(longest_s, 1))
+
+
+def test_the_page_has_the_matrix() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for event, effects in MATRIX.items():
+        cells = (
+            f"{each.rebalances} rebalance{'s' if each.rebalances > 1 else ''}, {each.moved} moved,"
+            f" {each.stopped_at_once} at once, {each.longest_s} s"
+            for each in effects.values()
+        )
+        assert f"| {event} | {' | '.join(cells)} |" in page
 
 
 @pytest.mark.parametrize("policy", Policy)

@@ -34,7 +34,7 @@ class ClassicOwners:
             case PartitionsAssigned(partitions=partitions, member_id=member_id):
                 owner = (fact.who, member_id, event.member_epoch)
                 self._views[fact.who] = (member_id, {*self._view(fact.who), *partitions})
-                self._take_from_missing(member_id, partitions.partitions)
+                self._take_from_earlier(member_id, partitions.partitions)
                 for key in partitions:
                     # An assignment of an earlier generation may arrive late.
                     if key not in owners or owners[key][2] <= event.member_epoch:
@@ -45,11 +45,11 @@ class ClassicOwners:
                     if key in owners and owners[key][0] == fact.who:
                         del owners[key]
 
-    def _take_from_missing(self, member_id: str, given: frozenset[TopicIdPartition]) -> None:
-        """Publish what others still own that missed the generation, as static members can.
+    def _take_from_earlier(self, member_id: str, given: frozenset[TopicIdPartition]) -> None:
+        """Publish the partitions that went from members of an earlier generation to a member.
 
-        Such a member joins the next generation without learning of the one that it missed, and a
-        cooperative one commits then what it must revoke.
+        A static member can miss a generation. It joins the next one without learning of that, and
+        if it is cooperative, it then commits the partitions that it must revoke.
         """
         group = self._scene.coordination.group.classic
         if group is None:

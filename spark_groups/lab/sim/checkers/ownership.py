@@ -30,7 +30,7 @@ class SingleOwner(Checker):
         super().__init__(scene, history)
         self._members: list[GroupMember] = []
         self._given: dict[tuple[int, TopicIdPartition], str] = {}
-        """To whom a generation of the 0.9 design gave a partition, by its id."""
+        """The consumer that a generation of the 0.9 design gave a partition, by generation id."""
 
     @on(facts.GroupChanged)
     def _changed(self, fact: facts.GroupChanged) -> None:
@@ -51,7 +51,7 @@ class SingleOwner(Checker):
         if not isinstance(event, PartitionsAssigned):
             return
         if self.scene.coordination.profile.assigns_in_join:
-            self._is_given(event)
+            self._check_given(event)
         members = self.scene.coordination.member_ids
         if event.member_id not in members:
             return
@@ -68,7 +68,8 @@ class SingleOwner(Checker):
                 if not self.scene.late.is_taken_unaware(member.member_id, key):
                     self.fail(f"{fact.who} is given {key} while {other.name} owns it")
 
-    def _is_given(self, event: PartitionsAssigned) -> None:
+    def _check_given(self, event: PartitionsAssigned) -> None:
+        """Check that a generation of the 0.9 design gives a partition to one consumer."""
         for key in event.partitions:
             by = (event.member_epoch, key)
             member_id = self._given.setdefault(by, event.member_id)
