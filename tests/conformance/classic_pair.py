@@ -74,15 +74,17 @@ class ClassicPair(Pair):
             self.broker.settle()
         else:
             self._await_answer(waiting)
-        if not self._is_sure(group, edges):
+        # It may have begun a timer that has fired already, at the broker alone.
+        if not self._is_sure(group, [*edges, *self._edges(group.group_id)]):
             return None
         self._waiting.append(waiting)
-        self._note_lag(group, edges)
+        self._note_lag(group)
+        if waiting.model.answer() is None and sent.answer() is not None:
+            # Before those that the model ends by it: this is where they differ.
+            self._judge(waiting)
         self._collect()
         if waiting in self._waiting:
             self._said.append((group.group_id, f"{asked.why} waits: {in_short(request, {})}"))
-            if sent.answer() is not None:
-                self._judge(waiting)
         return sent.answer()
 
     def _is_lost(self, request: ClassicRequest) -> bool:
@@ -92,15 +94,15 @@ class ClassicPair(Pair):
         """
         if not isinstance(request, k.JoinGroupRequest) or not request.member_id:
             return False
-        group = self.model.shard.groups.get(request.group_id)
-        return group is not None and group.is_consumer_group and group.is_empty
+        group = self.model.shard.memory.group(request.group_id)
+        return group.is_consumer_group and group.is_empty
 
     def _learn_id(self, request: ClassicRequest, sent: Sent) -> None:
         """Let the model give the same id to a new member as the broker: it decides orders."""
         if not isinstance(request, k.JoinGroupRequest) or request.member_id:
             return
-        group = self.model.shard.groups.get(request.group_id)
-        classic = group.classic if group else None
+        # While its first members join, a group may have no record.
+        classic = self.model.shard.memory.group(request.group_id).classic
         known = set(classic.members) if classic else set()
         deadline = self.broker.now() + BOUND_S
         found = ""
@@ -167,10 +169,9 @@ class ClassicPair(Pair):
             group.note_classic(asked.view, asked.request, answers[0])
 
     def _members(self) -> dict[str, set[str]]:
-        groups = self.model.shard.groups
         members = super()._members()
         for group_id, found in members.items():
-            classic = groups[group_id].classic
+            classic = self.model.shard.memory.group(group_id).classic
             found.update(classic.members if classic else ())
         return members
 

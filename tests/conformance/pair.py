@@ -165,7 +165,7 @@ class Pair:
             if wakes_at is not None and wakes_at <= self.model.now():
                 self.broker.await_patterns()
                 self.model.await_patterns()
-            self._note_lag(group, edges)
+            self._note_lag(group)
         return both[0]
 
     def _is_sure(self, group: GroupScript, edges: list[float]) -> bool:
@@ -183,14 +183,14 @@ class Pair:
             return True
         self.groups = [each for each in self.groups if each is not group]
         self.given_up.add(group.group_id)
+        self._lags_s.pop(group.group_id, None)
         self._add_group()
         return False
 
-    def _note_lag(self, group: GroupScript, edges: list[float]) -> None:
-        """Note how much later the broker may have begun an interval."""
-        if edges != self._edges(group.group_id):
-            lag_s = self._now() - self.model.now()
-            self._lags_s[group.group_id] = max(lag_s, self._lags_s.get(group.group_id, 0.0))
+    def _note_lag(self, group: GroupScript) -> None:
+        """Note how much later the broker may have begun a timer or an interval."""
+        lag_s = self._now() - self.model.now()
+        self._lags_s[group.group_id] = max(lag_s, self._lags_s.get(group.group_id, 0.0))
 
     def _own(self, listed: object) -> object:
         """Return a list without the groups of others and those given up, ordered by their ids."""
@@ -234,16 +234,26 @@ class Pair:
         Args:
             group: The group of the next request; None for none of them.
         """
-        edges = self._edges(group.group_id if group else None)
-        lag_s = self._lags_s.get(group.group_id, 0.0) if group else 0.0
-        for edge in sorted(edges):
-            if edge - MARGIN_S < self._now() < edge + lag_s + MARGIN_S:
-                self.broker.sleep(edge + lag_s + MARGIN_S - self._now())
+        group_id = group.group_id if group else None
+        # The next timer may be another group's, which the broker began late, too.
+        lag_s = max(self._lags_s.values(), default=0.0)
+        while ends_s := [
+            edge + lag_s + MARGIN_S
+            for edge in self._edges(group_id)
+            if edge - MARGIN_S < self._now() < edge + lag_s + MARGIN_S
+        ]:
+            self.broker.sleep(min(ends_s) - self._now())
+            # The timer after the one that fires may be as close.
+            self._follow()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Let the model's clock reach the broker's, and wait for members that end by it."""
         before = self._members()
         self.model.sleep(self._now() - self.model.now())
-        for group_id, member_ids in self._members().items():
-            if gone := before.get(group_id, set()) - member_ids:
-                self._await_end(group_id, gone)
+        for each, member_ids in self._members().items():
+            if gone := before.get(each, set()) - member_ids:
+                self._await_end(each, gone)
 
     def _now(self) -> float:
         """Return the broker's time on the model's clock."""
@@ -269,8 +279,8 @@ class Pair:
         return edges
 
     def _members(self) -> dict[str, set[str]]:
-        groups = self.model.shard.groups
-        return {each: set(groups[each].members) for each in groups if each not in self.given_up}
+        memory, ids = self.model.shard.memory, [each.group_id for each in self.groups]
+        return {each: set(memory.group(each).members) for each in ids}
 
     # What operators do.
 
@@ -355,7 +365,7 @@ class Pair:
         self._ask(group, replace(beat, request=short))
         self._ask(group, group.joining(view.topics))
         self._ask(group, self._heartbeat(group, name, view, "asked to revoke, or not", -1))
-        found = self.model.shard.groups[group.group_id].members.get(name)
+        found = self.model.shard.memory.group(group.group_id).members.get(name)
         if found is not None and found.pending_revocation:
             return True
         self._ask(group, self._heartbeat(group, name, view, "a long rebalance timeout"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -17,6 +17,7 @@ from spark_groups.lab.coordinator.profile import (
     DowngradeRebalance,
     Profile,
 )
+from spark_groups.lab.coordinator.shard import Ticket
 from tests.conformance.classic_pair import ClassicPair
 from tests.conformance.pair import DisagreementError
 from tests.conformance.test_conformance import SEEDS, STEPS
@@ -59,6 +60,46 @@ class Slow(ModelWorld):
         if self.chance.random() < 0.1:
             self.sleep(self.chance.choice((0.1, 0.7, 2.0)))
         return super().send(request, client_id)
+
+
+@dataclass(frozen=True)
+class LateSent(Sent):
+    """A request that the coordinator handles later.
+
+    Args:
+        handled: It, once it is handled.
+    """
+
+    handled: list[Sent]
+
+    def answer(self) -> ClassicResponse | None:
+        return self.handled[0].answer() if self.handled else None
+
+
+class Late(ModelWorld):
+    """A model that takes the broker's place, and handles a join after the request that follows."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._late: list[tuple[str, LateSent]] = []
+
+    def send(self, request: ClassicRequest, client_id: str = CLIENT_ID) -> Sent:
+        if not isinstance(request, k.JoinGroupRequest):
+            return super().send(request, client_id)
+        sent = LateSent(Ticket(request), [])
+        self._late.append((client_id, sent))
+        return sent
+
+    def sleep(self, seconds: float) -> None:
+        self.settle()
+        super().sleep(seconds)
+
+    def settle(self) -> None:
+        late, self._late = self._late, []
+        for client_id, sent in late:
+            request = sent.ticket.request
+            assert isinstance(request, k.JoinGroupRequest)
+            sent.handled.append(super().send(request, client_id))
 
 
 class Hasty(ModelWorld):
@@ -140,6 +181,13 @@ def test_same_coordinator_never_differs() -> None:
         assert pair.steps >= STEPS
 
 
+def test_broker_that_handles_joins_late_never_differs() -> None:
+    # 28: a group without a record. 125: timers of two groups that fire one after the other.
+    for seed in (*SEEDS, 28, 125):
+        ClassicPair(Late(KAFKA_4_4), KAFKA_4_4, seed, "").play(STEPS)
+
+
 def test_broker_that_is_slow_never_differs() -> None:
-    for seed in SEEDS:
+    # 153: it is slow while a timer fires that the request began. 216: two timers beside a pause.
+    for seed in (*MORE_SEEDS, 153, 216):
         ClassicPair(Slow(KAFKA_4_3, seed), KAFKA_4_3, seed, "").play(STEPS)

@@ -144,9 +144,11 @@ def _join(
     updated_member = _updated_member(sender.member, request, embedded, profile, context)
     change = Change(group, sender, updated_member)
     owned = _owned(embedded, context)
-    instance_id = request.group_instance_id
-    replaced = group.static_member(instance_id) if instance_id is not None else None
+    replaced = _replaced(group, request.group_instance_id, profile)
     if replaced and migration.downgrades_for(group, replaced, context):
+        if replaced.instance_id != request.group_instance_id:
+            # Kafka looks for the replaced member by its instance id, converts it too, and throws.
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         return _join_downgraded(change, replaced, owned, profile, context)
     step = heartbeat.next_step(change, owned, profile, context)
     key = TimerKey(TimerKind.SYNC, group.group_id, member_id)
@@ -159,6 +161,14 @@ def _join(
     return Outcome(
         _joined(step.member), step.records, timers, topics_version=step.subscribed.topics_version
     )
+
+
+def _replaced(
+    group: ConsumerGroup, instance_id: str | None, profile: Profile
+) -> GroupMember | None:
+    if instance_id is None:
+        return None
+    return group.members.get(member_checks.holder_id(group, instance_id, profile) or "")
 
 
 def _join_downgraded(
