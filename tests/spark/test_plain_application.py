@@ -64,6 +64,18 @@ print(spark.sparkContext.uiWebUrl, member.local.spark_ui)
 query.stop()
 """
 
+ENDED_BEFORE_ITS_QUERY = """
+from pyspark.sql import SparkSession
+from spark_groups.spark.control.shutdown import stop_on_sigterm
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+end = stop_on_sigterm(spark)
+end.end()
+query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+end.await_termination(query)
+print("ended")
+"""
+
 TWO_SINKS = """
 import sys
 import time
@@ -84,13 +96,15 @@ for query in spark.streams.active:
 """
 
 
-def run_application(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_application(
+    script: str, *arguments: str, timeout_s: float = 550.0
+) -> subprocess.CompletedProcess[str]:
     """Run a script to its end in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=timeout_s,
         check=False,
         env=environment(PYSPARK_PYTHON=sys.executable),
     )
@@ -113,6 +127,12 @@ def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
     member += f"group {group_id}: member [-0-9a-f]+ at epoch [0-9]+: "
     for event in ("member epoch 0 -> ", f"assigned {topic_name}-0, {topic_name}-1"):
         assert sum(re.search(member + event, line) is not None for line in lines) == 1, done.stderr
+
+
+@pytest.mark.long
+def test_query_that_starts_after_sigterm_is_stopped() -> None:
+    done = run_application(ENDED_BEFORE_ITS_QUERY, timeout_s=90.0)
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
 def test_one_dataframe_with_two_sinks_is_warned_about(

@@ -78,6 +78,10 @@ class CleanEnd:
         Raises:
             StreamingQueryException: The query failed.
         """
+        if self._begun.locked():
+            # The signal came before the query started, so that its end may have missed it.
+            self._done.wait(self._end_timeout_s)
+            query.stop()
         query.awaitTermination()
         if self._begun.locked():
             self._done.wait(self._end_timeout_s)
