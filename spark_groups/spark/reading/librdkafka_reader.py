@@ -62,9 +62,22 @@ _DAY_MS: Final = 86_400_000
 _LOOK_S: Final = 0.1
 """Interval for checking whether a broker refused the connection."""
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
-_UNREACHABLE: Final = frozenset(
-    {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+_LEADERLESS: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
 )
+"""Errors while a partition gets another leader."""
+_UNREACHABLE: Final = _LEADERLESS | {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+}
 
 
 def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
@@ -492,11 +505,24 @@ class _Round:
         )
 
     def _offsets_there(self, cursor: _Cursor) -> range:
-        return range(
-            *self._consumer.fetcher.get_watermark_offsets(
-                cursor.position(), timeout=self._settings.request_timeout_s
-            )
-        )
+        """Return the offsets that the broker has; ask again while the partition has no leader.
+
+        Raises:
+            KafkaException: There was no answer in time, or another error.
+        """
+        deadline = time.monotonic() + self._settings.request_timeout_s
+        while True:
+            left_s = max(_ASK_AGAIN_S, deadline - time.monotonic())
+            try:
+                return range(
+                    *self._consumer.fetcher.get_watermark_offsets(cursor.position(), timeout=left_s)
+                )
+            except KafkaException as error:
+                is_moving = error.args[0].code() in _LEADERLESS
+                if not is_moving or time.monotonic() + _ASK_AGAIN_S >= deadline:
+                    raise
+                self._consumer.last_error = f"{cursor}: {error.args[0].str()}"
+            time.sleep(_ASK_AGAIN_S)
 
     def _timed_out(self) -> BrokerUnreachableError:
         waiting = sorted(self._cursors.values(), key=lambda each: each.topic_partition)

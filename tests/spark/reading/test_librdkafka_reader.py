@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import TopicDescription
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, DataLossError
@@ -123,6 +123,53 @@ def test_offsets_that_are_there_after_all_are_read(
         reading._skip_lost(cursor)
         read = [row["offset"] for batch in reading.batches() for row in batch.to_pylist()]
     assert read == [1, 2, 3]
+
+
+class _Leaderless:
+    """A fetcher whose partition has no leader for some answers.
+
+    Args:
+        fetcher: The consumer that has the partition.
+        answers: How many answers say so.
+    """
+
+    def __init__(self, fetcher: Consumer, answers: int) -> None:
+        self._fetcher = fetcher
+        self.answers = answers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fetcher, name)
+
+    def get_watermark_offsets(self, *asked: Any, **how: Any) -> tuple[int, int]:
+        if self.answers > 0:
+            self.answers -= 1
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return self._fetcher.get_watermark_offsets(*asked, **how)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("answers", "is_over"), [(2, False), (1000, True)])
+def test_offsets_are_asked_for_again_while_a_leader_moves(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, answers: int, is_over: bool
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
+    consumer = RangeConsumer(replace(settings, request_timeout_s=1.0 if is_over else 10.0))
+    try:
+        topic_id = consumer.topic_ids([topic_name])[topic_name]
+        reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
+        (cursor,) = reading._cursors.values()
+        consumer.fetcher = moving = _Leaderless(consumer.fetcher, answers)  # type: ignore[assignment]
+        if is_over:
+            with pytest.raises(BrokerUnreachableError, match="Not leader for partition"):
+                reading._skip_lost(cursor)
+            return
+        reading._skip_lost(cursor)
+        assert moving.answers == 0
+        read = [row["offset"] for batch in reading.batches() for row in batch.to_pylist()]
+        assert read == [1, 2, 3]
+    finally:
+        consumer.close()
 
 
 @pytest.mark.broker
