@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -74,8 +75,11 @@ class EmbeddedCluster:
         nodes: How many nodes there are; their ids begin with 1.
         min_in_sync: `min.insync.replicas`.
         server_properties: Broker properties that override anything else, the same on all nodes.
+        advertised: By node id, the names of further plaintext listeners and the addresses that
+            clients are given for them: those of proxies.
         heap_mb: The largest heap of each JVM in MB.
         start_timeout_s: How long the start of a node may take, the fetch not counted.
+        log_dirs: The folder of each node by its id, kept; None: temporary ones, deleted.
     """
 
     def __init__(
@@ -85,8 +89,10 @@ class EmbeddedCluster:
         nodes: int = NODES,
         min_in_sync: int = MIN_IN_SYNC,
         server_properties: Mapping[str, str] | None = None,
+        advertised: Mapping[int, Mapping[str, str]] | None = None,
         heap_mb: int = DEFAULT_HEAP_MB,
         start_timeout_s: float = START_TIMEOUT_S,
+        log_dirs: Mapping[int, Path] | None = None,
     ) -> None:
         if not 1 <= min_in_sync <= nodes:
             raise EmbeddedKafkaError(
@@ -98,8 +104,10 @@ class EmbeddedCluster:
         self._node_ids = tuple(range(1, nodes + 1))
         self._min_in_sync = min_in_sync
         self._server_properties = dict(server_properties or {})
+        self._advertised = {each: dict((advertised or {}).get(each, {})) for each in self._node_ids}
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_s
+        self._log_dirs = dict(log_dirs or {})
 
     @property
     def bootstrap_servers(self) -> str:
@@ -200,21 +208,25 @@ class EmbeddedCluster:
         )
 
     def _new_nodes(self) -> dict[int, EmbeddedKafka]:
-        ports = free_ports(2 * len(self._node_ids))
-        clients = dict(zip(self._node_ids, ports, strict=False))
-        controllers = dict(zip(self._node_ids, ports[len(clients) :], strict=True))
+        names = {each: (LISTENER, *self._advertised[each], "CONTROLLER") for each in self._node_ids}
+        free = iter(free_ports(sum(map(len, names.values()))))
+        ports = {each: dict(zip(found, free, strict=False)) for each, found in names.items()}
+        controllers = {each: found["CONTROLLER"] for each, found in ports.items()}
         cluster_id = random_cluster_id()
         return {
             node_id: EmbeddedKafka(
                 self.version,
-                port=clients[node_id],
+                port=ports[node_id][LISTENER],
+                extra_listeners=dict.fromkeys(self._advertised[node_id], "PLAINTEXT"),
+                advertised=self._advertised[node_id],
+                listener_ports=ports[node_id],
+                log_dir=self._log_dirs.get(node_id),
                 cluster_id=cluster_id,
                 heap_mb=self._heap_mb,
                 start_timeout_s=self._start_timeout_s,
                 server_properties={
                     **cluster_properties(
                         node_id=node_id,
-                        client_port=clients[node_id],
                         controller_ports=controllers,
                         min_in_sync=self._min_in_sync,
                     ),

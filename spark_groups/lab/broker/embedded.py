@@ -57,6 +57,9 @@ class EmbeddedKafka:
         server_properties: Broker properties that override anything else.
         extra_listeners: Name to security protocol of further listeners, each on a free port. Their
             settings are broker properties (`listener.name.<name>...`).
+        advertised: Listener name to the address that clients are given for it, that of a proxy
+            for example; its own where a listener is not named.
+        listener_ports: Name to port of further listeners, and of CONTROLLER; free ones otherwise.
         format_arguments: Further arguments of `StorageTool format`, `--add-scram` for example.
         cluster_id: Kafka's cluster id for a new folder; None is a random one.
         heap_mb: The JVM's largest heap in MB.
@@ -72,6 +75,8 @@ class EmbeddedKafka:
         log_dir: Path | str | None = None,
         server_properties: Mapping[str, str] | None = None,
         extra_listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, str] | None = None,
+        listener_ports: Mapping[str, int] | None = None,
         format_arguments: Sequence[str] = (),
         cluster_id: str | None = None,
         heap_mb: int = DEFAULT_HEAP_MB,
@@ -85,6 +90,8 @@ class EmbeddedKafka:
         self._fixed_log_dir = Path(log_dir).absolute() if log_dir is not None else None
         self._server_properties = dict(server_properties or {})
         self._protocols = dict(extra_listeners or {})
+        self._advertised = dict(advertised or {})
+        self._fixed_ports = dict(listener_ports or {})
         self._format_arguments = tuple(format_arguments)
         self._cluster_id = cluster_id
         self._heap_mb = heap_mb
@@ -254,7 +261,7 @@ class EmbeddedKafka:
     def _choose_ports(self) -> dict[str, int]:
         """Return listener name to port."""
         names = [LISTENER, *self._protocols, "CONTROLLER"]
-        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        ports = dict(zip(names, free_ports(len(names)), strict=True)) | self._fixed_ports
         if self._fixed_port is not None:
             ports[LISTENER] = self._fixed_port
         return ports
@@ -271,6 +278,7 @@ class EmbeddedKafka:
             protocols=self._protocols,
             logs=self._files.logs,
             server_properties=self._server_properties,
+            advertised=self._advertised,
         )
         self._files.write(properties)
         self._log_start_bytes = _size_bytes(self._files.broker_log)

@@ -112,15 +112,21 @@ def broker_properties(
     protocols: Mapping[str, str],
     logs: Path,
     server_properties: Mapping[str, str],
+    advertised: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the properties of a single node that is broker and controller.
 
     Args:
         ports: Listener name to port, on 127.0.0.1; with CONTROLLER.
         protocols: Listener name to security protocol; PLAINTEXT where a listener is not named.
+        logs: `log.dirs`.
+        server_properties: Properties that override anything else.
+        advertised: Listener name to the address that clients are given instead of its own.
     """
-    addresses = {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()}
-    clients = [address for name, address in addresses.items() if name != "CONTROLLER"]
+    own = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+    addresses = {name: f"{name}://{address}" for name, address in own.items()}
+    given = {name: address for name, address in own.items() if name != "CONTROLLER"}
+    clients = [f"{name}://{address}" for name, address in {**given, **(advertised or {})}.items()]
     return {
         **_SINGLE_NODE,
         "listeners": ",".join(addresses.values()),
@@ -135,23 +141,18 @@ def broker_properties(
 
 
 def cluster_properties(
-    *, node_id: int, client_port: int, controller_ports: Mapping[int, int], min_in_sync: int
+    *, node_id: int, controller_ports: Mapping[int, int], min_in_sync: int
 ) -> dict[str, str]:
     """Return the properties of a node that differ from those of a single one.
 
     Args:
         node_id: The node.
-        client_port: The port of its plaintext listener, on 127.0.0.1.
         controller_ports: The controllers' ports by node id.
         min_in_sync: `min.insync.replicas`, also of the internal topics.
     """
     replicas = str(len(controller_ports))
     return {
         "node.id": str(node_id),
-        "listeners": (
-            f"{LISTENER}://127.0.0.1:{client_port},"
-            f"CONTROLLER://127.0.0.1:{controller_ports[node_id]}"
-        ),
         "controller.quorum.voters": ",".join(
             f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
         ),

@@ -33,6 +33,18 @@ def test_listeners_are_local() -> None:
     )
 
 
+def test_clients_are_given_the_address_of_a_proxy() -> None:
+    made = broker_properties(
+        ports=PORTS,
+        protocols={},
+        logs=Path("/logs"),
+        server_properties={},
+        advertised={"SECURE": "127.0.0.1:9"},
+    )
+    assert made["listeners"] == properties()["listeners"]
+    assert made["advertised.listeners"] == "CLIENT://127.0.0.1:1001,SECURE://127.0.0.1:9"
+
+
 def test_kafka_s_own_heartbeat_and_session_are_left_alone() -> None:
     made = properties()
     assert "group.consumer.heartbeat.interval.ms" not in made
