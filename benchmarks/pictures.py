@@ -15,6 +15,9 @@ from benchmarks.figures import Spread
 GREY = "#848d97"
 COLOURS = ("#848d97", "#d29922", "#a371f7", "#2f81f7", "#3fb950", "#f85149")
 
+Growth = tuple[Sequence[float], Sequence[float]]
+"""Minutes, and differences from a level."""
+
 STYLE = {
     # Text stays text; the same figures make the same file.
     "svg.fonttype": "none",
@@ -119,6 +122,37 @@ def draw_triggers(path: Path, times_ms: Mapping[str, Mapping[int, Sequence[float
         axes.set_xlabel("partitions, one record of each")
         axes.set_ylabel("ms for a trigger: median, lowest, highest")
         _save(figure, path, len(times_ms))
+
+
+def draw_growth(path: Path, series: Mapping[str, Mapping[str, Growth]], minutes: float) -> None:
+    """Draw how series differ from their first levels, a panel for each unit.
+
+    Args:
+        path: The file that is written.
+        series: Minutes and differences by unit and name.
+        minutes: The length of the run.
+    """
+    names = list(dict.fromkeys(name for each in series.values() for name in each))
+    colours = dict(zip(names, COLOURS, strict=False))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, 1.0 + 1.6 * len(series)), layout="constrained")
+        panels = figure.subplots(len(series), sharex=True, squeeze=False)[:, 0]
+        for axes, (unit, found) in zip(panels, series.items(), strict=True):
+            for name, (at_minutes, differences) in found.items():
+                label = name if axes is panels[0] else None
+                axes.plot(
+                    at_minutes,
+                    differences,
+                    color=colours[name],
+                    label=label,
+                    linewidth=1,
+                    alpha=0.8,
+                )
+            axes.axhline(0, color=GREY, linestyle=":")
+            axes.set_ylabel(f"{unit}, +/-")
+        panels[-1].set_xlim(0, minutes)
+        panels[-1].set_xlabel("minutes")
+        _save(figure, path, len(names))
 
 
 def _axes(height: float) -> tuple[Figure, Axes]:

@@ -33,3 +33,17 @@ def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[An
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1), encoding="utf-8")
+
+
+def write_section(page: Path, name: str, lines: Iterable[str]) -> None:
+    """Replace the text between two markers of a page.
+
+    Args:
+        page: Has the lines `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+        name: The name in the markers.
+        lines: The new text.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    text = "\n".join(lines).strip()
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}", encoding="utf-8")
