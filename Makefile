@@ -15,7 +15,8 @@ SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
 # The number of schedules that `make simulate` plays, and their first seed.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
-# Duration of the faults of `make chaos`; `make fuzz` runs for 5 minutes by default.
+# Duration of the faults of `make chaos`; `make fuzz` runs for 5 minutes by default, `make soak` for
+# an hour.
 MINUTES ?= 12
 # The number of requests that `make conformance-hunt` compares on each version of Kafka.
 REQUESTS ?= 10000
@@ -23,9 +24,17 @@ REQUESTS ?= 10000
 SINKS ?= sqlite
 # The number of brokers of `make chaos`: 1, or 3 with faults of their own.
 BROKERS ?= 1
+# Further faults of `make chaos`: network, disk, clock, retention, between commas.
+FAULTS ?=
+# Further options of `make chaos`; `python -m chaos.run --help` lists them.
+CHAOS_FLAGS ?=
+# RECORD=1 notes a run of `make chaos` in docs/benchmarks/chaos.csv; PAGE=FILE draws its timeline.
+RECORD ?=
+PAGE ?=
 # The seed of chaos, fuzz and conformance-hunt; empty: a new seed in each run.
 SEED ?=
 FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
+SOAK_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),60)
 # Flags for `make audit`; --allow-unreachable: no failure where no vulnerability database answers.
 AUDIT_FLAGS ?=
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
@@ -42,7 +51,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach chaos fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock audit clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock audit clean
 
 ##@ Start here
 
@@ -82,9 +91,20 @@ reach: env ## Play so many schedules with fresh seeds, and note them in docs/ben
 	$(call step,schedules that no run has played: $(SCHEDULES))
 	$(PY) -m benchmarks.reach --schedules $(SCHEDULES)
 
-chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres BROKERS=3
+plants: prerequisites env ## Plant bugs that chaos and the simulation must find, into docs/benchmarks/reliability.md; about 15 minutes
+	$(call step,every planted bug: until a check finds it)
+	$(PY) -m benchmarks.plants
+
+chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres BROKERS=3 FAULTS=network RECORD=1
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
-	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) --brokers $(BROKERS) $(if $(SEED),--seed $(SEED))
+	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) --brokers $(BROKERS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) $(if $(RECORD),--record) $(if $(PAGE),--page $(PAGE)) $(CHAOS_FLAGS)
+
+load: prerequisites env ## Measure 1,000 members, 10,000 partitions and 200 groups; BENCH_FLAGS="--parts page"
+	$(PY) -m benchmarks.load $(BENCH_FLAGS)
+
+soak: prerequisites env ## Run one query for an hour, and fail if memory, threads or descriptors grow; MINUTES=10
+	$(call step,one query under load: $(SOAK_MINUTES) minutes)
+	$(PY) -m benchmarks.soak --minutes $(SOAK_MINUTES)
 
 fuzz: env ## Feed hostile input to every parser of external data; MINUTES=5 SEED=7 repeats a seed
 	$(call step,hostile input: $(FUZZ_MINUTES) minutes)

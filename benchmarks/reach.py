@@ -9,9 +9,7 @@ with 1.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,11 +18,13 @@ from typing import Final
 
 from rich.console import Console
 
+from benchmarks import noted
+from benchmarks.noted import PAGE
 from spark_groups.lab.commands.simulation import Run, hunt
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.swarm import GroupProtocol
 
-REACH: Final = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "reach.csv"
+REACH: Final = noted.DOCS / "reach.csv"
 COLUMNS: Final = (
     "commit",
     "protocols",
@@ -35,9 +35,6 @@ COLUMNS: Final = (
     "seconds",
     "load_average",
 )
-PAGE: Final = REACH.with_name("reliability.md")
-BEGIN: Final = "<!-- reach: begin -->"
-END: Final = "<!-- reach: end -->"
 FIRST_SEED: Final = 30_000_001
 """Greater than every seed of a hunt before this file."""
 PIECE: Final = 3_000
@@ -46,10 +43,7 @@ PIECE: Final = 3_000
 
 def rows(path: Path = REACH) -> list[dict[str, str]]:
     """Return the lines of the file."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return noted.rows(path)
 
 
 def next_seed(known: Sequence[dict[str, str]]) -> int:
@@ -68,16 +62,6 @@ def piece_of(first_seed: int, schedules: int, protocols: tuple[GroupProtocol, ..
     return [Run(seed, name, protocols=protocols) for seed in seeds for name in profiles]
 
 
-def _commit() -> str:
-    """Return the commit of this code, with a plus if the package is modified."""
-    head = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
-    )
-    compared = ["git", "diff", "--quiet", "HEAD", "--", "spark_groups"]
-    is_modified = subprocess.run(compared, check=False).returncode != 0
-    return head.stdout.strip() + "+" * is_modified
-
-
 def play(runs: Sequence[Run], jobs: int) -> dict[str, object]:
     """Play a piece, and return its line."""
     began_s = time.monotonic()
@@ -86,7 +70,7 @@ def play(runs: Sequence[Run], jobs: int) -> dict[str, object]:
         broken = f"broken: {each.promise}: {each.text}\nrepeat: {each.run.command}"
         Console(stderr=True).print(broken, soft_wrap=True, markup=False)
     return {
-        "commit": _commit(),
+        "commit": noted.commit_of("spark_groups"),
         "protocols": "+".join(each.value for each in runs[0].protocols),
         "first_seed": runs[0].seed,
         "last_seed": runs[-1].seed,
@@ -99,16 +83,11 @@ def play(runs: Sequence[Run], jobs: int) -> dict[str, object]:
 
 def note(line: dict[str, object], path: Path = REACH) -> None:
     """Add a line to the file."""
-    is_new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(line)
+    noted.note(line, COLUMNS, path)
 
 
 def table(known: Sequence[dict[str, str]]) -> str:
-    """Return the text between the markers of the page: a line for each set of protocols."""
+    """Return the table of the page: a line for each set of protocols."""
     lines = ["| protocols | seeds | schedules | hours | broken seeds |", "|---|---|---|---|---|"]
     for protocols in dict.fromkeys(each["protocols"] for each in known):
         own = [each for each in known if each["protocols"] == protocols]
@@ -118,13 +97,12 @@ def table(known: Sequence[dict[str, str]]) -> str:
         seeds = f"{own[0]['first_seed']} to {own[-1]['last_seed']}"
         name = protocols.replace("+", ", ")
         lines.append(f"| {name} | {seeds} | {schedules:,} | {hours:.1f} | {broken or 'none'} |")
-    return "\n".join([BEGIN, *lines, END])
+    return "\n".join(lines)
 
 
 def page() -> str:
     """Return the page with the table of all pieces."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    return before + table(rows()) + rest.split(END)[1]
+    return noted.page_with("reach", table(rows()))
 
 
 def main() -> int:

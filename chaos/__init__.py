@@ -2,6 +2,6 @@
 
     make chaos MINUTES=12 SEED=7
 
-`schedule`, `record`, `facts`, `account` and `report` decide and are pure; the rest starts
-processes, sends signals and writes files.
+`schedule`, `members`, `link`, `record`, `facts`, `account`, `recovery`, `report` and `timeline`
+decide and are pure; the rest starts processes, sends signals and writes files.
 """

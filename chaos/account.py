@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from chaos.facts import (
     Batch,
     Commit,
+    Deletion,
     Disruption,
     End,
     Execution,
@@ -27,8 +29,12 @@ from chaos.facts import (
     Note,
     Partition,
     Run,
+    Trouble,
 )
+from chaos.network_schedule import NETWORK_KINDS
+from chaos.schedule import CLOCK_KINDS, DISK_KINDS
 
+_NOTHING_DELETED: Final[Mapping[Partition, Set[int]]] = MappingProxyType({})
 EXAMPLES: Final = 5
 """How many failures of each kind are described."""
 
@@ -38,34 +44,58 @@ class Cause(Enum):
 
     REPLAYED_KILLED = "killed before commits/N was written: Spark ran the batch again"
     REPLAYED_STOPPED = "stopped before commits/N was written: Spark ran the batch again"
+    REPLAYED_NO_ROOM = "a full disk before commits/N was written: Spark ran the batch again"
     REPLAYED_FAILED = "failed before commits/N was written: Spark ran the batch again"
     KILLED_IN_BATCH = "killed before commits/N was written, and the partition moved"
     KILLED_BEFORE_COMMIT = "killed between commits/N and Kafka's commit, and the partition moved"
     STOPPED = "stopped before the batch was known to be finished, and the partition moved"
+    NO_ROOM = "a full disk with the batch in hand, and the partition moved"
     FAILED = "the query failed with the batch in hand, and the partition moved"
     FENCED_FROZEN = "stood still beyond its session with the batch in hand"
+    FENCED_BY_NETWORK = "lost its session to a fault of the network with the batch in hand"
     FENCED_BY_BROKER = "lost its session to a broker's fault with the batch in hand"
     FENCED_BY_LOAD = "lost its session to load with the batch in hand"
     GIVEN_UP = "the batch outlasted the rebalance timeout"
     PLAIN_KILLED = "plain consumer: killed between its write and its commit"
     PLAIN_FENCED = "plain consumer: stood still beyond its session before its commit"
+    PLAIN_FENCED_BY_NETWORK = "plain consumer: lost its session to a fault of the network"
     PLAIN_FENCED_BY_BROKER = "plain consumer: lost its session to a broker's fault"
     PLAIN_FENCED_BY_LOAD = "plain consumer: lost its session to load before its commit"
     PLAIN_REFUSED = "plain consumer: its commit was refused for good, or not answered"
+    PLAIN_NO_ROOM = "plain consumer: a full disk between its write and its commit"
     PLAIN_FAILED = "plain consumer: failed between its write and its commit"
     NONE = "NO CAUSE IS KNOWN"
+
+
+class SessionLoss(Enum):
+    """Why a process lost its session."""
+
+    FROZEN = "it stood still"
+    NETWORK = "its network had a fault"
+    BROKER = "a broker had a fault"
+    CLOCK = "its clock jumped"
+    LOAD = "load: no fault hit the process, its network or a broker"
 
 
 _REPLAYED: Final = {
     End.KILLED: Cause.REPLAYED_KILLED,
     End.STOPPED: Cause.REPLAYED_STOPPED,
+    End.NO_ROOM: Cause.REPLAYED_NO_ROOM,
     End.FAILED: Cause.REPLAYED_FAILED,
 }
+_IN_HAND: Final = {
+    End.STOPPED: Cause.STOPPED,
+    End.NO_ROOM: Cause.NO_ROOM,
+    End.FAILED: Cause.FAILED,
+}
+"""What the end of a process means for a batch that was not known to be finished."""
 _PLAIN: Final = {
     Cause.KILLED_IN_BATCH: Cause.PLAIN_KILLED,
     Cause.FENCED_FROZEN: Cause.PLAIN_FENCED,
+    Cause.FENCED_BY_NETWORK: Cause.PLAIN_FENCED_BY_NETWORK,
     Cause.FENCED_BY_BROKER: Cause.PLAIN_FENCED_BY_BROKER,
     Cause.FENCED_BY_LOAD: Cause.PLAIN_FENCED_BY_LOAD,
+    Cause.NO_ROOM: Cause.PLAIN_NO_ROOM,
     Cause.FAILED: Cause.PLAIN_FAILED,
     Cause.PLAIN_REFUSED: Cause.PLAIN_REFUSED,
 }
@@ -115,6 +145,9 @@ class Evidence:
         commits: What Kafka accepted, by partition, in its order.
         session_s: The group's session timeout, in seconds.
         disruptions: Faults of brokers.
+        troubles: Faults of the machine and the network of members.
+        deletions: Deletions of records, read or not.
+        short_lived: The topics that have deletions; they are not in the tables.
     """
 
     ends: Mapping[Partition, int]
@@ -124,6 +157,9 @@ class Evidence:
     commits: Mapping[Partition, Sequence[Commit]]
     session_s: float
     disruptions: tuple[Disruption, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    deletions: tuple[Deletion, ...] = ()
+    short_lived: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -132,7 +168,8 @@ class SinkAccount:
 
     Args:
         rows: How many rows it holds.
-        lost: Produced records that it does not hold.
+        lost: Produced records that it does not hold, and should.
+        deleted: Records that it does not hold because they were deleted before they were read.
         doubled: Rows beyond the first of each record.
         disordered: Rows that came before their predecessor.
         wrong: Rows with a wrong checksum, or in a wrong place.
@@ -142,6 +179,7 @@ class SinkAccount:
 
     rows: int = 0
     lost: int = 0
+    deleted: int = 0
     doubled: int = 0
     disordered: int = 0
     wrong: int = 0
@@ -158,14 +196,19 @@ class Account:
         append: The append sink.
         tables: The tables, by name.
         causes: How many doubled rows of the append sink have which cause.
+        table_causes: How many doubled rows of each table that has some have which cause.
         replays: How often Spark ran a batch again.
         replays_differ: Batches that had other rows, or another plan, when they were run again.
         gaps: What tables refused because rows before it were missing.
         went_back: Committed offsets that went back.
         sessions_frozen: Sessions that were lost by processes which stood still.
+        sessions_network: Sessions that were lost while the member's network had a fault, or soon
+            after it.
         sessions_broker: Sessions that were lost while a broker had a fault, or soon after it.
-        sessions_load: Sessions that were lost though nothing was done to process or brokers.
-        late_heartbeats: Heartbeats that were found overdue though nothing was done to either.
+        sessions_clock: Sessions that were lost when the process's clock jumped, or soon after it.
+        sessions_load: Sessions that were lost though nothing was done to process, network or
+            brokers.
+        late_heartbeats: Heartbeats that were found overdue though nothing was done to any of them.
         latest_heartbeat_s: By how many seconds the worst of them was.
         failures: What processes died of that ended by themselves.
         examples: Descriptions of some failures.
@@ -175,12 +218,15 @@ class Account:
     append: SinkAccount
     tables: dict[str, SinkAccount]
     causes: Counter[Cause] = field(default_factory=Counter)
+    table_causes: dict[str, Counter[Cause]] = field(default_factory=dict)
     replays: int = 0
     replays_differ: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     went_back: list[str] = field(default_factory=list)
     sessions_frozen: int = 0
+    sessions_network: int = 0
     sessions_broker: int = 0
+    sessions_clock: int = 0
     sessions_load: int = 0
     late_heartbeats: int = 0
     latest_heartbeat_s: float = 0.0
@@ -206,6 +252,7 @@ class Account:
             "gaps refused by a table": len(self.gaps),
             "committed offsets that went back": len(self.went_back),
             "processes that ended by themselves": len(self.failures),
+            "sessions lost to jumps of a clock": self.sessions_clock,
         }
         return [f"{count:,} {what}" for what, count in found.items() if count]
 
@@ -225,25 +272,32 @@ def account(evidence: Evidence) -> Account:
 
     append = sorted(evidence.append, key=wrote_at_s)
     examples: list[str] = []
+    in_tables = {
+        each: end for each, end in evidence.ends.items() if each[0] not in evidence.short_lived
+    }
     result = Account(
         produced=sum(evidence.ends.values()),
-        append=_sink("append", append, evidence.ends, examples),
-        tables={
-            name: _sink(name, each.rows, evidence.ends, examples, entries=each.entries)
-            for name, each in evidence.tables.items()
-        },
+        append=_sink("append", append, evidence.ends, examples, deleted=_deleted(evidence)),
+        tables={},
         gaps=list(facts.gaps),
         went_back=_went_back(evidence.commits),
         failures=[
             f"{run.key}: {run.failure or 'it left no word'}"
             for run in facts.runs.values()
-            if run.end is End.FAILED
+            if run.end is End.FAILED or _has_no_reason_for_a_full_disk(evidence, run)
         ],
         examples=examples,
     )
-    _account_replays(facts, result)
+    _account_replays(evidence, result)
     _account_sessions(evidence, result)
-    _Doubles(evidence, result).account(append)
+    doubles = _Doubles(evidence, result)
+    result.causes = doubles.account(append)
+    for name, each in evidence.tables.items():
+        rows = list(each.rows)
+        found = _sink(name, rows, in_tables, examples, entries=each.entries)
+        result.tables[name] = found
+        if found.doubled:
+            result.table_causes[name] = doubles.account(rows, name)
     return result
 
 
@@ -254,6 +308,7 @@ def _sink(
     examples: list[str],
     *,
     entries: Mapping[Partition, tuple[int, int]] | None = None,
+    deleted: Mapping[Partition, Set[int]] = _NOTHING_DELETED,
 ) -> SinkAccount:
     """Compare the rows of a sink with the records produced; those of a table have no order."""
     found = SinkAccount()
@@ -280,7 +335,9 @@ def _sink(
         offsets = seen[partition]
         is_new = row.offset not in offsets
         # The first of each record comes after its predecessor, and no execution goes back.
-        too_early = is_new and row.offset > 0 and row.offset - 1 not in offsets
+        before = row.offset - 1
+        is_there = before < 0 or before in offsets or before in deleted.get(partition, ())
+        too_early = is_new and not is_there
         goes_back = row.offset <= last.get((row.execution, partition), -1)
         if entries is None and (too_early or goes_back):
             found.disordered += 1
@@ -292,14 +349,26 @@ def _sink(
                 describe("doubled", row)
         offsets.add(row.offset)
     for partition, end in sorted(ends.items()):
-        missing = end - len(seen[partition])
+        missing = set(range(end)) - seen[partition]
+        found.deleted += len(missing & deleted.get(partition, frozenset()))
+        missing -= deleted.get(partition, frozenset())
         if missing:
-            first = next(each for each in range(end) if each not in seen[partition])
-            topic, index = partition
-            examples.append(f"{name}: lost: {missing} of {topic}-{index}, the first at {first}")
-        found.lost += missing
+            where = f"{partition[0]}-{partition[1]}, the first at {min(missing)}"
+            examples.append(f"{name}: lost: {len(missing)} of {where}")
+        found.lost += len(missing)
     if entries is not None:
         _account_fence(name, seen, entries, found, examples)
+    return found
+
+
+def _deleted(evidence: Evidence) -> dict[Partition, frozenset[int]]:
+    """Return what may have been deleted before it was read: it was not committed by then."""
+    found: dict[Partition, frozenset[int]] = {}
+    for each in evidence.deletions:
+        history = evidence.commits.get(each.partition, ())
+        committed = max((one.offset for one in history if one.at_s <= each.at_s), default=0)
+        unread = frozenset(range(committed, each.before_offset))
+        found[each.partition] = found.get(each.partition, frozenset()) | unread
     return found
 
 
@@ -321,12 +390,18 @@ def _account_fence(
             examples.append(f"{name}: {where}, the rows are {len(offsets)} of [{least}, {most})")
 
 
-def _account_replays(facts: Facts, result: Account) -> None:
+def _account_replays(evidence: Evidence, result: Account) -> None:
+    facts = evidence.facts
     result.replays_differ += facts.changed_plans
     for batch in facts.batches.values():
         result.replays += sum(each.is_replay for each in batch.executions)
         digests = {each.digest for each in batch.executions if each.digest is not None}
-        if len(digests) > 1:
+        # A replay lacks the records that were deleted since its batch was planned.
+        was_cut = any(
+            each.partition in batch.planned_s and each.at_s >= batch.planned_s[each.partition]
+            for each in evidence.deletions
+        )
+        if len(digests) > 1 and not was_cut:
             result.replays_differ.append(f"batch {batch.key.number} of {batch.key.member}")
 
 
@@ -339,17 +414,44 @@ def _account_sessions(evidence: Evidence, result: Account) -> None:
             if each.how is Note.LOST
         }
         for at_s in lost_s:
-            if _stood_still(run, at_s, evidence.session_s):
-                result.sessions_frozen += 1
-            elif _was_disrupted(evidence, at_s):
-                result.sessions_broker += 1
-            else:
-                result.sessions_load += 1
+            match session_loss(evidence, run, at_s):
+                case SessionLoss.FROZEN:
+                    result.sessions_frozen += 1
+                case SessionLoss.NETWORK:
+                    result.sessions_network += 1
+                case SessionLoss.BROKER:
+                    result.sessions_broker += 1
+                case SessionLoss.CLOCK:
+                    result.sessions_clock += 1
+                case SessionLoss.LOAD:
+                    result.sessions_load += 1
         for at_s, overdue_s in run.late:
-            is_fault = _stood_still(run, at_s, evidence.session_s)
-            if not is_fault and not _was_disrupted(evidence, at_s):
+            is_fault = (
+                _stood_still(run, at_s, evidence.session_s)
+                or _was_cut_off(evidence, run, at_s)
+                or _was_disrupted(evidence, at_s)
+            )
+            if not is_fault:
                 result.late_heartbeats += 1
                 result.latest_heartbeat_s = max(result.latest_heartbeat_s, overdue_s)
+
+
+def session_loss(evidence: Evidence, run: Run, at_s: float) -> SessionLoss:
+    """Return why a process lost its session.
+
+    Args:
+        evidence: All that is known.
+        run: The process.
+        at_s: When it learned of that, in seconds of the wall clock.
+    """
+    if _stood_still(run, at_s, evidence.session_s):
+        return SessionLoss.FROZEN
+    if _was_cut_off(evidence, run, at_s):
+        return SessionLoss.NETWORK
+    if _was_disrupted(evidence, at_s):
+        return SessionLoss.BROKER
+    is_clock = _has_trouble(evidence, run, at_s, CLOCK_KINDS)
+    return SessionLoss.CLOCK if is_clock else SessionLoss.LOAD
 
 
 def _was_disrupted(evidence: Evidence, at_s: float) -> bool:
@@ -357,6 +459,25 @@ def _was_disrupted(evidence: Evidence, at_s: float) -> bool:
     return any(
         each.from_s <= at_s <= each.in_sync_s + evidence.session_s for each in evidence.disruptions
     )
+
+
+def _was_cut_off(evidence: Evidence, run: Run, at_s: float) -> bool:
+    """Whether a member's network had a fault at a time, or until a session before."""
+    return _has_trouble(evidence, run, at_s, NETWORK_KINDS)
+
+
+def _has_trouble(evidence: Evidence, run: Run, at_s: float, kinds: Container[str]) -> bool:
+    """Whether a process had such a fault at a time, or until a session before."""
+    return any(
+        each.kind in kinds and each.concerns(run.key.member, at_s, evidence.session_s)
+        for each in evidence.troubles
+    )
+
+
+def _has_no_reason_for_a_full_disk(evidence: Evidence, run: Run) -> bool:
+    """Whether a process ended because a disk was full, and the run had filled none."""
+    at_s = run.ended_s or 0.0
+    return run.end is End.NO_ROOM and not _has_trouble(evidence, run, at_s, DISK_KINDS)
 
 
 def _stood_still(run: Run, at_s: float, session_s: float) -> bool:
@@ -379,11 +500,11 @@ def _went_back(commits: Mapping[Partition, Sequence[Commit]]) -> list[str]:
 
 
 class _Doubles:
-    """Determines why records are in the append sink again.
+    """Determines why records are in a sink again.
 
     Args:
         evidence: All that is known.
-        result: Where causes are counted.
+        result: Where doubles without a cause are described.
     """
 
     def __init__(self, evidence: Evidence, result: Account) -> None:
@@ -396,19 +517,21 @@ class _Doubles:
             for partition, history in evidence.commits.items()
         }
 
-    def account(self, rows: Iterable[SinkRow]) -> None:
-        """Count the causes of all doubles."""
+    def account(self, rows: Iterable[SinkRow], sink: str = "append") -> Counter[Cause]:
+        """Return how many doubles of a sink have which cause."""
+        found: Counter[Cause] = Counter()
         written: dict[tuple[Partition, int], list[str]] = defaultdict(list)
         for row in rows:
             written[(row.topic, row.partition), row.offset].append(row.execution)
         for (partition, offset), names in written.items():
             if len(names) > 1:
                 for cause, why in self._causes(partition, offset, names):
-                    self._result.causes[cause] += 1
-                    if cause is Cause.NONE and self._result.causes[cause] <= EXAMPLES:
+                    found[cause] += 1
+                    if cause is Cause.NONE and found[cause] <= EXAMPLES:
                         topic, index = partition
                         place = f"{topic}-{index} at {offset}"
-                        self._result.examples.append(f"append: doubled: {place}: {why}")
+                        self._result.examples.append(f"{sink}: doubled: {place}: {why}")
+        return found
 
     def _causes(
         self, partition: Partition, offset: int, names: Sequence[str]
@@ -458,6 +581,9 @@ class _Doubles:
         had_s = _planned_s(batch, partition)
         departures = run.departures.get(partition, [])
         departure = next((each for each in departures if each.at_s >= had_s), None)
+        if departure is not None and run.failure is not None and run.ended_s is not None:
+            # What it gives up after its failure belongs to its end.
+            departure = departure if departure.at_s < run.ended_s else None
         if departure is None:
             return self._of_end(run, batch, planned_again_s)
         if departure.how is Note.LOST:
@@ -474,11 +600,12 @@ class _Doubles:
             was_late = (
                 run.late
                 or _stood_still(run, planned_again_s, self._session_s)
+                or _was_cut_off(self._evidence, run, planned_again_s)
                 or _was_disrupted(self._evidence, planned_again_s)
             )
             return self._fenced(run, planned_again_s) if was_late else Cause.NONE
         if run.end is not End.KILLED:
-            return Cause.STOPPED if run.end is End.STOPPED else Cause.FAILED
+            return _IN_HAND[run.end]
         finished_s = batch.finished_s
         is_finished = finished_s is not None and finished_s <= run.ended_s
         return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
@@ -486,6 +613,8 @@ class _Doubles:
     def _fenced(self, run: Run, at_s: float) -> Cause:
         if _stood_still(run, at_s, self._session_s):
             return Cause.FENCED_FROZEN
+        if _was_cut_off(self._evidence, run, at_s):
+            return Cause.FENCED_BY_NETWORK
         is_broker = _was_disrupted(self._evidence, at_s)
         return Cause.FENCED_BY_BROKER if is_broker else Cause.FENCED_BY_LOAD
 

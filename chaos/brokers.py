@@ -8,14 +8,23 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from chaos.disks import DiskError
 from chaos.ensemble import Outcome
 from chaos.facts import Disruption
+from chaos.link import BLACKHOLE, WORKING
+from chaos.machine import Disks, broker_disk
+from chaos.network import Network
+from chaos.proxy import Link
 from chaos.schedule import BrokerFault, BrokerFaultKind
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.lab.broker.cluster import EmbeddedCluster
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 
 OFFSETS_PARTITION: Final = ("__consumer_offsets", 0)
 """The partition whose leader coordinates the group: a run has no other."""
+ENDS_S: Final = 90.0
+"""Until when a broker has to end by itself whose disk is full."""
+LOOK_AGAIN_S: Final = 0.1
 
 
 class BrokerFaults:
@@ -24,15 +33,25 @@ class BrokerFaults:
     Args:
         cluster: The brokers; None: there is one, which has no faults.
         say: Shows a line.
+        disks: The disks of brokers, by the names that `broker_disk` gives them.
+        network: The network between the brokers, if it has faults.
     """
 
-    def __init__(self, cluster: EmbeddedCluster | None, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: EmbeddedCluster | None,
+        say: Callable[[str], None],
+        disks: Disks,
+        network: Network | None = None,
+    ) -> None:
         self.outcomes: Counter[tuple[BrokerFaultKind, Outcome]] = Counter()
         self.disruptions: list[Disruption] = []
         self.problems: list[str] = []
         """Brokers that did not come back."""
         self._cluster = cluster
         self._say = say
+        self._network = network
+        self._disks = disks
         self._thread: threading.Thread | None = None
         self._settled = threading.Event()
 
@@ -63,7 +82,7 @@ class BrokerFaults:
             for node_id in nodes:
                 if not self._settled.is_set():
                     self._disrupt(fault, node_id)
-        except EmbeddedKafkaError as error:
+        except (EmbeddedKafkaError, DiskError) as error:
             self.problems.append(f"{fault.kind.value}: {error}")
             return
         self.outcomes[fault.kind, Outcome.DONE] += 1
@@ -75,6 +94,22 @@ class BrokerFaults:
         state = self._cluster.state()
         known = state.partitions.get(OFFSETS_PARTITION) if state is not None else None
         return known.leader if known is not None and known.leader > 0 else 1
+
+    def _link(self, node_id: int) -> Link:
+        assert self._network is not None
+        return self._network.peers[node_id]
+
+    def _await_end(self, node: EmbeddedKafka) -> None:
+        """Wait until a broker has ended by itself.
+
+        Raises:
+            EmbeddedKafkaError: It does not.
+        """
+        deadline_s = time.monotonic() + ENDS_S
+        while node.pid is not None:
+            if time.monotonic() > deadline_s:
+                raise EmbeddedKafkaError(f"it runs on a full disk for more than {ENDS_S:g} s")
+            time.sleep(LOOK_AGAIN_S)
 
     def _disrupt(self, fault: BrokerFault, node_id: int) -> None:
         """Carry out a fault on one node, and wait until all replicas are in sync again."""
@@ -90,12 +125,23 @@ class BrokerFaults:
                 node.pause()
             case BrokerFaultKind.RESTART | BrokerFaultKind.ROLL:
                 node.end()
+            case BrokerFaultKind.UNREACHED:
+                self._link(node_id).put(BLACKHOLE)
+            case BrokerFaultKind.FULL:
+                self._disks[broker_disk(node_id)].fill()
+                self._await_end(node)
         down_s = time.time()
         self._settled.wait(fault.takes_s)
-        if fault.kind in (BrokerFaultKind.PAUSE, BrokerFaultKind.FREEZE):
-            node.resume()
-        else:
-            node.start()
+        match fault.kind:
+            case BrokerFaultKind.PAUSE | BrokerFaultKind.FREEZE:
+                node.resume()
+            case BrokerFaultKind.UNREACHED:
+                self._link(node_id).put(WORKING)
+            case BrokerFaultKind.FULL:
+                self._disks[broker_disk(node_id)].make_room()
+                node.start()
+            case _:
+                node.start()
         up_s = time.time()
         self._cluster.await_in_sync()
         disruption = Disruption(
@@ -111,6 +157,6 @@ class BrokerFaults:
         self.disruptions.append(disruption)
         self._say(
             f"broker {node_id}{', the coordinator' if disruption.coordinated else ''}:"
-            f" {fault.kind.value}, leader of {len(disruption.led)}; it ran again after"
+            f" {fault.kind.value}, leader of {len(disruption.led)}; it was back after"
             f" {up_s - from_s:.1f} s, in sync after {disruption.in_sync_s - from_s:.1f} s"
         )

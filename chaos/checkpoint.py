@@ -45,8 +45,14 @@ class Checkpoint:
             text = (self._offsets / str(batch)).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        offset: dict[str, Any] = json.loads(text)
+        # What Spark writes has a version and metadata before it.
+        offset: dict[str, Any] = json.loads(text.splitlines()[-1])
         return offset
+
+    def finished_s(self) -> dict[int, float]:
+        """Return when batches were written to the commit log, in seconds of the wall clock."""
+        found = (path for path in self._commits.iterdir() if path.name.isdigit())
+        return {int(path.name): path.stat().st_mtime for path in found}
 
     def plan(self, batch: int, text: str) -> None:
         """Write offsets/N, before the batch is run.

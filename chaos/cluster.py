@@ -98,6 +98,16 @@ class Broker:
 
         _await(has_leaders, f"{topic} has no {partitions} partitions")
 
+    def delete_before(self, partition: Partition, before_offset: int) -> None:
+        """Delete records as retention does.
+
+        Args:
+            partition: Their partition.
+            before_offset: The first offset that stays.
+        """
+        asked = TopicPartition(*partition, before_offset)
+        self._admin.delete_records([asked], request_timeout=ANSWER_S)[asked].result(ANSWER_S)
+
     def ends(self, topics: Mapping[str, int]) -> dict[Partition, int]:
         """Return the next offset to be written of every partition.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from chaos.journal import Points
@@ -25,6 +26,7 @@ class Delivery:
 
     def __init__(self, setting: Setting, files: Files, member: str, points: Points) -> None:
         self._points = points
+        self._short_lived = setting.short_lived
         self._append = AppendSink(
             files.appended / f"{member}.rows", partial(points.reach, Point.IN_APPEND)
         )
@@ -37,11 +39,15 @@ class Delivery:
         self._points.reach(Point.AFTER_APPEND)
 
     def write(self, batch: SinkBatch) -> None:
-        """Write a batch to each table; each batch begins with the next table.
+        """Write a batch to each table, without short-lived topics; each begins with the next.
 
         Raises:
             TableError: A table refuses it.
         """
+        lasting = tuple(each for each in batch.ranges if each.topic not in self._short_lived)
+        if not lasting:
+            return
+        batch = replace(batch, ranges=lasting)
         first = self._writes % len(self._tables)
         self._writes += 1
         for table in (*self._tables[first:], *self._tables[:first]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -10,21 +11,27 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from typing import Any, Final
 
-from chaos import plain_consumer, query
+from chaos import clocks, keeper, plain_consumer, query
 from chaos.facts import End, Note, RunKey
 from chaos.journal import Action, Journal, Orders
 from chaos.lifetime import be_parent, die_with_parent
+from chaos.members import MemberKind
 from chaos.schedule import Fault, FaultKind, Point
 from chaos.setting import Files
 from chaos.tables import SINKS
 
 UNREACHED_S: Final = 45.0
 """How long an order waits until its point is reached."""
+STARTING_S: Final = 90.0
+"""How much longer it waits for an application, which may have to start first."""
 END_S: Final = 120.0
 """How long a member may take to end after SIGTERM, on a slow machine too."""
+SAYS_WHERE_S: Final = 0.5
+"""How long a member that hangs may take to log what its threads do."""
 FAILED_AGAIN_S: Final = 2.0
 FAILURES_MAX: Final = 5
 """A member that fails so often is not started again."""
@@ -39,8 +46,15 @@ class Outcome(Enum):
 
 
 Main = Callable[[Files, RunKey], int]
-MAINS: Final[Mapping[bool, Main]] = {False: query.main, True: plain_consumer.main}
-"""What a process of a member runs, by whether it is a plain consumer."""
+MAINS: Final[Mapping[MemberKind, Main]] = {
+    MemberKind.QUERY: query.main,
+    MemberKind.PLAIN: plain_consumer.main,
+    MemberKind.APPLICATION: keeper.main,
+    MemberKind.CLASSIC: partial(plain_consumer.main, is_classic=True),
+}
+"""What a process of a member runs."""
+BY_ITSELF: Final = (End.FAILED, End.NO_ROOM)
+"""The ends that no fault of the process is the reason of."""
 
 
 class Member:
@@ -48,11 +62,11 @@ class Member:
 
     Args:
         name: Its name.
-        is_plain: Whether it is a plain consumer, not a query.
+        kind: What it is.
         files: Where files lie.
     """
 
-    def __init__(self, name: str, is_plain: bool, files: Files) -> None:
+    def __init__(self, name: str, kind: MemberKind, files: Files) -> None:
         self.name = name
         self.orders = Orders(files.orders(name))
         self.process: ForkServerProcess | None = None
@@ -65,7 +79,7 @@ class Member:
         self.start_s: float | None = None
         """When to start it; None if it runs, or is not wanted yet or any more."""
         self.failures = 0
-        self._is_plain = is_plain
+        self._kind = kind
         self._files = files
         files.member(name).mkdir(parents=True)
 
@@ -79,6 +93,12 @@ class Member:
         """Its process of the moment, or the last one."""
         return RunKey(self.name, self.number)
 
+    @property
+    def unreached_s(self) -> float:
+        """How long an order waits until its point is reached."""
+        is_slow = self._kind is MemberKind.APPLICATION
+        return UNREACHED_S + STARTING_S if is_slow else UNREACHED_S
+
     def start(self) -> None:
         """Start the next process, on the same checkpoint."""
         self.number += 1
@@ -86,7 +106,7 @@ class Member:
         self.orders.withdraw()
         context = multiprocessing.get_context("forkserver")
         process = context.Process(
-            target=_work, args=(self._files, self.key, self._is_plain), name=str(self.key)
+            target=_work, args=(self._files, self.key, self._kind), name=str(self.key)
         )
         process.start()
         self.process = process
@@ -94,9 +114,18 @@ class Member:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, unless it has ended."""
         assert self.process is not None
+        if self._kind is MemberKind.APPLICATION:
+            number = keeper.STANDS_FOR.get(number, number)
         if self.process.exitcode is None:
             assert self.process.pid is not None
             os.kill(self.process.pid, number)
+
+    def kill(self) -> None:
+        """Make sure that no process is left, in any state."""
+        if self.process is not None:
+            self.send(signal.SIGKILL)
+            self.process.join()
+            self.process = None
 
 
 def prepare_to_fork(sinks: Iterable[str] = ()) -> None:
@@ -111,19 +140,21 @@ def prepare_to_fork(sinks: Iterable[str] = ()) -> None:
     multiprocessing.get_context("forkserver").set_forkserver_preload(["chaos.preloaded"])
 
 
-def _work(files: Files, key: RunKey, is_plain: bool) -> None:
+def _work(files: Files, key: RunKey, kind: MemberKind) -> None:
     """Be a process of a member, with a log and a temporary directory of its own."""
-    die_with_parent()
+    die_with_parent(keeper.RUN_IS_GONE if kind is MemberKind.APPLICATION else signal.SIGKILL)
     log = os.open(files.logs / f"{key.member}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)
+    faulthandler.register(signal.SIGUSR1)
     # Where a driver listens is found by the parent's pid: each query looks in a place of its own.
     own = files.sockets / key.member
     own.mkdir(mode=0o700, exist_ok=True)
     os.environ["XDG_RUNTIME_DIR"] = str(own)
+    clocks.follow(files.clock(key.member))
     exit_code = query.FAILED
     try:
-        exit_code = MAINS[is_plain](files, key)
+        exit_code = MAINS[kind](files, key)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -136,20 +167,17 @@ class Ensemble:
 
     Args:
         files: Where files lie.
-        queries: Names of the queries.
-        plain_consumers: Names of the consumers beside them.
+        kinds: What each member is, by name.
         grow: Gives a topic so many more partitions; tells whether there was room for them.
     """
 
     def __init__(
         self,
         files: Files,
-        queries: Iterable[str],
-        plain_consumers: Iterable[str],
+        kinds: Mapping[str, MemberKind],
         grow: Callable[[str, int], bool],
     ) -> None:
-        plain = frozenset(plain_consumers)
-        self.members = {name: Member(name, name in plain, files) for name in (*queries, *plain)}
+        self.members = {name: Member(name, kind, files) for name, kind in kinds.items()}
         self.outcomes: Counter[tuple[FaultKind, Outcome]] = Counter()
         self.points: Counter[Point] = Counter()
         """Crash points at which a process was killed or stood still."""
@@ -173,12 +201,14 @@ class Ensemble:
         if fault.kind is FaultKind.GROW:
             is_done = self._grow(fault.target, fault.partitions)
             self._count(fault, Outcome.DONE if is_done else Outcome.SKIPPED)
+            if is_done:
+                self._journal.note(Note.GREW, topic=fault.target)
             return
         member = self.members[fault.target]
         if not member.is_running or member.fault is not None:
             self._count(fault, Outcome.SKIPPED)
             return
-        member.fault, member.fault_by_s = fault, time.monotonic() + UNREACHED_S
+        member.fault, member.fault_by_s = fault, time.monotonic() + member.unreached_s
         match fault.kind:
             case FaultKind.KILL:
                 self._note(member, Note.KILLED)
@@ -239,10 +269,7 @@ class Ensemble:
         """Make sure that no process is left, in any state."""
         self._is_over = True
         for member in self.members.values():
-            if member.process is not None:
-                member.process.kill()
-                member.process.join()
-                member.process = None
+            member.kill()
 
     def is_extinct(self) -> bool:
         """Return whether no member runs or will be started again."""
@@ -269,6 +296,8 @@ class Ensemble:
         elif fault.kind is FaultKind.TERMINATE:
             self.hung.append(f"{member.key} did not end within {END_S:g} s of SIGTERM")
             self._note(member, Note.KILLED)
+            member.send(signal.SIGUSR1)
+            time.sleep(SAYS_WHERE_S)
             member.send(signal.SIGKILL)
             member.fault_by_s = now_s + END_S
         elif fault.kind is not FaultKind.KILL and member.orders.withdraw():
@@ -281,21 +310,24 @@ class Ensemble:
             member.failures += 1
         self._note(member, Note.ENDED, how=how.value, exit_code=exit_code)
         if fault is not None:
-            if how is not End.FAILED:
+            if how not in BY_ITSELF:
                 takes_s = fault.takes_s
             if fault.kind is FaultKind.CRASH and fault.point is not None and how is End.KILLED:
                 self.points[fault.point] += 1
-            self._over(member, Outcome.SKIPPED if how is End.FAILED else Outcome.DONE)
+            self._over(member, Outcome.SKIPPED if how in BY_ITSELF else Outcome.DONE)
         member.thaw_s = None
         is_out = exit_code == query.REFUSED_GAP or member.failures >= FAILURES_MAX
         member.start_s = None if is_out or self._is_over else now_s + takes_s
 
     def _how(self, member: Member, exit_code: int) -> End:
         kind = member.fault.kind if member.fault else None
-        if exit_code == -signal.SIGKILL:
+        # An application whose driver was not started yet dies of what stands for SIGKILL.
+        if exit_code in (-signal.SIGKILL, -keeper.STANDS_FOR[signal.SIGKILL]):
             was_ordered = kind is FaultKind.CRASH and not member.orders.is_given()
             was_killed = kind is FaultKind.KILL or kind is FaultKind.TERMINATE
             return End.KILLED if was_ordered or was_killed else End.FAILED
+        if exit_code == query.NO_ROOM:
+            return End.NO_ROOM
         # A process that has just begun dies of SIGTERM, as it has nothing to end yet.
         was_stopped = kind is FaultKind.TERMINATE and exit_code in (0, -signal.SIGTERM)
         return End.STOPPED if was_stopped else End.FAILED

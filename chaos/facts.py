@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 Partition = tuple[str, int]
@@ -42,6 +43,7 @@ class Note(str, Enum):
     THAWED = "thawed"
     SLOWED = "slowed"
     ENDED = "ended"
+    GREW = "a topic gets partitions"
 
 
 class RunKey(NamedTuple):
@@ -68,6 +70,7 @@ class End(Enum):
     KILLED = "killed by SIGKILL"
     STOPPED = "ended on SIGTERM"
     FAILED = "ended by itself"
+    NO_ROOM = "ended because a disk was full"
 
 
 class Departure(NamedTuple):
@@ -109,6 +112,44 @@ class Disruption:
     coordinated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A fault of the machine or the network of members, as it was carried out.
+
+    Args:
+        kind: What went wrong.
+        members: The members that it concerned.
+        from_s: When it began.
+        until_s: When it ended.
+        where: The part of the network; empty: it was the machine.
+    """
+
+    kind: str
+    members: tuple[str, ...]
+    from_s: float
+    until_s: float
+    where: str = ""
+
+    def concerns(self, member: str, at_s: float, later_s: float) -> bool:
+        """Return whether a member had it at a time, or until some seconds before."""
+        return member in self.members and self.from_s <= at_s <= self.until_s + later_s
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Records that were deleted as retention does.
+
+    Args:
+        at_s: When it began.
+        partition: Their partition.
+        before_offset: The first offset that stays.
+    """
+
+    at_s: float
+    partition: Partition
+    before_offset: int
+
+
 @dataclass(slots=True)
 class Run:
     """What became of one process of a member.
@@ -116,6 +157,7 @@ class Run:
     Args:
         key: Which one.
         is_plain: Whether it is a plain consumer.
+        began_s: When it began; None: it never did.
         end: How it ended; None: it did not.
         ended_s: When.
         point: The crash point that it was killed at, if it was one.
@@ -129,6 +171,7 @@ class Run:
 
     key: RunKey
     is_plain: bool = False
+    began_s: float | None = None
     end: End | None = None
     ended_s: float | None = None
     point: str | None = None
@@ -218,21 +261,34 @@ def execution_name(run: RunKey, batch: int) -> str:
     return f"{run}.{batch}"
 
 
-def read_facts(lines: Iterable[str], plain_consumers: Iterable[str] = ()) -> Facts:
+def read_facts(
+    lines: Iterable[str],
+    plain_consumers: Iterable[str] = (),
+    finished_s: Mapping[tuple[str, int], float] = MappingProxyType({}),
+) -> Facts:
     """Make facts of what all processes noted.
 
     Args:
         lines: The lines of all of them; each process's own in the order in which it wrote them.
         plain_consumers: The members that are plain consumers.
+        finished_s: When batches of Spark applications were written to the commit log, by member
+            and number: they cannot note it.
     """
-    notes = sorted(_notes(lines), key=lambda each: float(each["at_s"]))
     reader = _Reader(frozenset(plain_consumers))
-    for each in notes:
-        reader.take(each)
+    for each in read_notes(lines):
+        if Note(each["what"]) is not Note.GREW:
+            reader.take(each)
+    for (member, number), at_s in finished_s.items():
+        reader.finish(member, number, at_s)
     return reader.facts
 
 
-def _notes(lines: Iterable[str]) -> list[dict[str, Any]]:
+def read_notes(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the notes, in the order of time.
+
+    Args:
+        lines: The lines of all processes.
+    """
     found = []
     for line in lines:
         try:
@@ -242,7 +298,7 @@ def _notes(lines: Iterable[str]) -> list[dict[str, Any]]:
             continue
         if isinstance(note, dict) and "what" in note:
             found.append(note)
-    return found
+    return sorted(found, key=lambda each: float(each["at_s"]))
 
 
 class _Reader:
@@ -274,8 +330,15 @@ class _Reader:
                 run.departures.setdefault(partition, []).append(Departure(at_s, kind))
         self._of_run(kind, at_s, run, note)
 
+    def finish(self, member: str, number: int, at_s: float) -> None:
+        """Take note that a batch is in the commit log."""
+        if key := self._logged.get((member, number)):
+            self.facts.batches[key].finished_s = at_s
+
     def _of_run(self, kind: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
         match kind:
+            case Note.BEGINS:
+                run.began_s = at_s
             case Note.LATE:
                 run.late.append((at_s, float(note["overdue_s"])))
             case Note.CRASHES:

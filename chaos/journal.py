@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from chaos.clocks import wall_s
 from chaos.facts import Note, Partition, RunKey
 from chaos.schedule import Point
 
@@ -40,7 +41,7 @@ class Journal:
             fields: What else there is to say.
         """
         note = {
-            "at_s": time.time() if at_s is None else at_s,
+            "at_s": wall_s() if at_s is None else at_s,
             "member": self._run.member,
             "run": self._run.number,
             "what": what.value,
@@ -109,6 +110,10 @@ class Orders:
         return Action(order["action"]), float(order["takes_s"])
 
 
+def _to_this_process(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
 class Points:
     """The points of a batch, as a process passes them.
 
@@ -116,12 +121,20 @@ class Points:
         journal: Where it notes its actions.
         orders: The orders.
         is_ending: Returns whether the process ends; a batch then stops.
+        send: Sends a signal to all that the order is for.
     """
 
-    def __init__(self, journal: Journal, orders: Orders, is_ending: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        orders: Orders,
+        is_ending: Callable[[], bool] = lambda: False,
+        send: Callable[[signal.Signals], object] = _to_this_process,
+    ) -> None:
         self._journal = journal
         self._orders = orders
         self._is_ending = is_ending
+        self._send = send
         self._lock = threading.Lock()
 
     def reach(self, point: Point) -> None:
@@ -153,10 +166,10 @@ class Points:
         action, takes_s = order
         if action is Action.KILL:
             self._journal.note(Note.CRASHES, point=point.value)
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._send(signal.SIGKILL)
         if action is Action.STAND_STILL:
             self._journal.note(Note.FROZE, point=point.value)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            self._send(signal.SIGSTOP)
         if action is not Action.BE_SLOW:
             return None
         self._journal.note(Note.SLOWED, takes_s=takes_s)

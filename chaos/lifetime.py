@@ -19,13 +19,16 @@ def be_parent() -> None:
     os.environ[_PARENT_PID] = str(os.getpid())
 
 
-def die_with_parent() -> None:
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """Have the kernel kill this process when its parent is gone, even while it stands still.
 
     The parent has called `be_parent` before. Only Linux can do that; elsewhere a run that is
     killed by SIGKILL leaves its members behind.
+
+    Args:
+        number: Another signal, for a process that has to end others first.
     """
-    end_with(int(os.environ[_PARENT_PID]), signal.SIGKILL)
+    end_with(int(os.environ[_PARENT_PID]), number)
 
 
 def end_with(parent_pid: int, number: signal.Signals) -> None:

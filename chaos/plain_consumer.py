@@ -21,7 +21,7 @@ from chaos.delivery import Delivery
 from chaos.facts import Note, Partition, RunKey, execution_name
 from chaos.journal import Journal, Orders, Points
 from chaos.plants import Plant
-from chaos.query import FAILED, REFUSED_GAP
+from chaos.query import failed_as
 from chaos.schedule import Point
 from chaos.setting import Files, Setting
 from chaos.sinks import Row, SinkBatch
@@ -45,22 +45,25 @@ class PlainConsumer:
         setting: What all processes know.
         files: Where files lie.
         key: Which run of which member it is.
+        is_classic: Whether it speaks the classic protocol, not that of KIP-848.
     """
 
-    def __init__(self, setting: Setting, files: Files, key: RunKey) -> None:
+    def __init__(
+        self, setting: Setting, files: Files, key: RunKey, *, is_classic: bool = False
+    ) -> None:
         self._setting = setting
         self._key = key
         self._ending = threading.Event()
         self._journal = Journal(files.journals, key)
-        self._points = Points(self._journal, Orders(files.orders(key.member)), lambda: False)
+        self._points = Points(self._journal, Orders(files.orders(key.member)))
         self._delivery = Delivery(setting, files, key.member, self._points)
         self._collected: list[Message] = []
         self._batch = 0
         self._consumer = Consumer(
             {
-                "bootstrap.servers": setting.bootstrap_servers,
+                "bootstrap.servers": setting.servers_of(key.member),
                 "group.id": setting.group_id,
-                "group.protocol": "consumer",
+                **(_classic(setting) if is_classic else {"group.protocol": "consumer"}),
                 "client.id": key.member,
                 # Partitions added later must be read from their beginning.
                 "auto.offset.reset": "earliest",
@@ -179,6 +182,21 @@ class PlainConsumer:
         self._journal.note_partitions(Note.LOST, lost)
 
 
+def _classic(setting: Setting) -> dict[str, str | int]:
+    """Return the settings that brokers have for members of the other protocol.
+
+    An eager assignor: a group with librdkafka's cooperative one cannot be converted in all states,
+    and Kafka may give a partition away before such a consumer has committed it (F84).
+    """
+    session_ms = round(setting.session_s * 1000)
+    return {
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": session_ms // 5,
+    }
+
+
 def _place(message: Message) -> tuple[str, int, int]:
     topic, index, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
@@ -191,20 +209,21 @@ def _named(partitions: Iterable[TopicPartition]) -> list[Partition]:
     return [(each.topic, each.partition) for each in partitions]
 
 
-def main(files: Files, key: RunKey) -> int:
+def main(files: Files, key: RunKey, *, is_classic: bool = False) -> int:
     """Read until SIGTERM; return the exit code.
 
     Args:
         files: Where files lie.
         key: Which run of which member it is.
+        is_classic: Whether it speaks the classic protocol.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.info("run %s, pid %d", key, os.getpid())
-    consumer = PlainConsumer(Setting.load(files.directory), files, key)
+    consumer = PlainConsumer(Setting.load(files.directory), files, key, is_classic=is_classic)
     try:
         consumer.work()
     except Exception as error:
         logging.exception("the consumer failed")
         consumer.fail(error)
-        return REFUSED_GAP if isinstance(error, TableGapError) else FAILED
+        return failed_as(error)
     return 0

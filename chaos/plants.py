@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Decision, Entry, EntryChange, TableState
@@ -19,9 +20,98 @@ if TYPE_CHECKING:
 class Plant(str, Enum):
     """The bugs that a run may have."""
 
+    EARLY_RELEASE = "early-release"
+    NEWEST_EPOCH = "newest-epoch"
+    KEEPS_FENCED = "keeps-fenced"
+    TRUSTS_REPEATED = "trusts-repeated"
+    COMMITS_PLANNED = "commits-planned"
+    COMMITS_LOST = "commits-lost"
+    KEEPS_POSITION = "keeps-position"
+    REPLAY_UNNOTED = "replay-unnoted"
+    REPLAY_FINISHED = "replay-finished"
+    LAST_RECORD = "last-record"
+    BEYOND_RANGE = "beyond-range"
+    BATCH_START = "batch-start"
+    CUT_FETCH = "cut-fetch"
     NO_COMPARE = "no-compare"
     COMPARE_BEFORE = "compare-before"
     KAFKA_FIRST = "kafka-first"
+
+
+class Part(Enum):
+    """Where a bug is planted; the value is its name in a table."""
+
+    CLIENT = "client"
+    LEDGER = "ledger"
+    READER = "reader"
+    TABLES = "tables"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a bug is.
+
+    Args:
+        part: Where it is planted.
+        text: What the part does wrong.
+    """
+
+    part: Part
+    text: str
+
+
+DESCRIPTIONS: Final[Mapping[Plant, Description]] = MappingProxyType(
+    {
+        Plant.EARLY_RELEASE: Description(
+            Part.CLIENT, "A member acknowledges a revocation before its batch is committed."
+        ),
+        Plant.NEWEST_EPOCH: Description(
+            Part.CLIENT, "A batch is committed with the current member epoch, not its plan's."
+        ),
+        Plant.KEEPS_FENCED: Description(
+            Part.CLIENT, "A member keeps its partitions after its epoch was fenced."
+        ),
+        Plant.TRUSTS_REPEATED: Description(
+            Part.CLIENT, "A commit that was repeated without an answer is not looked up."
+        ),
+        Plant.COMMITS_PLANNED: Description(
+            Part.LEDGER, "The end of a batch is committed when the batch is planned."
+        ),
+        Plant.COMMITS_LOST: Description(
+            Part.LEDGER, "A finished batch is committed even where another member owns it by now."
+        ),
+        Plant.KEEPS_POSITION: Description(
+            Part.LEDGER, "A partition that returns continues at the position that it had before."
+        ),
+        Plant.REPLAY_UNNOTED: Description(
+            Part.LEDGER, "Partitions are released while a replayed batch reads them."
+        ),
+        Plant.REPLAY_FINISHED: Description(
+            Part.LEDGER, "After a restart, the batch without commits/N counts as finished."
+        ),
+        Plant.LAST_RECORD: Description(Part.READER, "The last record of a range is dropped."),
+        Plant.BEYOND_RANGE: Description(
+            Part.READER, "The record after a range is returned if it came with the others."
+        ),
+        Plant.BATCH_START: Description(
+            Part.READER, "The fast reader returns records of Kafka's batch before the range."
+        ),
+        Plant.CUT_FETCH: Description(
+            Part.READER,
+            "The fast reader loses the rest of a range after a response, cut at 1,024 bytes.",
+        ),
+        Plant.NO_COMPARE: Description(
+            Part.TABLES, "The entries of a table are ignored: a batch is written whole."
+        ),
+        Plant.COMPARE_BEFORE: Description(
+            Part.TABLES,
+            "A batch is compared, but its commit does not check that the entries are the same.",
+        ),
+        Plant.KAFKA_FIRST: Description(
+            Part.TABLES, "commits/N and Kafka's commit come before the tables' commits."
+        ),
+    }
+)
 
 
 class CompareBefore:

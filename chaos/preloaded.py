@@ -10,6 +10,8 @@ import contextlib
 import importlib
 from typing import Final
 
+# The first of them: it repairs what others import.
+import chaos.clocks  # noqa: F401
 from chaos.lifetime import be_parent, die_with_parent
 from chaos.tables import import_kinds
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare

@@ -38,6 +38,8 @@ class Production:
             {
                 "bootstrap.servers": bootstrap_servers,
                 "enable.idempotence": True,
+                # With several at once, a leader's change may write records twice (librdkafka#4953).
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 5,
                 "log_level": 0,
             }

@@ -6,41 +6,29 @@ offsets/N, partitions, read, the sink, commits/N, a listener's report, latestOff
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from chaos.checkpoint import Checkpoint
 from chaos.delivery import Delivery
-from chaos.facts import Note, Partition, RunKey, execution_name
+from chaos.disks import is_disk_full
+from chaos.facts import Note, RunKey, execution_name
 from chaos.journal import Journal, Orders, Points
+from chaos.member_plants import plant_in_member
+from chaos.observed import Observed, digest
 from chaos.plants import Plant
 from chaos.schedule import Point, QueryTraits
 from chaos.setting import Files, Setting
-from chaos.sinks import Row, SinkBatch
+from chaos.sinks import Row, SinkBatch, rows_digest
 from spark_groups.errors import TableGapError
-from spark_groups.offsets.events import (
-    BatchFinished,
-    BatchPlanned,
-    OffsetsCommitted,
-    PartitionsGivenUp,
-)
-from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_from_json
-from spark_groups.protocol.events import (
-    Event,
-    NameOf,
-    PartitionsAssigned,
-    PartitionsLost,
-    PartitionsRevoked,
-)
-from spark_groups.runtime.engine import suspension_clock
+from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening
 from spark_groups.spark.options.source_options import SourceOptions
@@ -50,24 +38,10 @@ from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.types import OffsetRange
 
 TASKS: Final = 2
-LATE_S: Final = 1.0
-"""The delay of a heartbeat, in seconds, from which on the journal notes it."""
-SAMPLE_S: Final = 0.5
 FAILED: Final = 3
 REFUSED_GAP: Final = 4
+NO_ROOM: Final = 6
 """Exit codes."""
-
-_NOTED: Final = {
-    PartitionsAssigned: Note.ASSIGNED,
-    PartitionsRevoked: Note.REVOKED,
-    PartitionsLost: Note.LOST,
-    PartitionsGivenUp: Note.GIVEN_UP,
-}
-_POINTS: Final = {
-    BatchFinished: Point.KAFKA_COMMIT_SENT,
-    OffsetsCommitted: Point.KAFKA_COMMIT_ACCEPTED,
-}
-"""The events after which an order may kill the member."""
 
 
 class Query:
@@ -85,14 +59,13 @@ class Query:
         self._traits = traits
         self._key = key
         self._ending = threading.Event()
-        self._planned_s = time.time()
-        """When the last batch was planned, in seconds of the wall clock."""
         self._journal = Journal(files.journals, key)
         orders = Orders(files.orders(key.member))
         self._points = Points(self._journal, orders, self._is_interrupted)
         self._delivery = Delivery(setting, files, key.member, self._points)
-        self._checkpoint = Checkpoint(files.member(key.member) / "checkpoint")
-        self._options = SourceOptions.of(_options(setting, traits))
+        self._observed = Observed(self._journal, self._points)
+        self._checkpoint = Checkpoint(files.checkpoint(key.member))
+        self._options = SourceOptions.of(source_options(setting, traits))
         self._range_settings = self._options.range_settings()
         self._server = ControlServer(
             os.getppid(),
@@ -109,8 +82,7 @@ class Query:
         if self._traits.listens:
             self._server.start("batches are committed at the next trigger")
         self._run.control.start()
-        self._run.driver.observe(self._observe)
-        threading.Thread(target=self._sample, name="chaos-sample", daemon=True).start()
+        self._observed.watch(self._run.driver)
         number, start = self._begin()
         trigger_at_s = 0.0
         while not self._ending.wait(max(0.0, trigger_at_s - time.monotonic())):
@@ -121,9 +93,9 @@ class Query:
                 self._ending.wait(self._traits.trigger_s)
                 continue
             self._points.reach(Point.BEFORE_OFFSET_LOG)
-            self._note_plan(number, start, end)
+            self._observed.note_plan(number, start, end)
             self._checkpoint.plan(number, json.dumps(end))
-            self._journal.note(Note.LOGGED, batch=number, plan=_digest(end))
+            self._journal.note(Note.LOGGED, batch=number, plan=digest(end))
             self._points.reach(Point.AFTER_OFFSET_LOG)
             self._run_batch(number, start, end, is_replay=False)
             number, start = number + 1, end
@@ -163,11 +135,10 @@ class Query:
     ) -> None:
         plan = self._run.batch(start, end)
         ranges = plan.ranges if plan is not None else ()
-        self._journal.note(Note.READS, batch=number, plan=_digest(end), replay=is_replay)
+        self._journal.note(Note.READS, batch=number, plan=digest(end), replay=is_replay)
         execution = execution_name(self._key, number)
         values = list(self._read(ranges))
-        digest = hashlib.sha256(repr(sorted(map(tuple, values))).encode()).hexdigest()[:16]
-        self._journal.note(Note.READ, batch=number, digest=digest)
+        self._journal.note(Note.READ, batch=number, digest=rows_digest(values))
         self._points.reach(Point.AFTER_READ)
         steps: list[Callable[[], None]] = []
         if ranges:
@@ -201,46 +172,20 @@ class Query:
                 values = zip(*(each.to_pylist() for each in columns), strict=True)
                 yield from map(Row._make, values)
 
-    def _note_plan(self, number: int, start: dict[str, Any], end: dict[str, Any]) -> None:
-        plan = plan_from_json(end) if end != start else None
-        partitions = [(each.topic, each.partition) for each in plan.ranges] if plan else []
-        self._journal.note(
-            Note.PLANNED, self._planned_s, batch=number, plan=_digest(end), partitions=partitions
-        )
-
-    def _observe(self, event: Event, name_of: NameOf) -> None:
-        """Note an event; the caller has the member's lock, so this must not wait."""
-        kind = type(event)
-        if kind is BatchPlanned:
-            # The process may be stopped before it notes the plan.
-            self._planned_s = time.time() - (suspension_clock() - event.at)
-        if kind in _NOTED:
-            named = _names(getattr(event, "partitions", ()), name_of)
-            reason = getattr(event, "reason", "")
-            self._journal.note_partitions(_NOTED[kind], named, reason=reason)
-        if kind in _POINTS:
-            self._points.observe(_POINTS[kind])
-
-    def _sample(self) -> None:
-        """Note each time that a heartbeat becomes overdue."""
-        was_late = False
-        while True:
-            overdue_s = self._run.driver.snapshot().get("heartbeat_overdue_s") or 0.0
-            if overdue_s >= LATE_S and not was_late:
-                self._journal.note(Note.LATE, overdue_s=overdue_s)
-            was_late = overdue_s >= LATE_S
-            time.sleep(SAMPLE_S)
-
     def _is_interrupted(self) -> bool:
         return self._ending.is_set() and not self._traits.listens
 
     def _terminated(self, *_: object) -> None:
+        # This thread may be in the middle of a wait, and hold the lock that is needed here.
+        threading.Thread(target=self._end, name="chaos-end", daemon=True).start()
+
+    def _end(self) -> None:
         if self._ending.is_set():
             return
         self._ending.set()
         if not self._traits.listens:
             # The JVM interrupts the batch and ends the runner, which receives no progress.
-            threading.Thread(target=self._leave_and_exit, name="chaos-end", daemon=True).start()
+            self._leave_and_exit()
 
     def _leave_and_exit(self) -> None:
         self._leave()
@@ -252,15 +197,22 @@ class Query:
         self._run.leave()
 
 
-def _options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
+def source_options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
+    """Return the options of the source.
+
+    Args:
+        setting: The setting of the run.
+        traits: The settings of the query.
+    """
     options = {
-        "kafka.bootstrap.servers": setting.bootstrap_servers,
+        "kafka.bootstrap.servers": setting.servers_of(traits.name),
         "kafka.group.id": setting.group_id,
         "kafka.client.id": traits.name,
         "kafka.max.poll.interval.ms": str(setting.rebalance_timeout_ms),
         "subscribe": ",".join(setting.topics),
         "startingOffsets": traits.starting_offsets,
         "reader": traits.reader,
+        "failOnDataLoss": str(not setting.short_lived).lower(),
         "leaveOnStop": str(traits.leave_on_stop).lower(),
     }
     if traits.max_offsets is not None:
@@ -268,14 +220,6 @@ def _options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
     if traits.instance_id is not None:
         options["kafka.group.instance.id"] = traits.instance_id
     return options
-
-
-def _names(keys: Iterable[Any], name_of: NameOf) -> list[Partition]:
-    return [(name_of(key.topic_id) or str(key.topic_id), key.partition) for key in keys]
-
-
-def _digest(offset: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(offset).encode()).hexdigest()[:16]
 
 
 def main(files: Files, key: RunKey) -> int:
@@ -289,6 +233,7 @@ def main(files: Files, key: RunKey) -> int:
     setting = Setting.load(files.directory)
     traits = setting.queries[key.member]
     logging.info("run %s, pid %d: %s", key, os.getpid(), traits)
+    plant_in_member(setting.plant)
     query = Query(setting, files, traits, key)
     try:
         query.work()
@@ -296,5 +241,16 @@ def main(files: Files, key: RunKey) -> int:
         query.end_if_interrupted()
         logging.exception("the query failed")
         query.fail(error)
-        return REFUSED_GAP if isinstance(error, TableGapError) else FAILED
+        return failed_as(error)
     return 0
+
+
+def failed_as(error: BaseException) -> int:
+    """Return the exit code of a member that an error ends.
+
+    Args:
+        error: The error.
+    """
+    if isinstance(error, TableGapError):
+        return REFUSED_GAP
+    return NO_ROOM if is_disk_full(error) else FAILED

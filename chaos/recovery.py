@@ -14,7 +14,9 @@ from itertools import accumulate, pairwise
 from statistics import median
 
 from chaos.account import Evidence
-from chaos.facts import Commit, Disruption, End, Execution, Facts, Partition, Run
+from chaos.facts import Commit, Disruption, End, Execution, Partition, Run, RunKey, Span
+from chaos.network_schedule import NETWORK_KINDS
+from chaos.schedule import DISK_KINDS
 
 FROZEN_BEYOND = "SIGSTOP beyond the session"
 FROZEN_WITHIN = "SIGSTOP within the session"
@@ -44,16 +46,39 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultRecovery:
+    """How long one fault kept its partitions from being read and committed.
+
+    Args:
+        kind: What went wrong.
+        target: The process or the broker.
+        from_s: When it began, in seconds of the wall clock.
+        read_after_s: Seconds until all its partitions were read again; None: not seen.
+        committed_after_s: Seconds until all of them were committed again; None: not seen.
+    """
+
+    kind: str
+    target: str
+    from_s: float
+    read_after_s: float | None
+    committed_after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """The longest time between two writes of a partition by one process.
 
     Args:
         takes_s: How long it was, in seconds.
-        where: The partition, the process, and when it began.
+        partition: The partition; None: there was no pause.
+        run: The process.
+        from_s: When it began, in seconds of the wall clock.
     """
 
     takes_s: float = 0.0
-    where: str = "none"
+    partition: Partition | None = None
+    run: str = ""
+    from_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +86,15 @@ class Recoveries:
     """What faults cost, and what they cost others.
 
     Args:
+        faults: Recovery from each fault that hit partitions, in the order of time.
         by_kind: Recovery by kind of fault.
-        unaffected: The longest pause where no fault was: the process had none, and no broker with
-            a fault led a partition of its batches.
+        unaffected: The longest pause where no fault was: the process and its network had none, and
+            no broker with a fault led a partition of its batches.
         neighbour: The longest pause of a partition that only shared its batches with one whose
             leader had a fault.
     """
 
+    faults: tuple[FaultRecovery, ...]
     by_kind: tuple[Recovery, ...]
     unaffected: Pause
     neighbour: Pause
@@ -75,9 +102,10 @@ class Recoveries:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """A fault: its kind, when it began, from when a sign of life counts, and what it hit."""
+    """A fault: its kind and target, when it began, from when a sign counts, and what it hit."""
 
     kind: str
+    target: str
     from_s: float
     since_s: float
     partitions: frozenset[Partition]
@@ -90,13 +118,24 @@ def recoveries(evidence: Evidence) -> Recoveries:
         evidence: All that is known.
     """
     written = _executions(evidence)
-    by_kind: dict[str, list[_Hit]] = defaultdict(list)
-    for hit in (*_of_brokers(evidence, written), *_of_members(evidence, written)):
-        by_kind[hit.kind].append(hit)
     reads = {each: _Later.of_reads(found) for each, found in written.items()}
     commits = {each: _Later.of_commits(found) for each, found in evidence.commits.items()}
-    found = [_recovery(kind, hits, reads, commits) for kind, hits in by_kind.items()]
-    return Recoveries(tuple(found), *_longest_pauses(evidence, written))
+    faults = [
+        FaultRecovery(hit.kind, hit.target, hit.from_s, _took_s(hit, reads), _took_s(hit, commits))
+        for hit in (
+            *_of_brokers(evidence, written),
+            *_of_members(evidence, written),
+            *_of_troubles(evidence, written),
+        )
+    ]
+    by_kind: dict[str, list[FaultRecovery]] = defaultdict(list)
+    for each in faults:
+        by_kind[each.kind].append(each)
+    return Recoveries(
+        tuple(sorted(faults, key=lambda each: each.from_s)),
+        tuple(_recovery(kind, found) for kind, found in by_kind.items()),
+        *_longest_pauses(evidence, written),
+    )
 
 
 class _Later:
@@ -146,7 +185,7 @@ def _of_brokers(
 ) -> Iterable[_Hit]:
     for each in evidence.disruptions:
         there = {p for p, found in written.items() if found[0].began_s < each.from_s}
-        yield _Hit(each.kind, each.from_s, each.down_s, frozenset(there))
+        yield _Hit(each.kind, f"broker {each.node}", each.from_s, each.down_s, frozenset(there))
 
 
 def _of_members(
@@ -161,13 +200,37 @@ def _of_members(
         for kind, at_s in _faults_of(run, evidence.session_s):
             if at_s > last_s:
                 continue
-            last = {
-                partition: [each.run for each in found if _written_s(each) < at_s]
-                for partition, found in written.items()
-            }
-            theirs = {p for p, runs in last.items() if runs and runs[-1] == run.key}
+            owners = _last_writers(written, at_s)
+            theirs = {partition for partition, owner in owners.items() if owner == run.key}
             if theirs:
-                yield _Hit(kind, at_s, at_s, frozenset(theirs))
+                yield _Hit(kind, str(run.key), at_s, at_s, frozenset(theirs))
+
+
+def _last_writers(
+    written: Mapping[Partition, Sequence[Execution]], at_s: float
+) -> dict[Partition, RunKey]:
+    """Return which process wrote each partition last before a time."""
+    before = {
+        partition: [each.run for each in found if _written_s(each) < at_s]
+        for partition, found in written.items()
+    }
+    return {partition: runs[-1] for partition, runs in before.items() if runs}
+
+
+def _of_troubles(
+    evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
+) -> Iterable[_Hit]:
+    """Return faults of networks and disks: a partition was hit if a member there wrote it last."""
+    for each in evidence.troubles:
+        if each.kind not in NETWORK_KINDS | DISK_KINDS:
+            continue
+        owners = _last_writers(written, each.from_s)
+        theirs = {partition for partition, owner in owners.items() if owner.member in each.members}
+        if theirs:
+            # What a member reads while its disk is full it does not finish.
+            after_s = each.until_s if each.kind in DISK_KINDS else each.from_s
+            target = ", ".join(each.members)
+            yield _Hit(each.kind, target, each.from_s, after_s, frozenset(theirs))
 
 
 def _faults_of(run: Run, session_s: float) -> Iterable[tuple[str, float]]:
@@ -178,20 +241,13 @@ def _faults_of(run: Run, session_s: float) -> Iterable[tuple[str, float]]:
         yield run.end.value, run.ended_s
 
 
-def _recovery(
-    kind: str,
-    hits: Sequence[_Hit],
-    reads: Mapping[Partition, _Later],
-    commits: Mapping[Partition, _Later],
-) -> Recovery:
-    reads_s = [_took_s(hit, reads) for hit in hits]
-    commits_s = [_took_s(hit, commits) for hit in hits]
-    known = [each for each in reads_s if each is not None]
-    committed = [each for each in commits_s if each is not None]
+def _recovery(kind: str, faults: Sequence[FaultRecovery]) -> Recovery:
+    known = [each.read_after_s for each in faults if each.read_after_s is not None]
+    committed = [each.committed_after_s for each in faults if each.committed_after_s is not None]
     return Recovery(
         kind=kind,
         faults=len(known),
-        unseen=len(hits) - len(known),
+        unseen=len(faults) - len(known),
         reads_median_s=median(known or [0.0]),
         reads_max_s=max(known, default=0.0),
         commits_median_s=median(committed or [0.0]),
@@ -225,34 +281,41 @@ def _longest_pauses(
             takes_s = until_s - from_s
             if takes_s <= min(unaffected.takes_s, neighbour.takes_s):
                 continue
-            if not _is_of_one_process(evidence.facts, partition, earlier, later):
+            if not _is_of_one_process(evidence, partition, earlier, later):
                 continue
             hit = _led_by_hit(evidence.disruptions, from_s, until_s)
             if partition in hit:
                 continue
-            where = f"{partition[0]}-{partition[1]}, {earlier.run}, at {from_s:.1f}"
+            pause = Pause(takes_s, partition, str(earlier.run), from_s)
             if hit & (beside[earlier.name] | beside[later.name]):
-                neighbour = max(neighbour, Pause(takes_s, where), key=lambda each: each.takes_s)
+                neighbour = max(neighbour, pause, key=lambda each: each.takes_s)
             else:
-                unaffected = max(unaffected, Pause(takes_s, where), key=lambda each: each.takes_s)
+                unaffected = max(unaffected, pause, key=lambda each: each.takes_s)
     return unaffected, neighbour
 
 
 def _is_of_one_process(
-    facts: Facts, partition: Partition, earlier: Execution, later: Execution
+    evidence: Evidence, partition: Partition, earlier: Execution, later: Execution
 ) -> bool:
-    """Whether one process had the partition all the time, and nothing was done to it."""
+    """Whether one process had the partition all the time, and no fault hit it or what it uses."""
     if earlier.run != later.run:
         return False
-    run, until_s = facts.runs[earlier.run], _written_s(later)
+    run, until_s = evidence.facts.runs[earlier.run], _written_s(later)
     gone = any(
         earlier.began_s <= each.at_s <= until_s for each in run.departures.get(partition, ())
     )
     hit = any(
         span.from_s <= until_s and (span.until_s is None or span.until_s >= earlier.began_s)
-        for span in (*run.frozen, *run.slow)
+        for span in (*run.frozen, *run.slow, *_cut_off(evidence, run))
     )
     return not gone and not hit
+
+
+def _cut_off(evidence: Evidence, run: Run) -> Iterable[Span]:
+    """Return when its network or disk had faults, with the time that a process needs to recover."""
+    for each in evidence.troubles:
+        if run.key.member in each.members and each.kind in NETWORK_KINDS | DISK_KINDS:
+            yield Span(each.from_s, each.until_s + evidence.session_s)
 
 
 def _led_by_hit(

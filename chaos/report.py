@@ -12,11 +12,25 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.account import Account, Cause, SinkAccount
-from chaos.facts import Disruption
-from chaos.recovery import Recoveries
-from chaos.schedule import BrokerFaultKind, FaultKind, Point
+from chaos.facts import Deletion, Disruption, Trouble
+from chaos.recovery import Pause, Recoveries
+from chaos.schedule import Point
 
 EXAMPLES_SHOWN = 20
+SLOWEST = 5
+"""How many faults are named that partitions recovered from most slowly."""
+
+SINK_WORDS = {
+    "rows": "rows",
+    "lost": "lost",
+    "deleted": "deleted before they were read",
+    "doubled": "doubled",
+    "disordered": "out of order in their partition",
+    "wrong": "wrong checksum or place",
+    "foreign": "never produced",
+    "misfenced": "partitions whose entry is not that of their rows",
+}
+"""What the counts of a sink are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +38,10 @@ class Circumstances:
     """What a run was, beside what came of it.
 
     Args:
+        command: The command that repeats the run.
         seed: The seed of the run.
+        began_s: When the members started, in seconds of the wall clock; times count from here.
+        faults_from_s: When the faults began, in seconds of the wall clock.
         minutes: For how long there were faults.
         kafka_version: The broker.
         session_s: The group's session timeout, in seconds.
@@ -37,15 +54,19 @@ class Circumstances:
         batches: How many batches were planned.
         faults: How many faults of a kind had which outcome.
         brokers: How many brokers there were.
-        broker_faults: How many faults of brokers of a kind had which outcome.
         disruptions: Each fault of a broker, as it was carried out.
+        troubles: Each fault of the machine or the network of members.
+        deletions: Each time that retention deleted unread records.
         recoveries: How long partitions were not read.
         points: How often a process was killed, or stood still, at which point.
         drained_s: How long it took until everything was committed; None: it was not.
         problems: Problems beside those in the sinks.
     """
 
+    command: str
     seed: int
+    began_s: float
+    faults_from_s: float
     minutes: float
     kafka_version: str
     session_s: float
@@ -56,10 +77,11 @@ class Circumstances:
     partitions_last: int
     processes: int
     batches: int
-    faults: Mapping[FaultKind, Mapping[str, int]]
+    faults: Mapping[str, Mapping[str, int]]
     brokers: int
-    broker_faults: Mapping[BrokerFaultKind, Mapping[str, int]]
     disruptions: tuple[Disruption, ...]
+    troubles: tuple[Trouble, ...]
+    deletions: tuple[Deletion, ...]
     recoveries: Recoveries
     points: Counter[Point]
     drained_s: float | None
@@ -86,13 +108,13 @@ def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
     problems = all_problems(circumstances, account)
     return {
         **asdict(circumstances),
-        "faults": {kind.value: dict(found) for kind, found in circumstances.faults.items()},
-        "broker_faults": {
-            kind.value: dict(found) for kind, found in circumstances.broker_faults.items()
-        },
         "points": {each.value: count for each, count in circumstances.points.items()},
         **asdict(account),
         "causes": {cause.value: count for cause, count in account.causes.items()},
+        "table_causes": {
+            name: {cause.value: count for cause, count in causes.items()}
+            for name, causes in account.table_causes.items()
+        },
         "problems": problems,
         "is_good": not problems,
     }
@@ -109,10 +131,15 @@ def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
         _table("the run", _run_rows(circumstances, account)),
         _fault_table(circumstances),
         _recovery_table(circumstances.recoveries),
-        _table("longest pauses of a partition", _pause_rows(circumstances.recoveries)),
+        _table(f"the {SLOWEST} slowest recoveries", _slowest_rows(circumstances)),
+        _table("longest pauses of a partition", _pause_rows(circumstances)),
         _table("processes killed, or standing still, at a point", _point_rows(circumstances)),
         _sink_table(account),
-        _table("why rows are in the append sink again", _cause_rows(account)),
+        _table("why rows are in the append sink again", _cause_rows(account.causes)),
+        *(
+            _table(f"why rows are in {name} again", _cause_rows(causes))
+            for name, causes in account.table_causes.items()
+        ),
         _table("what else must not be", _other_rows(account)),
     ]
     problems = all_problems(circumstances, account)
@@ -129,6 +156,7 @@ def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
 def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[str, str]]:
     c = circumstances
     drained = "NO" if c.drained_s is None else f"{c.drained_s:.0f} s"
+    yield "command", c.command
     yield "seed", str(c.seed)
     yield "minutes of faults", f"{c.minutes:g}"
     yield "Apache Kafka, session timeout", f"{c.kafka_version}, {c.session_s:g} s"
@@ -139,7 +167,9 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
     yield "processes of members", f"{c.processes:,}"
     yield "batches, run again", f"{c.batches:,}, {account.replays:,}"
     yield "sessions lost while standing still", f"{account.sessions_frozen:,}"
+    yield "sessions lost to faults of the network", f"{account.sessions_network:,}"
     yield "sessions lost to faults of brokers", f"{account.sessions_broker:,}"
+    yield "sessions lost to jumps of a clock", f"{account.sessions_clock:,}"
     yield "sessions lost to load", f"{account.sessions_load:,}"
     yield (
         "heartbeats late by load: how many, the latest",
@@ -154,12 +184,7 @@ def _fault_table(circumstances: Circumstances) -> Table:
     table.add_column("kind")
     for outcome in outcomes:
         table.add_column(outcome, justify="right")
-    rows: dict[str, Mapping[str, int]] = {
-        kind.value: found for kind, found in circumstances.faults.items()
-    }
-    if circumstances.brokers > 1:
-        rows |= {kind.value: found for kind, found in circumstances.broker_faults.items()}
-    for kind, found in rows.items():
+    for kind, found in circumstances.faults.items():
         table.add_row(kind, *(f"{found.get(each, 0):,}" for each in outcomes))
     return table
 
@@ -183,13 +208,39 @@ def _recovery_table(recoveries: Recoveries) -> Table:
     return table
 
 
-def _pause_rows(recoveries: Recoveries) -> Iterable[tuple[str, str]]:
+def _slowest_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
+    known = [
+        (each.read_after_s, each)
+        for each in circumstances.recoveries.faults
+        if each.read_after_s is not None
+    ]
+    known.sort(key=lambda each: -each[0])
+    for takes_s, each in known[:SLOWEST]:
+        at_s = each.from_s - circumstances.began_s
+        yield f"{each.target}, {at_s:.0f} s: {each.kind}", f"read again after {takes_s:.1f} s"
+
+
+def _pause_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
     pauses = {
-        "with no fault at all": recoveries.unaffected,
-        "in batches with one whose leader had a fault": recoveries.neighbour,
+        "with no fault at all": circumstances.recoveries.unaffected,
+        "in batches with one whose leader had a fault": circumstances.recoveries.neighbour,
     }
     for name, each in pauses.items():
-        yield name, f"{each.takes_s:.1f} s: {each.where}"
+        yield name, pause_text(each, circumstances.began_s)
+
+
+def pause_text(pause: Pause, began_s: float) -> str:
+    """Return how long a pause was, and where.
+
+    Args:
+        pause: The pause.
+        began_s: From when on seconds are counted, in seconds of the wall clock.
+    """
+    if pause.partition is None:
+        return "none"
+    topic, index = pause.partition
+    at_s = pause.from_s - began_s
+    return f"{pause.takes_s:.1f} s: {topic}-{index}, {pause.run}, at {at_s:.0f} s"
 
 
 def _point_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
@@ -203,24 +254,16 @@ def _sink_table(account: Account) -> Table:
     sinks: dict[str, SinkAccount] = {"append": account.append, **account.tables}
     for name in sinks:
         table.add_column(name, justify="right")
-    names = {
-        "rows": "rows",
-        "lost": "lost",
-        "doubled": "doubled",
-        "disordered": "out of order",
-        "wrong": "wrong checksum or place",
-        "foreign": "never produced",
-        "misfenced": "partitions whose entry is not that of their rows",
-    }
-    for field, shown in names.items():
+    for field, shown in SINK_WORDS.items():
         table.add_row(shown, *(f"{getattr(each, field):,}" for each in sinks.values()))
     return table
 
 
-def _cause_rows(account: Account) -> Iterable[tuple[str, str]]:
+def _cause_rows(causes: Mapping[Cause, int]) -> Iterable[tuple[str, str]]:
     for cause in Cause:
-        if account.causes[cause] or cause is Cause.NONE:
-            yield cause.value, f"{account.causes[cause]:,}"
+        count = causes.get(cause, 0)
+        if count or cause is Cause.NONE:
+            yield cause.value, f"{count:,}"
 
 
 def _other_rows(account: Account) -> Iterable[tuple[str, str]]:

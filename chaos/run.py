@@ -3,11 +3,14 @@
 Queries at the level of their drivers (the package's own run and reader, called as Spark calls
 them, with a checkpoint on disk), static members among them, and a plain Kafka consumer share two
 topics that grow, while they are killed, stopped, stood still beyond their session, and killed
-before and after everything that a batch writes. Each batch goes to a file, and to tables of the
+before and after everything that a batch writes. Spark applications, and consumers of the classic
+protocol, can be members, too. Each batch goes to a file, and to tables of the
 package (`--sinks`). In the end the faults stop, the group reads the rest, and all sinks are
 compared with the produced rows. With `--brokers 3`, brokers are also killed, stopped and restarted,
-one at a time. The exit status is 0 only if nothing is lost, nothing is doubled in
-a table, each table's fence is that of its rows, and every double in the file has a cause.
+one at a time. With `--faults network,disk,clock,retention`, the network between members and brokers
+is cut or slow, disks of members and brokers become full, clocks of members jump, and records are
+deleted before they are read. The exit status is 0 only if nothing is lost, nothing is doubled in a
+table, each table's fence is that of its rows, and every double in the file has a cause.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import sys
@@ -26,27 +30,46 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaException
 from rich.console import Console
 
+from chaos import runs
 from chaos.account import Account, Evidence, TableEvidence, account
 from chaos.brokers import BrokerFaults
+from chaos.checkpoint import Checkpoint
+from chaos.clocks import ClockError, start_fork_server
 from chaos.cluster import Broker, ClusterError, CommittedWatch
+from chaos.disks import DiskError
 from chaos.ensemble import Ensemble, Outcome, prepare_to_fork
 from chaos.facts import read_facts
+from chaos.further import FurtherFaults
 from chaos.journal import JOURNALS
+from chaos.machine import Disks
+from chaos.members import (
+    Others,
+    add_arguments,
+    check_counts,
+    draw_faults_of_others,
+    draw_others,
+)
+from chaos.network import Network, NetworkFaults, running_kafka
+from chaos.page import NAME, page_of
 from chaos.plants import Plant
 from chaos.postgres import PostgresError, running_postgres
 from chaos.production import Production
 from chaos.recovery import recoveries
 from chaos.report import Circumstances, all_problems, as_plain, as_tables
+from chaos.retention import Retention
 from chaos.schedule import (
+    PEER_FAULTS,
+    PEER_GAP_S,
     BrokerFault,
-    BrokerFaultKind,
     Fault,
+    FaultClass,
     FaultKind,
     draw_broker_faults,
     draw_faults,
@@ -68,7 +91,6 @@ TOPICS: Final = {"ants": 4, "bees": 3}
 PARTITIONS_MAX: Final = 12
 """How many partitions a topic grows to, at most."""
 QUERIES: Final = 5
-PLAIN_CONSUMERS: Final = ("c1",)
 PER_SECOND: Final = 300.0
 SESSION_MS: Final = 10_000
 HEARTBEAT_MS: Final = 2_000
@@ -92,7 +114,10 @@ class ChaosError(Exception):
     """The run failed to start: it has no result about the promises."""
 
 
-FAILURES: Final = (SparkGroupsError, ChaosError, ClusterError, PostgresError, KafkaException)
+FAILURES: Final = (
+    *(SparkGroupsError, ChaosError, ClusterError, PostgresError, KafkaException),
+    *(ClockError, DiskError),
+)
 """Why a run could not be made."""
 
 
@@ -104,7 +129,9 @@ class Chaos:
         kafka: The broker, or all of them.
         files: Where files lie.
         chosen: The options.
+        disks: The disks that become full.
         postgres: How libpq reaches PostgreSQL, if a table needs it.
+        network: The network that members reach the brokers over, if it has faults.
     """
 
     def __init__(
@@ -113,7 +140,10 @@ class Chaos:
         kafka: EmbeddedKafka | EmbeddedCluster,
         files: Files,
         chosen: argparse.Namespace,
+        *,
+        disks: Disks,
         postgres: str | None = None,
+        network: Network | None = None,
     ) -> None:
         self._console = console
         self._kafka = kafka
@@ -123,9 +153,19 @@ class Chaos:
         self._kinds: list[TableKind] = chosen.sinks
         cluster = kafka if isinstance(kafka, EmbeddedCluster) else None
         self._broker = Broker(kafka.bootstrap_servers, chosen.brokers)
-        self._broker_faults = BrokerFaults(cluster, self._say)
-        self._counts = dict(TOPICS)
+        self._broker_faults = BrokerFaults(cluster, self._say, disks, network)
+        self._network = network
+        self._further = FurtherFaults(
+            chosen.seed,
+            chosen.faults,
+            duration_s=chosen.minutes * 60,
+            disks=disks,
+            retention=Retention(self._broker, GROUP_ID, self._say),
+        )
+        self._topics = TOPICS | dict(self._further.short_lived)
+        self._counts = dict(self._topics)
         self._began_s = time.monotonic()
+        self._began_at_s = self._faults_from_s = time.time()
         self._shown_s = 0.0
         self._loads: list[float] = []
         self._problems: list[str] = []
@@ -134,24 +174,28 @@ class Chaos:
         """Make the run, and compare the sinks with the records produced."""
         chosen = self._chosen
         chance = random.Random(chosen.seed)
-        is_slow = self._kinds != [TableKind.SQLITE]
-        queries = draw_queries(
-            chance, chosen.queries, fast=_has_fast_reader(self._console), is_slow=is_slow
-        )
+        is_slow, fast = self._kinds != [TableKind.SQLITE], _has_fast_reader(self._console)
+        queries = draw_queries(chance, chosen.queries, fast=fast, is_slow=is_slow)
+        self._others = others = draw_others(chosen, fast=fast, is_slow=is_slow)
         names = tuple(each.name for each in queries)
+        members = (*names, *others.names)
+        self._network_faults = NetworkFaults(self._network, members, chosen.seed, self._say)
         self._setting = setting = Setting(
             bootstrap_servers=self._kafka.bootstrap_servers,
+            sides=self._network_faults.servers(),
             group_id=GROUP_ID,
-            topics=self._broker.create(TOPICS),
+            topics=self._broker.create(self._topics),
             session_s=SESSION_MS / 1000,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            queries={each.name: each for each in queries},
+            queries={each.name: each for each in (*queries, *others.applications)},
             sinks=tuple(each.value for each in self._kinds),
             postgres=self._postgres,
             is_slow=is_slow,
             plant=chosen.plant,
+            short_lived=tuple(self._further.short_lived),
         )
         self._files.make()
+        self._further.prepare(self._files)
         setting.save(self._files.directory)
         for kind in self._kinds:
             # Members that begin at once would all make the tables of Iceberg's catalog.
@@ -161,20 +205,25 @@ class Chaos:
             duration_s=chosen.minutes * 60,
             session_s=setting.session_s,
             queries=names,
-            plain_consumers=PLAIN_CONSUMERS,
+            plain_consumers=others.usual,
             topics=tuple(TOPICS),
+        )
+        faults += draw_faults_of_others(
+            chosen.seed, others, duration_s=chosen.minutes * 60, session_s=setting.session_s
         )
         broker_faults = self._draw_broker_faults(chance)
         self._production = Production(
-            setting.bootstrap_servers, TOPICS, chosen.rows_per_second, chosen.seed
+            setting.bootstrap_servers, self._topics, chosen.rows_per_second, chosen.seed
         )
-        self._ensemble = Ensemble(self._files, names, PLAIN_CONSUMERS, self._grow)
-        for each in queries:
+        self._ensemble = Ensemble(self._files, others.kinds(names), self._grow)
+        self._further.begin(self._files, self._ensemble.members, queries)
+        for each in (*queries, *others.applications):
             self._say(f"  {each}")
+        self._network_faults.draw(chosen.minutes * 60, setting.session_s)
         self._watch = CommittedWatch(self._broker, GROUP_ID)
         try:
             self._begin(names)
-            self._work(list(faults), broker_faults)
+            self._work(sorted(faults, key=lambda each: each.at_s), broker_faults)
             drained_s = self._drain()
             self._ensemble.end()
         finally:
@@ -187,7 +236,7 @@ class Chaos:
         """Start the queries, and then all else: `latest` is where a topic ends when it is asked."""
         self._say("the queries join; nothing is produced before each partition has its start")
         self._ensemble.start(names)
-        wanted = {(name, index) for name, count in TOPICS.items() for index in range(count)}
+        wanted = {(name, index) for name, count in self._topics.items() for index in range(count)}
 
         def has_begun() -> bool:
             return set(self._broker.committed(GROUP_ID)) >= wanted
@@ -195,22 +244,28 @@ class Chaos:
         if not self._until(has_begun, BEGIN_S):
             raise ChaosError(f"not every partition has a start after {BEGIN_S:g} s")
         self._production.start()
-        self._ensemble.start(PLAIN_CONSUMERS)
+        self._ensemble.start(self._others.names)
         self._say(f"records are produced, and {self._chosen.minutes:g} minutes of faults begin")
 
     def _draw_broker_faults(self, chance: random.Random) -> list[BrokerFault]:
         if self._chosen.brokers == 1:
             return []
-        drawn = draw_broker_faults(
-            chance,
+        draw = partial(
+            draw_broker_faults,
             duration_s=self._chosen.minutes * 60,
             nodes=tuple(range(1, self._chosen.brokers + 1)),
             session_s=CLUSTER_SESSION_MS / 1000,
         )
-        return list(drawn)
+        drawn = draw(chance)
+        if self._network is not None:
+            apart = random.Random(f"{self._chosen.seed}-peers")
+            drawn += draw(apart, rules=PEER_FAULTS, gap_s=PEER_GAP_S)
+        full = self._further.of_brokers(range(1, self._chosen.brokers + 1))
+        return sorted((*drawn, *full), key=lambda each: each.at_s)
 
     def _work(self, faults: list[Fault], broker_faults: list[BrokerFault]) -> None:
         began_s, duration_s = time.monotonic(), float(self._chosen.minutes) * 60
+        self._faults_from_s = time.time()
 
         def is_over() -> bool:
             since_s = time.monotonic() - began_s
@@ -218,6 +273,8 @@ class Chaos:
                 self._ensemble.carry_out(faults.pop(0))
             while broker_faults and broker_faults[0].at_s <= since_s:
                 self._broker_faults.carry_out(broker_faults.pop(0))
+            self._network_faults.tick(since_s)
+            self._further.carry_out(since_s)
             return since_s >= duration_s or self._ensemble.is_extinct()
 
         self._until(is_over, duration_s + 1, look_s=TICK_S)
@@ -226,8 +283,10 @@ class Chaos:
         """Let the group read the rest; return how long that took, None if it did not finish."""
         self._say("the faults stop, and the group reads the rest")
         self._broker_faults.settle()
+        self._network_faults.settle()
+        self._further.settle()
         began_s = time.monotonic()
-        self._until(lambda: not self._broker_faults.is_busy, DRAIN_S)
+        self._until(lambda: not self._broker_faults.is_busy and not self._further.is_busy, DRAIN_S)
         self._production.stop()
 
         def is_drained() -> bool:
@@ -250,6 +309,7 @@ class Chaos:
         look_at_s = 0.0
         while time.monotonic() < deadline_s:
             self._ensemble.tick()
+            self._further.tick()
             self._show_progress()
             if time.monotonic() >= look_at_s:
                 if condition():
@@ -283,7 +343,8 @@ class Chaos:
             f"kills {done[FaultKind.KILL]}, crashes {done[FaultKind.CRASH]}, "
             f"freezes {done[FaultKind.FREEZE] + done[FaultKind.FREEZE_AT_POINT]}, "
             f"ends {done[FaultKind.TERMINATE]}, "
-            f"of brokers {len(self._broker_faults.disruptions)} | load {self._loads[-1]:.1f}"
+            f"of brokers {len(self._broker_faults.disruptions)}, "
+            f"of the network {len(self._network_faults.troubles)} | load {self._loads[-1]:.1f}"
         )
 
     def _say(self, line: str) -> None:
@@ -299,10 +360,15 @@ class Chaos:
                 for row in appended_rows(path)
             ],
             tables={each.value: self._evidence(each) for each in self._kinds},
-            facts=read_facts(_lines(self._files), PLAIN_CONSUMERS),
+            facts=read_facts(
+                _lines(self._files), self._others.consumers, _finished_s(self._files, self._others)
+            ),
             commits=self._broker.commit_history(GROUP_ID),
             session_s=SESSION_MS / 1000,
             disruptions=tuple(self._broker_faults.disruptions),
+            troubles=(*self._network_faults.troubles, *self._further.troubles),
+            deletions=self._further.deletions,
+            short_lived=frozenset(self._further.short_lived),
         )
         return self._circumstances(evidence, drained_s), account(evidence)
 
@@ -320,38 +386,51 @@ class Chaos:
         )
 
     def _circumstances(self, evidence: Evidence, drained_s: float | None) -> Circumstances:
-        outcomes, ends = self._ensemble.outcomes, evidence.ends
+        ends = evidence.ends
         produced, acknowledged = sum(ends.values()), self._production.acknowledged
         problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
         problems += self._broker_faults.problems
         if produced != acknowledged:
             problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
         return Circumstances(
+            command=self._chosen.command,
             seed=self._chosen.seed,
+            began_s=self._began_at_s,
+            faults_from_s=self._faults_from_s,
             minutes=self._chosen.minutes,
             kafka_version=self._kafka.version,
             session_s=SESSION_MS / 1000,
             cores=os.cpu_count() or 1,
             load_mean=sum(self._loads) / max(1, len(self._loads)),
             load_max=max(self._loads, default=0.0),
-            partitions_first=sum(TOPICS.values()),
+            partitions_first=sum(self._topics.values()),
             partitions_last=len(ends),
             processes=sum(member.number for member in self._ensemble.members.values()),
             batches=len(evidence.facts.batches),
-            faults={
-                kind: {each.value: outcomes[kind, each] for each in Outcome} for kind in FaultKind
-            },
+            faults=self._faults(),
             brokers=self._chosen.brokers,
-            broker_faults={
-                kind: {each.value: self._broker_faults.outcomes[kind, each] for each in Outcome}
-                for kind in BrokerFaultKind
-            },
-            disruptions=tuple(self._broker_faults.disruptions),
+            disruptions=evidence.disruptions,
+            troubles=evidence.troubles,
+            deletions=evidence.deletions,
             recoveries=recoveries(evidence),
             points=self._ensemble.points,
             drained_s=drained_s,
             problems=tuple(problems),
         )
+
+    def _faults(self) -> dict[str, dict[str, int]]:
+        """Return how many faults of each kind had which outcome; kinds without any are left out."""
+        found = (
+            self._ensemble.outcomes,
+            self._broker_faults.outcomes,
+            self._network_faults.outcomes,
+            self._further.outcomes,
+        )
+        counts = {(kind.value, each): n for one in found for (kind, each), n in one.items()}
+        kinds = dict.fromkeys(kind for kind, _ in counts)
+        return {
+            kind: {each.value: counts.get((kind, each), 0) for each in Outcome} for kind in kinds
+        }
 
 
 def _lines(files: Files) -> list[str]:
@@ -360,6 +439,14 @@ def _lines(files: Files) -> list[str]:
         for path in sorted(files.journals.glob(JOURNALS))
         for line in path.read_text(encoding="ascii").splitlines()
     ]
+
+
+def _finished_s(files: Files, others: Others) -> dict[tuple[str, int], float]:
+    return {
+        (each.name, number): at_s
+        for each in others.applications
+        for number, at_s in Checkpoint(files.checkpoint(each.name)).finished_s().items()
+    }
 
 
 def _has_fast_reader(console: Console) -> bool:
@@ -372,10 +459,20 @@ def _has_fast_reader(console: Console) -> bool:
     return True
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Make a run; the exit status is 0 only if all is well."""
+def _outputs() -> argparse.ArgumentParser:
+    """Return the options that change nothing in a run, only where its results go."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
+    parser.add_argument("--page", type=Path, help="a file for the page with the timeline")
+    parser.add_argument("--record", action="store_true", help=f"note the run in {runs.RUNS.name}")
+    parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")
+    return parser
+
+
+def _options(outputs: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make chaos",
+        parents=[outputs],
         description=__doc__.split("\n", 2)[2],
         epilog="example: python -m chaos.run --minutes 2 --seed 7 --json >report.json",
     )
@@ -384,6 +481,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--queries", type=int, default=QUERIES, help=f"1 to 8 members; default {QUERIES}"
     )
+    add_arguments(parser)
     parser.add_argument(
         "--brokers",
         type=int,
@@ -410,13 +508,32 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="BUG",
         help=f"a bug that the run has to find: {', '.join(each.value for each in Plant)}",
     )
-    parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
-    parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")
+    parser.add_argument(
+        "--faults",
+        type=_classes,
+        default=[],
+        metavar="CLASSES",
+        help=f"further faults: {', '.join(each.value for each in FaultClass)}; default none",
+    )
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make a run; the exit status is 0 only if all is well."""
+    outputs = _outputs()
+    parser = _options(outputs)
     chosen = parser.parse_args(arguments)
+    if chosen.record and chosen.plant:
+        parser.error("--record is for runs without a planted bug")
     if not (chosen.minutes > 0 and 1 <= chosen.queries <= 8 and chosen.rows_per_second > 0):
         parser.error("--minutes and --rows-per-second are above 0, --queries is 1 to 8")
+    if wrong := check_counts(chosen):
+        parser.error(wrong)
+    _, made_of = outputs.parse_known_args(arguments)
     if chosen.seed is None:
         chosen.seed = time.time_ns() % 1_000_000
+        made_of += ["--seed", str(chosen.seed)]
+    chosen.command = shlex.join(["python", "-m", "chaos.run", *made_of])
     console = Console(stderr=chosen.json, highlight=False, soft_wrap=not sys.stdout.isatty())
     for number in (signal.SIGTERM, signal.SIGHUP):
         # `nohup` has one ignored.
@@ -424,6 +541,7 @@ def main(arguments: list[str] | None = None) -> int:
             signal.signal(number, _interrupt)
     console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
     prepare_to_fork(each.value for each in chosen.sinks)
+    chosen.line = runs.started(chosen) if chosen.record else {}
     try:
         return _run(console, chosen)
     except KeyboardInterrupt:
@@ -431,7 +549,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except FAILURES as error:
         console.print(f"\nthe run could not be made: {error}", markup=False, style="red")
-        return 2
+        if chosen.record:
+            runs.note({**chosen.line, "exit_status": runs.INCOMPLETE})
+        return runs.INCOMPLETE
 
 
 def _kinds(text: str) -> list[TableKind]:
@@ -441,6 +561,15 @@ def _kinds(text: str) -> list[TableKind]:
         ValueError: There is no such table.
     """
     return list(dict.fromkeys(TableKind(each) for each in text.split(",")))
+
+
+def _classes(text: str) -> list[FaultClass]:
+    """Read the names of further faults; each once.
+
+    Raises:
+        ValueError: There are no such faults.
+    """
+    return list(dict.fromkeys(FaultClass(each) for each in text.split(",") if each))
 
 
 def _interrupt(*_: object) -> None:
@@ -454,9 +583,20 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
     ):
         with (
             _postgres(chosen) as postgres,
-            _kafka(chosen) as kafka,
+            Disks(chosen.faults) as disks,
+            running_kafka(
+                chosen.brokers,
+                BROKER_PROPERTIES,
+                chosen.seed if FaultClass.NETWORK in chosen.faults else None,
+                disks.of_brokers(directory, range(1, chosen.brokers + 1)),
+            ) as (kafka, network),
         ):
-            chaos = Chaos(console, kafka, Files(directory, Path(sockets)), chosen, postgres)
+            if FaultClass.CLOCK in chosen.faults:
+                start_fork_server()
+            files = Files(directory, Path(sockets))
+            chaos = Chaos(
+                console, kafka, files, chosen, disks=disks, postgres=postgres, network=network
+            )
             with _hard_end(chosen.minutes * 60 + SPARE_S):
                 circumstances, found = chaos.run()
         report = json.dumps(as_plain(circumstances, found), indent=2)
@@ -465,22 +605,17 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
             sys.stdout.write(report + "\n")
         else:
             console.print(as_tables(circumstances, found))
-        problems = all_problems(circumstances, found)
-        if problems:
+        status = 1 if all_problems(circumstances, found) else 0
+        if chosen.record:
+            noted = runs.result(circumstances, found)
+            runs.note({**chosen.line, **noted, "exit_status": status})
+        if status:
             keep()
-            console.print(
-                f"play it again: python -m chaos.run --minutes {chosen.minutes:g}"
-                f" --seed {chosen.seed} --sinks {','.join(each.value for each in chosen.sinks)}"
-                f" --brokers {chosen.brokers}"
-                + (f" --plant {chosen.plant.value}" if chosen.plant else "")
-            )
-        return 1 if problems else 0
-
-
-def _kafka(chosen: argparse.Namespace) -> EmbeddedKafka | EmbeddedCluster:
-    if chosen.brokers == 1:
-        return EmbeddedKafka(server_properties=BROKER_PROPERTIES)
-    return EmbeddedCluster(nodes=chosen.brokers, server_properties=BROKER_PROPERTIES)
+            console.print(f"play it again: {chosen.command}", markup=False)
+        page = page_of(directory)
+        for path in filter(None, (directory / NAME, chosen.page)):
+            path.write_text(page, encoding="utf-8")
+        return status
 
 
 def _postgres(chosen: argparse.Namespace) -> AbstractContextManager[str | None]:

@@ -7,6 +7,7 @@ target that is down already is left alone, which the report counts. A kind of fa
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -98,6 +99,8 @@ class BrokerFaultKind(Enum):
     PAUSE = "a broker: SIGSTOP within its session"
     RESTART = "a broker: restarted in good order"
     ROLL = "all brokers: restarted in turn"
+    UNREACHED = "a broker: the others do not reach it"
+    FULL = "a broker: its disk is full"
 
 
 BROKER_FAULTS: Final[dict[BrokerFaultKind, FaultRule]] = {
@@ -107,6 +110,58 @@ BROKER_FAULTS: Final[dict[BrokerFaultKind, FaultRule]] = {
     BrokerFaultKind.RESTART: FaultRule(2, takes_s=(0.0, 5.0)),
     BrokerFaultKind.ROLL: FaultRule(0.5),
 }
+PEER_FAULTS: Final[dict[BrokerFaultKind, FaultRule]] = {
+    BrokerFaultKind.UNREACHED: FaultRule(1, takes_s=(2.0, 20.0)),
+}
+"""Faults of the network between brokers, drawn apart from all others."""
+PEER_GAP_S: Final = 25.0
+BROKER_DISK: Final = FaultRule(1, takes_s=(2.0, 10.0))
+"""How long the disk stays full; `--faults disk` draws these faults, apart from the others."""
+BROKER_DISK_GAP_S: Final = 30.0
+
+
+class FaultClass(str, Enum):
+    """Faults that a run has only if `--faults` names them, by the value."""
+
+    NETWORK = "network"
+    DISK = "disk"
+    CLOCK = "clock"
+    RETENTION = "retention"
+
+
+class RetentionFaultKind(Enum):
+    """What retention does; the value is its name in a report."""
+
+    OVERTAKE = "retention overtakes readers"
+
+
+class MachineFaultKind(Enum):
+    """What can go wrong with the machine of members; the value is its name in a report."""
+
+    CHECKPOINT_FULL = "a checkpoint's disk is full"
+    TABLES_FULL = "the tables' disk is full"
+    JUMP = "a member's clock jumps"
+
+
+MACHINE_FAULTS: Final[Mapping[FaultClass, Mapping[MachineFaultKind, FaultRule]]] = {
+    FaultClass.DISK: {
+        MachineFaultKind.CHECKPOINT_FULL: FaultRule(2, takes_s=(2.0, 12.0)),
+        MachineFaultKind.TABLES_FULL: FaultRule(1, takes_s=(2.0, 8.0)),
+    },
+    FaultClass.CLOCK: {MachineFaultKind.JUMP: FaultRule(1, takes_s=(2.0, 15.0))},
+}
+DISK_KINDS: Final = frozenset(each.value for each in MACHINE_FAULTS[FaultClass.DISK])
+CLOCK_KINDS: Final = frozenset(each.value for each in MACHINE_FAULTS[FaultClass.CLOCK])
+MACHINE_GAP_S: Final = 10.0
+"""How many seconds pass between two faults of a part, on average."""
+SPARE_PAGES: Final = (0, 1, 2, 4, 8, 32)
+"""How many pages of a full disk are left: a batch comes further before it fails."""
+PAGE_BYTES: Final = 4096
+JUMPS_S: Final = ((1.0, 120.0), (3_600.0, 43_200.0))
+"""How far a clock jumps, forward or back: some seconds, or hours."""
+RETENTION_GAP_S: Final = 6.0
+OVERTAKEN: Final = (0.2, 0.9)
+"""Which share of the records that are not committed is deleted."""
 COORDINATES: Final = 0.4
 """How often it is the broker that coordinates the group, apart from when it is drawn by its id."""
 BROKER_GAP_S: Final = 12.0
@@ -159,6 +214,40 @@ class BrokerFault:
     kind: BrokerFaultKind
     node: int | None
     takes_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFault:
+    """One fault of the machine of members.
+
+    Args:
+        at_s: When it is due, in seconds since the faults began.
+        kind: What goes wrong.
+        target: The member; the tables' disk is that of all.
+        takes_s: How long it lasts, in seconds.
+        spare_bytes: How much room a full disk has left.
+        ahead_s: How far the clock is ahead, in seconds; negative: behind.
+    """
+
+    at_s: float
+    kind: MachineFaultKind
+    target: str
+    takes_s: float
+    spare_bytes: int
+    ahead_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaking:
+    """A deletion of records that the group has not read.
+
+    Args:
+        at_s: When it is due, in seconds since the faults began.
+        share: Which share of them is deleted, in a partition that is not read.
+    """
+
+    at_s: float
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +335,7 @@ def draw_faults(
     plain_consumers: tuple[str, ...],
     topics: tuple[str, ...],
     gap_s: float = GAP_S,
+    kinds: Iterable[FaultKind] = tuple(FAULTS),
 ) -> tuple[Fault, ...]:
     """Draw what goes wrong, in the order of time.
 
@@ -257,13 +347,14 @@ def draw_faults(
         plain_consumers: The consumers beside them.
         topics: The topics.
         gap_s: How many seconds pass between two faults, on average.
+        kinds: What can go wrong.
     """
-    kinds = [kind for kind, rule in FAULTS.items() for _ in range(round(rule.weight * 2))]
+    weighted = [kind for kind in kinds for _ in range(round(FAULTS[kind].weight * 2))]
     members = (*queries, *plain_consumers)
     faults = []
     at_s = chance.uniform(0.0, gap_s)
     while at_s < duration_s:
-        kind = chance.choice(kinds)
+        kind = chance.choice(weighted)
         target = chance.choice(topics if kind is FaultKind.GROW else members)
         if kind is FaultKind.SLOW_BATCH:
             target = chance.choice(queries)
@@ -294,7 +385,13 @@ def _takes_s(chance: Chance, kind: FaultKind, session_s: float) -> float:
 
 
 def draw_broker_faults(
-    chance: Chance, *, duration_s: float, nodes: tuple[int, ...], session_s: float
+    chance: Chance,
+    *,
+    duration_s: float,
+    nodes: tuple[int, ...],
+    session_s: float,
+    rules: Mapping[BrokerFaultKind, FaultRule] = BROKER_FAULTS,
+    gap_s: float = BROKER_GAP_S,
 ) -> tuple[BrokerFault, ...]:
     """Draw what goes wrong with brokers, in the order of time.
 
@@ -303,15 +400,91 @@ def draw_broker_faults(
         duration_s: How long faults are due, in seconds.
         nodes: The node ids.
         session_s: After how many seconds of silence a broker is fenced.
+        rules: How each kind is drawn.
+        gap_s: How many seconds pass between two faults, on average.
     """
-    kinds = [kind for kind, rule in BROKER_FAULTS.items() for _ in range(round(rule.weight * 2))]
+    kinds = [kind for kind, rule in rules.items() for _ in range(round(rule.weight * 2))]
     faults = []
-    at_s = chance.uniform(0.0, BROKER_GAP_S)
+    at_s = chance.uniform(0.0, gap_s)
     while at_s < duration_s:
         kind = chance.choice(kinds)
-        rule = BROKER_FAULTS[kind]
+        rule = rules[kind]
         node = None if chance.random() < COORDINATES else chance.choice(nodes)
         in_sessions = chance.uniform(*rule.takes_sessions) * session_s
         faults.append(BrokerFault(at_s, kind, node, chance.uniform(*rule.takes_s) + in_sessions))
-        at_s += chance.uniform(0.0, 2 * BROKER_GAP_S)
+        at_s += chance.uniform(0.0, 2 * gap_s)
     return tuple(faults)
+
+
+def draw_machine_faults(
+    chances: Mapping[FaultClass, Chance],
+    *,
+    duration_s: float,
+    queries: tuple[str, ...],
+    clocks: tuple[str, ...],
+) -> tuple[MachineFault, ...]:
+    """Draw what goes wrong with the machine of members, in the order of time.
+
+    Args:
+        chances: Where they are drawn from: each class from its own, so that it changes no other.
+        duration_s: How long faults are due, in seconds.
+        queries: The queries, which have checkpoints.
+        clocks: The members whose clocks jump: those that do without librdkafka.
+    """
+    faults = []
+    for part, rules in MACHINE_FAULTS.items():
+        targets = clocks if part is FaultClass.CLOCK else queries
+        if part not in chances or not targets:
+            continue
+        chance = chances[part]
+        kinds = [kind for kind, rule in rules.items() for _ in range(round(rule.weight))]
+        at_s = chance.uniform(0.0, MACHINE_GAP_S)
+        while at_s < duration_s:
+            kind = chance.choice(kinds)
+            faults.append(
+                MachineFault(
+                    at_s=at_s,
+                    kind=kind,
+                    target=chance.choice(targets),
+                    takes_s=chance.uniform(*rules[kind].takes_s),
+                    spare_bytes=chance.choice(SPARE_PAGES) * PAGE_BYTES,
+                    ahead_s=chance.choice((-1, 1)) * chance.uniform(*chance.choice(JUMPS_S)),
+                )
+            )
+            at_s += chance.uniform(0.0, 2 * MACHINE_GAP_S)
+    return tuple(sorted(faults, key=lambda each: each.at_s))
+
+
+def draw_full_brokers(
+    chance: Chance, *, duration_s: float, nodes: tuple[int, ...]
+) -> tuple[BrokerFault, ...]:
+    """Draw when disks of brokers are full, in the order of time.
+
+    Args:
+        chance: Where it is drawn from.
+        duration_s: How long faults are due, in seconds.
+        nodes: The node ids.
+    """
+    faults = []
+    at_s = chance.uniform(0.0, BROKER_DISK_GAP_S)
+    while at_s < duration_s:
+        node = None if chance.random() < COORDINATES else chance.choice(nodes)
+        takes_s = chance.uniform(*BROKER_DISK.takes_s)
+        faults.append(BrokerFault(at_s, BrokerFaultKind.FULL, node, takes_s))
+        at_s += chance.uniform(0.0, 2 * BROKER_DISK_GAP_S)
+    return tuple(faults)
+
+
+def draw_overtakings(chance: Chance, *, duration_s: float) -> tuple[Overtaking, ...]:
+    """Draw when retention overtakes readers, in the order of time.
+
+    Args:
+        chance: Where it is drawn from.
+        duration_s: How long faults are due, in seconds.
+    """
+    found = []
+    at_s = chance.uniform(0.0, RETENTION_GAP_S)
+    while at_s < duration_s:
+        found.append(Overtaking(at_s, chance.uniform(*OVERTAKEN)))
+        at_s += chance.uniform(0.0, 2 * RETENTION_GAP_S)
+    return tuple(found)

@@ -17,6 +17,7 @@ class Setting:
 
     Args:
         bootstrap_servers: The broker.
+        sides: Where a member reaches the brokers, if not there.
         group_id: The consumer group of all members.
         topics: Ids of the topics, as Kafka's tools write them, by name.
         session_s: The group's session timeout, in seconds.
@@ -26,9 +27,11 @@ class Setting:
         postgres: How libpq reaches the server; None: no table needs it.
         is_slow: Whether batches are few and large.
         plant: The bug that is planted; None: there is none.
+        short_lived: Topics whose records may be deleted before they are read.
     """
 
     bootstrap_servers: str
+    sides: dict[str, str]
     group_id: str
     topics: dict[str, str]
     session_s: float
@@ -38,6 +41,7 @@ class Setting:
     postgres: str | None
     is_slow: bool
     plant: Plant | None
+    short_lived: tuple[str, ...] = ()
 
     def save(self, directory: Path) -> None:
         """Write it where `load` finds it.
@@ -57,8 +61,23 @@ class Setting:
         """
         values = json.loads((directory / "setting.json").read_text(encoding="ascii"))
         queries = {name: QueryTraits(**traits) for name, traits in values.pop("queries").items()}
-        sinks, plant = tuple(values.pop("sinks")), values.pop("plant")
-        return cls(queries=queries, sinks=sinks, plant=plant and Plant(plant), **values)
+        sinks, short_lived = tuple(values.pop("sinks")), tuple(values.pop("short_lived"))
+        plant = values.pop("plant")
+        return cls(
+            queries=queries,
+            sinks=sinks,
+            plant=plant and Plant(plant),
+            short_lived=short_lived,
+            **values,
+        )
+
+    def servers_of(self, member: str) -> str:
+        """Return where a member reaches the brokers.
+
+        Args:
+            member: Its name.
+        """
+        return self.sides.get(member, self.bootstrap_servers)
 
     def places(self, files: Files) -> Places:
         """Return where the tables are.
@@ -114,6 +133,22 @@ class Files:
             name: The member.
         """
         return self.directory / "members" / name
+
+    def clock(self, name: str) -> Path:
+        """Return the file that a member's clock follows, if clocks jump.
+
+        Args:
+            name: The member.
+        """
+        return self.member(name) / "clock"
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the directory of a query's checkpoint.
+
+        Args:
+            name: The member.
+        """
+        return self.member(name) / "checkpoint"
 
     def orders(self, name: str) -> Path:
         """Return the file with the order for a member at a point.

@@ -6,6 +6,7 @@ Spark's: the rows are at hand, and are staged by the table's own task writer.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,15 @@ class Row(NamedTuple):
     partition: int
     offset: int
     value: bytes | None
+
+
+def rows_digest(rows: Iterable[Row]) -> str:
+    """Return a digest of the rows of a batch, which is the same whenever it has the same rows.
+
+    Args:
+        rows: The rows, in any order.
+    """
+    return hashlib.sha256(repr(sorted(map(tuple, rows))).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ PURE = (
     "chaos/recovery.py",
     "chaos/report.py",
     "chaos/schedule.py",
+    "chaos/timeline.py",
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")

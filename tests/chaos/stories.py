@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from chaos.account import Account, Evidence, SinkRow, TableEvidence, account
-from chaos.facts import Commit, Disruption, End, Note, Partition, read_facts
+from chaos.facts import (
+    Commit,
+    Deletion,
+    Disruption,
+    End,
+    Note,
+    Partition,
+    Trouble,
+    read_facts,
+)
+from chaos.schedule import MachineFaultKind
 
 TOPIC = "ants"
 TABLE = "delta"
@@ -27,6 +37,10 @@ class Story:
         """The table's entry; None: that of its rows."""
         self.commits: list[Commit] = []
         self.disruptions: list[Disruption] = []
+        self.finished_s: dict[tuple[str, int], float] = {}
+        """When batches of applications were in the commit log."""
+        self.troubles: list[Trouble] = []
+        self.deletions: list[Deletion] = []
         self.end_offset = 0
         self._seconds = itertools.count(1.0)
         self.at_s = 0.0
@@ -100,6 +114,21 @@ class Story:
             Disruption(kind, 2, from_s, down_s, up_s, in_sync_s, led, coordinated=True)
         )
 
+    def network_fails(self, *members: str, kind: str = "network: nothing passes") -> None:
+        """Have the network of some members fail for a second."""
+        from_s, until_s = next(self._seconds), next(self._seconds)
+        self.troubles.append(Trouble(kind, members, from_s, until_s, "east to broker 1"))
+
+    def machine_fails(self, kind: MachineFaultKind, between: Callable[[], None]) -> None:
+        """Have the machine of `q1` fail, with what happens meanwhile."""
+        from_s = next(self._seconds)
+        between()
+        self.troubles.append(Trouble(kind.value, ("q1",), from_s, next(self._seconds)))
+
+    def delete_before(self, offset: int) -> None:
+        """Have retention delete records; the topic is in no table then."""
+        self.deletions.append(Deletion(next(self._seconds), (TOPIC, 0), offset))
+
     def account(self) -> Account:
         """Compare the sinks with the produced rows."""
         return account(self.evidence())
@@ -108,12 +137,16 @@ class Story:
         """Return all that is known of the run."""
         partition: Partition = (TOPIC, 0)
         last = (0, max((row.offset + 1 for row in self.table), default=0))
+        table = TableEvidence(self.table, {partition: self.entry or last})
         return Evidence(
             ends={partition: self.end_offset},
             append=self.append,
-            tables={TABLE: TableEvidence(self.table, {partition: self.entry or last})},
-            facts=read_facts(self.lines, [PLAIN]),
+            tables={} if self.deletions else {TABLE: table},
+            facts=read_facts(self.lines, [PLAIN], self.finished_s),
             commits={partition: self.commits},
             session_s=SESSION_S,
             disruptions=tuple(self.disruptions),
+            troubles=tuple(self.troubles),
+            deletions=tuple(self.deletions),
+            short_lived=frozenset({TOPIC} if self.deletions else ()),
         )

@@ -8,6 +8,7 @@ import pytest
 
 from chaos.account import Cause, SinkRow
 from chaos.facts import Commit, End, Note
+from chaos.schedule import MachineFaultKind
 from tests.chaos.stories import PLAIN, SESSION_S, TABLE, TOPIC, Story
 
 
@@ -63,7 +64,21 @@ def test_rows_that_a_table_has_twice_are_found() -> None:
     story.table.append(story.table[2]._replace(execution="q2.1.0"))
     found = story.account()
     assert found.problems() == ["1 rows doubled in delta"]
-    assert found.examples == ["delta: doubled: ants-0 at 2, written by q2.1.0"]
+    why = "q2.1.0 read it after q1.1.0, though 5 was committed"
+    assert found.examples == [
+        "delta: doubled: ants-0 at 2, written by q2.1.0",
+        f"delta: doubled: ants-0 at 2: {why}",
+    ]
+    assert found.table_causes == {TABLE: {Cause.NONE: 1}}
+    assert not found.causes, "the append sink has no doubles"
+
+
+def test_doubles_of_a_table_have_a_cause_of_their_own() -> None:
+    story = read_twice(frozen)
+    story.table += [row for row in story.append if row.execution == "q2.1.0"]
+    found = story.account()
+    assert found.problems() == ["5 rows doubled in delta"]
+    assert found.table_causes == {TABLE: {Cause.FENCED_FROZEN: 5}}
 
 
 @pytest.mark.parametrize("entry", [(0, 9), (0, 11), (1, 10)])
@@ -243,6 +258,17 @@ def fenced_by_a_broker(story: Story) -> None:
     fenced(story)
 
 
+def fenced_by_the_network(story: Story) -> None:
+    story.broker_fails()
+    story.network_fails("q1", "q3")
+    fenced(story)
+
+
+def fenced_beside_another_network(story: Story) -> None:
+    story.network_fails("q2")
+    fenced(story)
+
+
 def given_up(story: Story) -> None:
     story.note_partition("q1.1", Note.GIVEN_UP)
     story.note_partition("q1.1", Note.REVOKED)
@@ -257,6 +283,8 @@ def given_up(story: Story) -> None:
         (frozen, Cause.FENCED_FROZEN),
         (fenced, Cause.FENCED_BY_LOAD),
         (fenced_by_a_broker, Cause.FENCED_BY_BROKER),
+        (fenced_by_the_network, Cause.FENCED_BY_NETWORK),
+        (fenced_beside_another_network, Cause.FENCED_BY_LOAD),
         (given_up, Cause.GIVEN_UP),
     ],
 )
@@ -414,6 +442,50 @@ def test_fault_of_the_process_separates_lost_sessions_from_late_heartbeats() -> 
     assert found.problems() == []
 
 
+def test_sessions_lost_to_a_jump_of_a_clock_are_no_excuse() -> None:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.machine_fails(MachineFaultKind.JUMP, lambda: story.note_partition("q1.1", Note.LOST))
+    story.whole_batch("q2.1", 0, range(5))
+    found = story.account()
+    assert (found.sessions_clock, found.sessions_load) == (1, 0)
+    assert found.problems() == ["1 sessions lost to jumps of a clock"]
+
+
+@pytest.mark.parametrize("is_replay", [True, False])
+def test_full_disk_explains_what_is_read_again(is_replay: bool) -> None:
+    story = Story()
+
+    def fail() -> None:
+        story.plan("q1.1", 0)
+        story.write("q1.1", 0, range(5))
+        story.note("q1.1", Note.FAILS, error="No space left on device")
+        # The member leaves the group when it has failed.
+        story.note_partition("q1.1", Note.REVOKED)
+        story.ends("q1.1", End.NO_ROOM)
+
+    story.machine_fails(MachineFaultKind.TABLES_FULL, fail)
+    if is_replay:
+        story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=True)
+    else:
+        story.whole_batch("q2.1", 0, range(5))
+    found = story.account()
+    assert found.problems() == []
+    assert found.causes == {Cause.REPLAYED_NO_ROOM if is_replay else Cause.NO_ROOM: 5}
+
+
+def test_full_disk_that_the_run_did_not_fill_is_a_problem() -> None:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.note("q1.1", Note.FAILS, error="No space left on device")
+    story.ends("q1.1", End.NO_ROOM)
+    found = story.account()
+    assert found.problems() == ["1 processes that ended by themselves"]
+    assert found.failures == ["q1.1: No space left on device"]
+
+
 def test_sessions_lost_to_faults_of_brokers_are_a_class_of_their_own() -> None:
     story = Story()
     story.broker_fails()
@@ -427,3 +499,94 @@ def test_sessions_lost_to_faults_of_brokers_are_a_class_of_their_own() -> None:
     story.note_partition("q2.1", Note.LOST)
     found = story.account()
     assert (found.sessions_broker, found.sessions_load, found.late_heartbeats) == (1, 1, 1)
+
+
+def test_sessions_lost_to_the_network_are_those_of_its_members() -> None:
+    story = Story()
+    story.network_fails("q1")
+    for member in ("q1", "q2"):
+        story.note(f"{member}.1", Note.LATE, overdue_s=4.0)
+        story.note_partition(f"{member}.1", Note.LOST)
+    found = story.account()
+    assert (found.sessions_network, found.sessions_load, found.late_heartbeats) == (1, 1, 1)
+    for _ in range(int(SESSION_S) + 1):
+        story.note("q1.1", Note.BEGINS)
+    fenced(story)
+    assert story.account().sessions_load == 2, "a session after the fault it is no cause any more"
+
+
+def test_member_behind_a_bad_network_may_never_learn_that_it_was_fenced() -> None:
+    story = read_twice(lambda story: story.network_fails("q1"))
+    story.ends("q1.1")
+    assert story.account().causes == {Cause.FENCED_BY_NETWORK: 5}
+
+
+@pytest.mark.parametrize(
+    ("in_commit_log", "cause"),
+    [(True, Cause.KILLED_BEFORE_COMMIT), (False, Cause.KILLED_IN_BATCH)],
+)
+def test_batch_of_an_application_is_finished_when_its_commit_log_says_so(
+    in_commit_log: bool, cause: Cause
+) -> None:
+    def is_killed(story: Story) -> None:
+        if in_commit_log:
+            story.finished_s["a1", 0] = story.at_s
+        story.ends("a1.1")
+
+    found = read_twice(is_killed, run="a1.1").account()
+    assert found.causes == {cause: 5}
+    assert found.problems() == []
+
+
+@pytest.mark.parametrize("in_commit_log", [True, False])
+def test_application_that_runs_a_finished_batch_again_has_no_cause(in_commit_log: bool) -> None:
+    story = Story()
+    story.plan("a1.1", 0)
+    story.write("a1.1", 0, range(5))
+    if in_commit_log:
+        story.finished_s["a1", 0] = story.at_s
+    story.ends("a1.1")
+    story.write("a1.2", 0, range(5), plan="plan 0 of a1.1", is_replay=True)
+    expected = Cause.NONE if in_commit_log else Cause.REPLAYED_KILLED
+    assert story.account().causes == {expected: 5}
+
+
+def overtaken(*, committed: int, before: int) -> Story:
+    """Two batches; the records between were deleted when some of them were committed."""
+    story = Story()
+    story.whole_batch("q1.1", 0, range(5))
+    story.commits[-1] = story.commits[-1]._replace(offset=committed)
+    story.delete_before(before)
+    story.whole_batch("q1.1", 1, range(8, 12))
+    return story
+
+
+def test_records_deleted_before_they_were_read_are_not_lost() -> None:
+    found = overtaken(committed=5, before=8).account()
+    assert found.problems() == []
+    assert (found.append.deleted, found.append.lost) == (3, 0)
+
+
+@pytest.mark.parametrize(("committed", "before", "lost"), [(7, 8, 2), (5, 7, 1)])
+def test_records_that_were_committed_or_not_deleted_are_lost(
+    committed: int, before: int, lost: int
+) -> None:
+    found = overtaken(committed=committed, before=before).account()
+    assert (found.append.deleted, found.append.lost) == (3 - lost, lost)
+    assert f"{lost} records lost in the append sink" in found.problems()
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_replay_may_lack_what_was_deleted_since_its_batch_was_planned(is_cut: bool) -> None:
+    story = Story()
+    if not is_cut:
+        story.delete_before(2)
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.ends("q1.1")
+    if is_cut:
+        story.delete_before(2)
+    plan = "plan 0 of q1.1"
+    story.write("q1.2", 0, range(2, 5), plan=plan, is_replay=True, digest="the rest")
+    found = story.account()
+    assert found.replays_differ == ([] if is_cut else ["batch 0 of q1"])

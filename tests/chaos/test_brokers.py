@@ -9,6 +9,10 @@ import pytest
 
 from chaos.brokers import OFFSETS_PARTITION, BrokerFaults
 from chaos.ensemble import Outcome
+from chaos.link import BLACKHOLE, WORKING
+from chaos.machine import broker_disk
+from chaos.network import Network
+from chaos.proxy import Proxies
 from chaos.schedule import BrokerFault, BrokerFaultKind
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.lab.broker.cluster import ClusterState, PartitionState
@@ -20,12 +24,18 @@ ALL = frozenset({1, 2, 3})
 class Node:
     """A node that notes the calls."""
 
+    pid: int | None = None
+
     def __init__(self, name: int, calls: list[str]) -> None:
         self._name = name
         self._calls = calls
 
     def __getattr__(self, call: str) -> Any:
         return lambda: self._calls.append(f"{call} {self._name}")
+
+
+class Disk(Node):
+    """A disk that notes the calls; its node has ended by itself by then."""
 
 
 class StandIn:
@@ -57,7 +67,8 @@ def cluster() -> StandIn:
 
 @pytest.fixture
 def faults(cluster: StandIn) -> BrokerFaults:
-    return BrokerFaults(cluster, lambda _: None)  # type: ignore[arg-type]
+    disks: Any = {broker_disk(node): Disk(node, cluster.calls) for node in ALL}
+    return BrokerFaults(cluster, lambda _: None, disks)  # type: ignore[arg-type]
 
 
 def fault(kind: BrokerFaultKind, node: int | None = None, takes_s: float = 0.0) -> BrokerFault:
@@ -76,6 +87,7 @@ def done(faults: BrokerFaults, cluster: StandIn) -> None:
         (BrokerFaultKind.FREEZE, ["pause 2", "resume 2"]),
         (BrokerFaultKind.PAUSE, ["pause 2", "resume 2"]),
         (BrokerFaultKind.RESTART, ["end 2", "start 2"]),
+        (BrokerFaultKind.FULL, ["fill 2", "make_room 2", "start 2"]),
         (BrokerFaultKind.ROLL, [f"{each} {n}" for n in (1, 2, 3) for each in ("end", "start")]),
     ],
 )
@@ -89,6 +101,26 @@ def test_fault_of_the_coordinator(
     (found,) = (each for each in faults.disruptions if each.coordinated)
     assert (found.kind, found.node, found.led) == (kind.value, 2, ())
     assert found.from_s <= found.down_s <= found.up_s <= found.in_sync_s
+
+
+def test_broker_that_others_do_not_reach_runs_on(cluster: StandIn) -> None:
+    with Proxies(7) as proxies:
+        network = Network(proxies, sorted(ALL))
+        peers = network.peers
+        faults = BrokerFaults(cluster, lambda _: None, {}, network)  # type: ignore[arg-type]
+        faults.carry_out(fault(BrokerFaultKind.UNREACHED, 3, takes_s=1000.0))
+        wait_until(lambda: peers[3].condition == BLACKHOLE, what="the fault")
+        assert {node for node, link in peers.items() if link.condition == BLACKHOLE} == {3}
+        faults.settle()
+        done(faults, cluster)
+        assert peers[3].condition == WORKING
+    assert cluster.calls == []
+    (found,) = faults.disruptions
+    assert (found.kind, found.node, found.led) == (
+        "a broker: the others do not reach it",
+        3,
+        (("ants", 0),),
+    )
 
 
 def test_partitions_of_the_node_are_noted(faults: BrokerFaults, cluster: StandIn) -> None:
@@ -116,6 +148,18 @@ def test_node_that_is_down_comes_back_when_faults_stop(
     faults.settle()
     done(faults, cluster)
     assert cluster.calls == ["kill 1", "start 1"]
+
+
+def test_broker_that_runs_on_a_full_disk_for_ever_is_a_problem(
+    faults: BrokerFaults, cluster: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.brokers.ENDS_S", 0.0)
+    cluster.nodes[1].pid = 4711
+    faults.carry_out(fault(BrokerFaultKind.FULL, 1))
+    done(faults, cluster)
+    assert faults.problems == [
+        "a broker: its disk is full: it runs on a full disk for more than 0 s"
+    ]
 
 
 def test_broker_that_does_not_come_back_is_a_problem(

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from chaos.ensemble import FAILURES_MAX, Ensemble, Member, Outcome
-from chaos.facts import End, RunKey, read_facts
-from chaos.query import REFUSED_GAP
+from chaos.facts import End, Note, RunKey, read_facts, read_notes
+from chaos.members import MemberKind
+from chaos.query import NO_ROOM, REFUSED_GAP
 from chaos.schedule import Fault, FaultKind, Point
 from chaos.setting import Files
+
+KINDS = {"q1": MemberKind.QUERY, "c1": MemberKind.PLAIN}
 
 
 class Process:
@@ -47,7 +50,7 @@ def ensemble(files: Files, monkeypatch: pytest.MonkeyPatch) -> Ensemble:
 
     monkeypatch.setattr(Member, "start", start)
     monkeypatch.setattr(Member, "send", send)
-    made = Ensemble(files, ["q1"], ["c1"], lambda _, more: more < 3)
+    made = Ensemble(files, KINDS, lambda _, more: more < 3)
     made.start(["q1", "c1"])
     return made
 
@@ -119,13 +122,15 @@ def test_second_fault_of_a_member_is_skipped(ensemble: Ensemble) -> None:
     assert ensemble.outcomes == {(FaultKind.KILL, Outcome.SKIPPED): 1}
 
 
-def test_topic_that_cannot_grow_any_more_is_left_alone(ensemble: Ensemble) -> None:
+def test_topic_that_cannot_grow_any_more_is_left_alone(ensemble: Ensemble, files: Files) -> None:
     for more in (1, 3):
         ensemble.carry_out(Fault(0.0, FaultKind.GROW, "ants", partitions=more))
     assert ensemble.outcomes == {
         (FaultKind.GROW, Outcome.DONE): 1,
         (FaultKind.GROW, Outcome.SKIPPED): 1,
     }
+    notes = read_notes((files.journals / "ensemble.jsonl").read_text().splitlines())
+    assert [(each["what"], each["topic"]) for each in notes] == [(Note.GREW.value, "ants")]
 
 
 @pytest.mark.parametrize(("exit_code", "starts"), [(REFUSED_GAP, 1), (3, FAILURES_MAX)])
@@ -154,3 +159,16 @@ def test_all_end_during_every_kind_of_fault(ensemble: Ensemble, kind: FaultKind)
     ensemble.end()
     assert last.signals[-1] is signal.SIGTERM
     assert not any(member.is_running for member in ensemble.members.values())
+
+
+def test_member_whose_disk_is_full_comes_back_however_often_that_happens(
+    ensemble: Ensemble, files: Files
+) -> None:
+    member = ensemble.members["q1"]
+    for number in range(1, FAILURES_MAX + 2):
+        process_of(ensemble).exitcode = NO_ROOM
+        ensemble.tick()
+        assert end_of(files, number) is End.NO_ROOM
+        ensemble.settle()
+        ensemble.tick()
+    assert member.number == FAILURES_MAX + 2

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chaos.facts import End, Note
-from chaos.recovery import FROZEN_BEYOND, Pause, Recovery, recoveries
+from chaos.recovery import FROZEN_BEYOND, FaultRecovery, Pause, Recovery, recoveries
+from chaos.schedule import MachineFaultKind
 from tests.chaos.stories import Story
 
 KILLED = "a broker: SIGKILL"
+CUT = "network: connections are reset"
 
 
 def whole(story: Story, number: int, run: str = "q1.1") -> None:
@@ -28,6 +30,18 @@ def test_recovery_is_counted_from_the_fault_to_the_rows_that_were_read_after_it(
     whole(story, 1)
     # It began at 8 and was in sync at 11; the batch wrote at 16, and was committed at 18.
     assert of(story, KILLED) == Recovery(KILLED, 1, 0, 8.0, 8.0, 10.0, 10.0)
+    faults = recoveries(story.evidence()).faults
+    assert faults == (FaultRecovery(KILLED, "broker 2", 8.0, 8.0, 10.0),)
+
+
+def test_recovery_from_a_full_disk_needs_a_batch_that_began_when_there_was_room() -> None:
+    story = Story()
+    whole(story, 0)
+    full = MachineFaultKind.CHECKPOINT_FULL
+    story.machine_fails(full, lambda: story.write("q1.1", 1, range(5, 10)))
+    whole(story, 2)
+    # It was full from 7 to 11; the batch that finished wrote at 16, and was committed at 18.
+    assert of(story, full.value) == Recovery(full.value, 1, 0, 9.0, 9.0, 11.0, 11.0)
 
 
 def test_batch_that_began_before_the_fault_proves_nothing() -> None:
@@ -68,11 +82,24 @@ def test_longest_pause_is_that_of_a_process_with_no_fault() -> None:
         story.note("q2.1", Note.BEGINS)
     whole(story, 1)
     found = recoveries(story.evidence())
-    assert found.unaffected == Pause(27.0, "ants-0, q1.1, at 5.0")
+    assert found.unaffected == Pause(27.0, ("ants", 0), "q1.1", 5.0)
     assert found.neighbour == Pause()
 
 
-@pytest.mark.parametrize("what", ["slow", "frozen", "led by a broker with a fault", "gone"])
+@pytest.mark.parametrize("is_theirs", [True, False])
+def test_fault_of_the_network_counts_for_the_partitions_of_its_members(is_theirs: bool) -> None:
+    story = Story()
+    whole(story, 0, "q1.1")
+    story.network_fails("q1" if is_theirs else "q2", kind=CUT)
+    whole(story, 1, "q2.1")
+    found = recoveries(story.evidence()).by_kind
+    # It began at 7; the batch wrote at 13, and was committed at 15.
+    assert found == ((Recovery(CUT, 1, 0, 6.0, 6.0, 8.0, 8.0),) if is_theirs else ())
+
+
+@pytest.mark.parametrize(
+    "what", ["slow", "frozen", "cut off", "led by a broker with a fault", "gone"]
+)
 def test_pause_with_a_cause_is_not_counted(what: str) -> None:
     story = Story()
     whole(story, 0)
@@ -82,6 +109,8 @@ def test_pause_with_a_cause_is_not_counted(what: str) -> None:
         case "frozen":
             story.note("q1.1", Note.FROZE)
             story.note("q1.1", Note.THAWED)
+        case "cut off":
+            story.network_fails("q1")
         case "gone":
             story.note_partition("q1.1", Note.REVOKED)
         case _:

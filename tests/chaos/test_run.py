@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import itertools
 import json
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from chaos import run, runs
+from chaos.account import Account
+from chaos.network_schedule import NETWORK_KINDS
+from chaos.page import NAME
+from chaos.report import Circumstances
+from chaos.schedule import CLOCK_KINDS, DISK_KINDS, RetentionFaultKind
+from chaos.setting import Files
 from demo.applications import ROOT
+from tests.chaos.test_page import eventful, kept
+from tests.chaos.test_report import circumstances, replayed
 from tests.processes import descendants, is_alive
 from tests.waiting import wait_until
 
@@ -22,11 +34,11 @@ CHAOS = (sys.executable, "-m", "chaos.run")
 
 @pytest.mark.broker
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("brokers", [1, 3])
-def test_short_run_is_good_and_says_so_as_json(brokers: int) -> None:
-    command = (*CHAOS, "--minutes", "0.25", "--seed", "7", "--queries", "2", "--json")
+@pytest.mark.parametrize("more", [(), ("--brokers", "3", "--faults", "network")])
+def test_short_run_is_good_and_says_so_as_json(more: tuple[str, ...], tmp_path: Path) -> None:
+    command = (*CHAOS, "--minutes", "0.25", "--seed", "7", "--queries", "2", *more)
     done = subprocess.run(
-        (*command, "--brokers", str(brokers)),
+        (*command, "--json", "--page", str(tmp_path / "page.html")),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -36,11 +48,141 @@ def test_short_run_is_good_and_says_so_as_json(brokers: int) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["is_good"], report["problems"]
-    assert (report["seed"], report["brokers"]) == (7, brokers)
-    assert bool(report["disruptions"]) == (brokers > 1)
+    assert (report["seed"], report["brokers"]) == (7, 3 if more else 1)
+    assert bool(report["disruptions"]) == bool(more)
+    assert any(each["where"] for each in report["troubles"]) == bool(more)
     assert report["append"]["lost"] == report["tables"]["sqlite"]["lost"] == 0
     assert report["produced"] == report["tables"]["sqlite"]["rows"] > 0
     assert "seed 7, 0.25 minutes" in done.stderr
+    assert report["command"] == " ".join(("python", *command[1:]))
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert report["command"] in page
+    assert "ants-0: q1.1 reads it" in page
+
+
+@pytest.mark.parametrize("error", [run.ChaosError("no start"), None])
+def test_run_is_noted_with_the_command_that_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    noted: list[Mapping[str, object]] = []
+
+    def fails(_: Console, chosen: argparse.Namespace) -> int:
+        assert chosen.seed == 7 or "--seed" in chosen.command
+        if error is not None:
+            raise error
+        return 0
+
+    monkeypatch.setattr(run, "_run", fails)
+    monkeypatch.setattr(run, "prepare_to_fork", list)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(runs, "note", noted.append)
+    command = ["--minutes", "1", "--sinks", "delta,sqlite", "--json", "--record"]
+    assert run.main([*command, "--keep", "there", "--seed", "7"]) == (2 if error else 0)
+    assert run.main([*command, "--page=there"]) == (2 if error else 0)
+    if error is None:
+        assert not noted, "the run itself notes what came of it"
+        return
+    first, second = noted
+    assert first["command"] == "python -m chaos.run --minutes 1 --sinks delta,sqlite --seed 7"
+    assert (first["exit_status"], first["sinks"], first["seed"]) == (2, "delta+sqlite", 7)
+    assert str(second["command"]).endswith(f" --sinks delta,sqlite --seed {second['seed']}")
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_kinds_of_members_share_a_group(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    command = (
+        *CHAOS,
+        "--minutes",
+        "1.5",
+        "--seed",
+        "7",
+        "--queries",
+        "2",
+        "--sinks",
+        "sqlite,delta",
+    )
+    more = ("--plain-consumers", "2", "--classic", "1", "--applications", "2", "--keep", str(kept))
+    done = subprocess.run((*command, *more), cwd=ROOT, timeout=1100, check=False)
+    assert done.returncode == 0
+    # Whether all of them get as far as a batch depends on the machine.
+    began = {path.stem for path in (kept / "journals").iterdir() if "begins" in path.read_text()}
+    assert began == {"q1", "q2", "c1", "c2", "classic1", "a1", "a2"}
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's end")
+def test_no_application_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    command = (*CHAOS, "--minutes", "5", "--seed", "7", "--queries", "1", "--applications", "1")
+    run = subprocess.Popen((*command, "--keep", str(kept)), cwd=ROOT)
+    journal = kept / "journals" / "a1.jsonl"
+    try:
+        wait_until(lambda: journal.exists() and "logged" in journal.read_text(), 300.0, "a batch")
+        pids = descendants(run.pid)
+        run.kill()
+        run.wait(60)
+        wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of every process")
+    finally:
+        run.kill()
+        run.wait(60)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_run_with_further_faults_on_three_brokers_is_good() -> None:
+    command = (*CHAOS, "--minutes", "1", "--seed", "7", "--brokers", "3", "--json")
+    done = subprocess.run(
+        (*command, "--faults", "network,disk,clock,retention"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["is_good"], report["problems"]
+    assert report["append"]["deleted"] > 0
+    kinds = {kind for kind, found in report["faults"].items() if found["done"]}
+    assert RetentionFaultKind.OVERTAKE.value in kinds
+    assert kinds & (DISK_KINDS | CLOCK_KINDS)
+    assert kinds & NETWORK_KINDS
+
+
+def test_failed_run_is_noted_and_has_a_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Played:
+        """A run that hung."""
+
+        def __init__(
+            self, _: Console, __: object, files: Files, *___: object, **____: object
+        ) -> None:
+            kept(eventful(), files.directory)
+
+        def run(self) -> tuple[Circumstances, Account]:
+            return circumstances("it hung"), replayed()
+
+    noted: list[Mapping[str, object]] = []
+    monkeypatch.setattr(run, "Chaos", Played)
+    monkeypatch.setattr(run, "running_kafka", lambda *_: contextlib.nullcontext((None, None)))
+    monkeypatch.setattr(run, "prepare_to_fork", list)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(runs, "note", noted.append)
+    own, page = tmp_path / "kept", tmp_path / "page.html"
+    command = ["--minutes", "2", "--seed", "7", "--record", "--page", str(page)]
+    assert run.main([*command, "--keep", str(own)]) == 1
+    assert [(each["exit_status"], each["records"]) for each in noted] == [(1, 5)]
+    assert "NOT GOOD" in page.read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == (own / NAME).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -81,6 +223,8 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
         ["--seed", "x"],
         ["--sinks", "delta,oracle"],
         ["--brokers", "2"],
+        ["--applications", "7"],
+        ["--record", "--plant", "no-compare"],
     ],
 )
 def test_wrong_options_are_refused(wrong: list[str]) -> None:

@@ -72,12 +72,12 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
 
 def _chart(timeline: Timeline) -> Iterator[str]:
     members = {span.member_id for spans in timeline.spans.values() for span in spans}
-    colours = _colours({application_of(each) for each in members})
+    painted = colours({application_of(each) for each in members})
     keys = sorted(timeline.names)
     names = [timeline.names[key] for key in keys]
     scale = max(PIXELS_A_SECOND, LEAST_WIDTH / max(timeline.ends_at, 1.0))
     yield '<p class="legend">'
-    for name, colour in colours.items():
+    for name, colour in painted.items():
         yield f'<span><i style="{colour}"></i>{escape(name)}</span>'
     yield '</p><div class="scroll">'
     yield from _names(names)
@@ -87,7 +87,7 @@ def _chart(timeline: Timeline) -> Iterator[str]:
     for row, key in enumerate(keys, 1):
         top = row * ROW_HEIGHT
         for span in timeline.spans.get(key, ()):
-            yield _bar(span, colours[application_of(span.member_id)], top, scale)
+            yield _bar(span, painted[application_of(span.member_id)], top, scale)
         for batch in timeline.batches:
             if key in batch.ranges:
                 yield _stripe(batch, key, top, scale)
@@ -95,14 +95,18 @@ def _chart(timeline: Timeline) -> Iterator[str]:
     yield "</svg></div>"
 
 
-def _colours(applications: Iterable[str]) -> dict[str, str]:
-    """Return the colour of each application, q10 after q9."""
+def colours(applications: Iterable[str]) -> dict[str, str]:
+    """Return the colour of each application, as a style, q10 after q9.
+
+    Args:
+        applications: Their names.
+    """
     ordered = sorted(applications, key=lambda name: (len(name), name))
-    colours = {}
+    painted = {}
     for index, name in enumerate(ordered):
         turn, hue = divmod(index, len(HUES))
-        colours[name] = f"--hue:{HUES[hue]};--shade:{SHADES[turn % len(SHADES)]}%"
-    return colours
+        painted[name] = f"--hue:{HUES[hue]};--shade:{SHADES[turn % len(SHADES)]}%"
+    return painted
 
 
 def _names(names: Sequence[str]) -> Iterator[str]:

@@ -6,60 +6,32 @@ Each is one that a promise rests on alone: nothing else in the client hides it f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
 import pytest
 
-from spark_groups.client.group_client import GroupClient
+from chaos.member_plants import (
+    commits_with_the_epoch_of_the_moment,
+    keeps_its_partitions_when_it_is_fenced,
+    lets_go_of_what_a_replayed_batch_reads,
+    looks_up_no_uncertain_commit,
+)
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.warm_up import WarmUp
-from spark_groups.errors import ErrorCode
 from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.checkers.registry import CHECKERS
-from spark_groups.offsets.commits import CommitOutcome, CommitQueue
-from spark_groups.offsets.ledger import Ledger
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.member import Member
-from spark_groups.protocol.messages import OffsetCommitResponse
-from spark_groups.types import Assignment
-from tests.lab.sim.test_mutations import (
-    PLANTED,
-    commits_with_the_epoch_of_the_moment,
-    plans_what_is_being_revoked,
-)
+from tests.lab.sim.test_mutations import PLANTED, plans_what_is_being_revoked
 
 Patch = pytest.MonkeyPatch
 SCHEDULES_MAX = 500
 """Within how many schedules a bug has to be found, if it does not name another number."""
-
-
-def keeps_its_partitions_when_it_is_fenced(patch: Patch) -> None:
-    drop = GroupClient._drop
-
-    def kept(self: GroupClient, partitions: Assignment, reason: str, now: float) -> None:
-        if not reason.startswith(ErrorCode.FENCED_MEMBER_EPOCH.name):
-            drop(self, partitions, reason, now)
-
-    patch.setattr(GroupClient, "_drop", kept)
-
-
-def lets_go_of_what_a_replayed_batch_reads(patch: Patch) -> None:
-    patch.setattr(Ledger, "replay", lambda *_: None)
-
-
-def looks_up_no_uncertain_commit(patch: Patch) -> None:
-    handled = CommitQueue.handle_response
-
-    def certain(self: CommitQueue, response: OffsetCommitResponse, now: float) -> CommitOutcome:
-        self._sent = {key: replace(each, uncertain=False) for key, each in self._sent.items()}
-        return handled(self, response, now)
-
-    patch.setattr(CommitQueue, "handle_response", certain)
 
 
 def repeats_nothing_after_a_lost_answer(patch: Patch) -> None:

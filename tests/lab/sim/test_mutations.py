@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from chaos.member_plants import (
+    acknowledges_before_its_batch_is_committed,
+    commits_when_it_plans,
+    commits_with_the_epoch_of_the_moment,
+)
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.lab.commands.simulation import Run, play
@@ -22,11 +27,11 @@ from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.lab.sim.world import World
 from spark_groups.offsets import resolution
 from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.ledger import FinishedBatch, Ledger, Phase
+from spark_groups.offsets.ledger import Ledger, Phase
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.protocol import backoff, member
 from spark_groups.protocol import messages as m
-from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPartition
+from spark_groups.types import Assignment, TopicIdPartition
 
 Patch = pytest.MonkeyPatch
 CALM = Swarm(queries=3, partitions=6, stops=3, chaos_s=40.0)
@@ -92,10 +97,6 @@ def commits_without_epoch(patch: Patch) -> None:
     patch.setattr(offsets, "_commit_error", lambda *_: 0)
 
 
-def acknowledges_before_its_batch_is_committed(patch: Patch) -> None:
-    patch.setattr(Ledger, "delaying_revocation", lambda *_, **__: NO_PARTITIONS)
-
-
 def begins_below_what_is_committed(patch: Patch) -> None:
     found = PositionResolver.handle_fetch
 
@@ -107,38 +108,6 @@ def begins_below_what_is_committed(patch: Patch) -> None:
         return found(self, replace(response, offsets=offsets), **rest)
 
     patch.setattr(PositionResolver, "handle_fetch", handled)
-
-
-def commits_when_it_plans(patch: Patch) -> None:
-    plan = GroupClient.plan
-
-    def planned(self: GroupClient, *rest: Any) -> Any:
-        found = plan(self, *rest)
-        if found is not None:
-            epoch = self.member.member_epoch
-            keys = found.partitions() & self.ledger.owned.keys()
-            self.commits.add(self.ledger.commit_of_position(key, epoch) for key in keys)
-        return found
-
-    patch.setattr(GroupClient, "plan", planned)
-
-
-def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
-    finish, finished = GroupClient.finish, Ledger.finish
-    epochs: dict[int, int] = {}
-
-    def with_epoch(self: GroupClient, plan: BatchPlan, now: float) -> None:
-        epochs[id(self.ledger)] = self.member.member_epoch
-        finish(self, plan, now)
-
-    def bent(self: Ledger, plan: BatchPlan) -> FinishedBatch:
-        found = finished(self, plan)
-        epoch = epochs[id(self)]
-        commits = tuple(replace(each, member_epoch=epoch) for each in found.commits)
-        return replace(found, commits=commits)
-
-    patch.setattr(GroupClient, "finish", with_epoch)
-    patch.setattr(Ledger, "finish", bent)
 
 
 def plans_what_is_being_revoked(patch: Patch) -> None:

@@ -1,0 +1,72 @@
+"""Results that are noted: a file gets a line for each run, and a page has a table made from it."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = ROOT / "docs" / "benchmarks"
+PAGE: Final = DOCS / "reliability.md"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """Return the lines of a file.
+
+    Args:
+        path: The file; it may be missing.
+    """
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def note(line: Mapping[str, object], columns: Sequence[str], path: Path) -> None:
+    """Add a line to a file.
+
+    Args:
+        line: Its values by column; a column without one stays empty.
+        columns: All columns, in order.
+        path: The file.
+    """
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(line)
+
+
+def page_with(name: str, text: str, page: Path = PAGE) -> str:
+    """Return a page with another text between the markers of a name.
+
+    Args:
+        name: What the markers name.
+        text: The text.
+        page: The page.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+
+
+def commit_of(*places: str) -> str:
+    """Return the commit of this code, with a plus if a place is modified.
+
+    Args:
+        places: Directories, from the root of the repository.
+    """
+    head = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    compared = ["git", "diff", "--quiet", "HEAD", "--", *places]
+    is_modified = subprocess.run(compared, check=False, cwd=ROOT).returncode != 0
+    return head.stdout.strip() + "+" * is_modified
