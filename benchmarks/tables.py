@@ -49,7 +49,7 @@ from benchmarks.table_ways import (
     problems_of,
 )
 from benchmarks.throughput import DONE_S, PARTITIONS, TASKS, TopicKind, generate, moved_on
-from chaos.postgres import running_postgres
+from chaos.systems.postgres import running_postgres
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 
 DELTA_SPARK = "4.4.0"

@@ -1,7 +1,12 @@
-"""Members of one consumer group on a real broker, faults drawn from a seed, and an account of it.
+"""Chaos: a real group on a real broker, with faults drawn from a seed.
 
     make chaos MINUTES=12 SEED=7
 
-`schedule`, `members`, `link`, `record`, `facts`, `account`, `recovery`, `report` and `timeline`
-decide and are pure; the rest starts processes, sends signals and writes files.
+- `members`: processes that read: queries, Spark applications, plain consumers; their notes.
+- `faults`: faults that are drawn, and those that hit brokers, networks, disks, clocks and topics.
+- `systems`: brokers and their records, and the sinks.
+- `results`: notes become facts; facts become an account, a report and a page.
+
+`schedule`, `network_schedule`, `link`, `kinds`, `record`, `facts`, `account`, `recovery`, `report`
+and `timeline` decide and are pure; the rest starts processes, sends signals and writes files.
 """

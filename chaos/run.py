@@ -37,34 +37,14 @@ from typing import Final
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from chaos import runs
-from chaos.account import Account, Evidence, TableEvidence, account
-from chaos.brokers import BrokerFaults
-from chaos.checkpoint import Checkpoint
-from chaos.clocks import ClockError, start_fork_server
-from chaos.cluster import Broker, ClusterError, CommittedWatch
-from chaos.disks import DiskError
-from chaos.ensemble import Ensemble, Outcome, prepare_to_fork
-from chaos.facts import read_facts
-from chaos.further import FurtherFaults
-from chaos.journal import JOURNALS
-from chaos.machine import Disks
-from chaos.members import (
-    Others,
-    add_arguments,
-    check_counts,
-    draw_faults_of_others,
-    draw_others,
-)
-from chaos.network import Network, NetworkFaults, running_kafka
-from chaos.page import NAME, page_of
-from chaos.plants import Plant
-from chaos.postgres import PostgresError, running_postgres
-from chaos.production import Production
-from chaos.recovery import recoveries
-from chaos.report import Circumstances, all_problems, as_plain, as_tables
-from chaos.retention import Retention
-from chaos.schedule import (
+from chaos.faults.brokers import BrokerFaults
+from chaos.faults.clocks import ClockError, start_fork_server
+from chaos.faults.disks import DiskError
+from chaos.faults.further import FurtherFaults
+from chaos.faults.machine import Disks
+from chaos.faults.network import Network, NetworkFaults, running_kafka
+from chaos.faults.retention import Retention
+from chaos.faults.schedule import (
     PEER_FAULTS,
     PEER_GAP_S,
     BrokerFault,
@@ -75,9 +55,29 @@ from chaos.schedule import (
     draw_faults,
     draw_queries,
 )
+from chaos.members.checkpoint import Checkpoint
+from chaos.members.ensemble import Ensemble, Outcome, prepare_to_fork
+from chaos.members.journal import JOURNALS
+from chaos.members.kinds import (
+    Others,
+    add_arguments,
+    check_counts,
+    draw_faults_of_others,
+    draw_others,
+)
+from chaos.plants import Plant
+from chaos.results import runs
+from chaos.results.account import Account, Evidence, TableEvidence, account
+from chaos.results.facts import read_facts
+from chaos.results.page import NAME, page_of
+from chaos.results.recovery import recoveries
+from chaos.results.report import Circumstances, all_problems, as_plain, as_tables
 from chaos.setting import Files, Setting
-from chaos.sinks import APPENDED, appended_rows
-from chaos.tables import USE_POSTGRES, open_table, table_rows
+from chaos.systems.cluster import Broker, ClusterError, CommittedWatch
+from chaos.systems.postgres import PostgresError, running_postgres
+from chaos.systems.production import Production
+from chaos.systems.sinks import APPENDED, appended_rows
+from chaos.systems.tables import USE_POSTGRES, open_table, table_rows
 from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.cluster import NODES, EmbeddedCluster

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from chaos.faults.schedule import QueryTraits
 from chaos.plants import Plant
-from chaos.schedule import QueryTraits
-from chaos.tables import Places
+from chaos.systems.tables import Places
 
 
 @dataclass(frozen=True, slots=True)

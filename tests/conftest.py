@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from pyspark.sql import SparkSession
 
-from chaos.postgres import running_postgres
+from chaos.systems.postgres import running_postgres
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner

@@ -48,13 +48,13 @@ PURE = (
     "spark_groups/records/",
     "spark_groups/lab/sim/",
     "spark_groups/spark/tables/fence.py",
-    "chaos/account.py",
-    "chaos/facts.py",
-    "chaos/record.py",
-    "chaos/recovery.py",
-    "chaos/report.py",
-    "chaos/schedule.py",
-    "chaos/timeline.py",
+    "chaos/results/account.py",
+    "chaos/results/facts.py",
+    "chaos/systems/record.py",
+    "chaos/results/recovery.py",
+    "chaos/results/report.py",
+    "chaos/faults/schedule.py",
+    "chaos/results/timeline.py",
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")

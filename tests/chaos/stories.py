@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chaos.account import Account, Evidence, SinkRow, TableEvidence, account
-from chaos.facts import (
+from chaos.faults.schedule import MachineFaultKind
+from chaos.results.account import Account, Evidence, SinkRow, TableEvidence, account
+from chaos.results.facts import (
     Commit,
     Deletion,
     Disruption,
@@ -18,7 +19,6 @@ from chaos.facts import (
     Trouble,
     read_facts,
 )
-from chaos.schedule import MachineFaultKind
 
 TOPIC = "ants"
 TABLE = "delta"

@@ -16,16 +16,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos import run, runs
-from chaos.account import Account
-from chaos.network_schedule import NETWORK_KINDS
-from chaos.page import NAME
-from chaos.report import Circumstances
-from chaos.schedule import CLOCK_KINDS, DISK_KINDS, RetentionFaultKind
+from chaos import run
+from chaos.faults.network_schedule import NETWORK_KINDS
+from chaos.faults.schedule import CLOCK_KINDS, DISK_KINDS, RetentionFaultKind
+from chaos.results import runs
+from chaos.results.account import Account
+from chaos.results.page import NAME
+from chaos.results.report import Circumstances
 from chaos.setting import Files
 from demo.applications import ROOT
-from tests.chaos.test_page import eventful, kept
-from tests.chaos.test_report import circumstances, replayed
+from tests.chaos.results.test_page import eventful, kept
+from tests.chaos.results.test_report import circumstances, replayed
 from tests.processes import descendants, is_alive
 from tests.waiting import wait_until
 

@@ -159,7 +159,8 @@ def test_offsets_are_asked_for_again_while_a_leader_moves(
         topic_id = consumer.topic_ids([topic_name])[topic_name]
         reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
         (cursor,) = reading._cursors.values()
-        consumer.fetcher = moving = _Leaderless(consumer.fetcher, answers)  # type: ignore[assignment]
+        moving: Any = _Leaderless(consumer.fetcher, answers)
+        consumer.fetcher = moving
         if is_over:
             with pytest.raises(BrokerUnreachableError, match="Not leader for partition"):
                 reading._skip_lost(cursor)

@@ -1,0 +1,162 @@
+"""Faults of brokers, one after the other: killed, stopped, restarted, each by its node id."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from chaos.faults.disks import DiskError
+from chaos.faults.link import BLACKHOLE, WORKING
+from chaos.faults.machine import Disks, broker_disk
+from chaos.faults.network import Network
+from chaos.faults.proxy import Link
+from chaos.faults.schedule import BrokerFault, BrokerFaultKind
+from chaos.members.ensemble import Outcome
+from chaos.results.facts import Disruption
+from spark_groups.errors import EmbeddedKafkaError
+from spark_groups.lab.broker.cluster import EmbeddedCluster
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+
+OFFSETS_PARTITION: Final = ("__consumer_offsets", 0)
+"""The partition whose leader coordinates the group: a run has no other."""
+ENDS_S: Final = 90.0
+"""Until when a broker has to end by itself whose disk is full."""
+LOOK_AGAIN_S: Final = 0.1
+
+
+class BrokerFaults:
+    """Carries out faults of brokers in a thread: at most one node is down or behind at a time.
+
+    Args:
+        cluster: The brokers; None: there is one, which has no faults.
+        say: Shows a line.
+        disks: The disks of brokers, by the names that `broker_disk` gives them.
+        network: The network between the brokers, if it has faults.
+    """
+
+    def __init__(
+        self,
+        cluster: EmbeddedCluster | None,
+        say: Callable[[str], None],
+        disks: Disks,
+        network: Network | None = None,
+    ) -> None:
+        self.outcomes: Counter[tuple[BrokerFaultKind, Outcome]] = Counter()
+        self.disruptions: list[Disruption] = []
+        self.problems: list[str] = []
+        """Brokers that did not come back."""
+        self._cluster = cluster
+        self._say = say
+        self._network = network
+        self._disks = disks
+        self._thread: threading.Thread | None = None
+        self._settled = threading.Event()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a fault lasts, or a replica is behind since the last one."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def carry_out(self, fault: BrokerFault) -> None:
+        """Begin a fault that is due, unless another one lasts."""
+        if self.is_busy or self.problems:
+            self.outcomes[fault.kind, Outcome.SKIPPED] += 1
+            return
+        self._thread = threading.Thread(
+            target=self._work, args=(fault,), name="chaos-broker", daemon=True
+        )
+        self._thread.start()
+
+    def settle(self) -> None:
+        """Bring back the node that is down; `is_busy` lasts until all replicas are in sync."""
+        self._settled.set()
+
+    def _work(self, fault: BrokerFault) -> None:
+        assert self._cluster is not None
+        is_roll = fault.kind is BrokerFaultKind.ROLL
+        try:
+            nodes = list(self._cluster.nodes) if is_roll else [self._node(fault)]
+            for node_id in nodes:
+                if not self._settled.is_set():
+                    self._disrupt(fault, node_id)
+        except (EmbeddedKafkaError, DiskError) as error:
+            self.problems.append(f"{fault.kind.value}: {error}")
+            return
+        self.outcomes[fault.kind, Outcome.DONE] += 1
+
+    def _node(self, fault: BrokerFault) -> int:
+        assert self._cluster is not None
+        if fault.node is not None:
+            return fault.node
+        state = self._cluster.state()
+        known = state.partitions.get(OFFSETS_PARTITION) if state is not None else None
+        return known.leader if known is not None and known.leader > 0 else 1
+
+    def _link(self, node_id: int) -> Link:
+        assert self._network is not None
+        return self._network.peers[node_id]
+
+    def _await_end(self, node: EmbeddedKafka) -> None:
+        """Wait until a broker has ended by itself.
+
+        Raises:
+            EmbeddedKafkaError: It does not.
+        """
+        deadline_s = time.monotonic() + ENDS_S
+        while node.pid is not None:
+            if time.monotonic() > deadline_s:
+                raise EmbeddedKafkaError(f"it runs on a full disk for more than {ENDS_S:g} s")
+            time.sleep(LOOK_AGAIN_S)
+
+    def _disrupt(self, fault: BrokerFault, node_id: int) -> None:
+        """Carry out a fault on one node, and wait until all replicas are in sync again."""
+        assert self._cluster is not None
+        node, state = self._cluster.nodes[node_id], self._cluster.state()
+        partitions = state.partitions if state is not None else {}
+        led = sorted(each for each, known in partitions.items() if known.leader == node_id)
+        from_s = time.time()
+        match fault.kind:
+            case BrokerFaultKind.KILL:
+                node.kill()
+            case BrokerFaultKind.PAUSE | BrokerFaultKind.FREEZE:
+                node.pause()
+            case BrokerFaultKind.RESTART | BrokerFaultKind.ROLL:
+                node.end()
+            case BrokerFaultKind.UNREACHED:
+                self._link(node_id).put(BLACKHOLE)
+            case BrokerFaultKind.FULL:
+                self._disks[broker_disk(node_id)].fill()
+                self._await_end(node)
+        down_s = time.time()
+        self._settled.wait(fault.takes_s)
+        match fault.kind:
+            case BrokerFaultKind.PAUSE | BrokerFaultKind.FREEZE:
+                node.resume()
+            case BrokerFaultKind.UNREACHED:
+                self._link(node_id).put(WORKING)
+            case BrokerFaultKind.FULL:
+                self._disks[broker_disk(node_id)].make_room()
+                node.start()
+            case _:
+                node.start()
+        up_s = time.time()
+        self._cluster.await_in_sync()
+        disruption = Disruption(
+            kind=fault.kind.value,
+            node=node_id,
+            from_s=from_s,
+            down_s=down_s,
+            up_s=up_s,
+            in_sync_s=time.time(),
+            led=tuple(each for each in led if each != OFFSETS_PARTITION),
+            coordinated=OFFSETS_PARTITION in led,
+        )
+        self.disruptions.append(disruption)
+        self._say(
+            f"broker {node_id}{', the coordinator' if disruption.coordinated else ''}:"
+            f" {fault.kind.value}, leader of {len(disruption.led)}; it was back after"
+            f" {up_s - from_s:.1f} s, in sync after {disruption.in_sync_s - from_s:.1f} s"
+        )

@@ -1,0 +1,144 @@
+"""What goes wrong with the network between members and brokers, drawn from a seed.
+
+Each member reaches the brokers on one of two sides, and a fault hits one side: the members of the
+other one, the producer and the run itself are not hit. What a seed draws here is drawn apart from
+all else: without these faults it is the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from chaos.faults.link import Condition, Passage, Slowness
+from chaos.faults.schedule import FaultRule
+from spark_groups.lab.sim.chance import Chance
+
+
+class Side(str, Enum):
+    """A network on which members reach all brokers; the name is that of the brokers' listener."""
+
+    EAST = "east"
+    WEST = "west"
+
+
+class NetworkFaultKind(Enum):
+    """What can go wrong with one side; the value is its name in a report."""
+
+    CUT = "network: connections are reset"
+    BLACKHOLE = "network: nothing passes"
+    NO_ANSWERS = "network: answers do not pass"
+    NO_REQUESTS = "network: requests do not pass"
+    SLOW = "network: slow, and reordered"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRule:
+    """A kind of fault.
+
+    Args:
+        drawn: How it is drawn.
+        to_broker: What becomes of requests.
+        from_broker: What becomes of answers.
+    """
+
+    drawn: FaultRule
+    to_broker: Passage
+    from_broker: Passage
+
+
+NETWORK_FAULTS: Final[dict[NetworkFaultKind, NetworkRule]] = {
+    NetworkFaultKind.CUT: NetworkRule(
+        FaultRule(2, takes_sessions=(0.0, 1.6)), Passage.RESET, Passage.RESET
+    ),
+    NetworkFaultKind.BLACKHOLE: NetworkRule(
+        FaultRule(3, takes_sessions=(0.2, 1.8)), Passage.HELD, Passage.HELD
+    ),
+    NetworkFaultKind.NO_ANSWERS: NetworkRule(
+        FaultRule(2, takes_sessions=(0.2, 1.8)), Passage.OPEN, Passage.HELD
+    ),
+    NetworkFaultKind.NO_REQUESTS: NetworkRule(
+        FaultRule(2, takes_sessions=(0.2, 1.8)), Passage.HELD, Passage.OPEN
+    ),
+    NetworkFaultKind.SLOW: NetworkRule(
+        FaultRule(3, takes_sessions=(0.5, 2.5)), Passage.SLOW, Passage.SLOW
+    ),
+}
+NETWORK_KINDS: Final = frozenset(each.value for each in NETWORK_FAULTS)
+NETWORK_GAP_S: Final = 10.0
+"""How many seconds pass between two faults of the network, on average."""
+EVERY_BROKER: Final = 0.5
+"""How often a fault hits a side's links to all brokers, and not to one."""
+LATENCY_S: Final = (0.01, 0.5)
+JITTER_S: Final = (0.1, 2.0)
+BYTES_PER_S: Final = (20_000.0, 200_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFault:
+    """One fault of the network.
+
+    Args:
+        at_s: When it is due, in seconds since the faults began.
+        kind: What goes wrong.
+        side: Where.
+        nodes: The brokers that the side does not reach as it should.
+        takes_s: How long it lasts, in seconds.
+        condition: The condition of the links.
+    """
+
+    at_s: float
+    kind: NetworkFaultKind
+    side: Side
+    nodes: tuple[int, ...]
+    takes_s: float
+    condition: Condition
+
+
+def draw_sides(chance: Chance, members: Sequence[str]) -> Mapping[str, Side]:
+    """Draw on which side each member is: every other one on the same.
+
+    Args:
+        chance: Where it is drawn from.
+        members: Their names.
+    """
+    first = chance.randint(0, 1)
+    sides = tuple(Side)
+    return {name: sides[(first + number) % len(sides)] for number, name in enumerate(members)}
+
+
+def draw_network_faults(
+    chance: Chance, *, duration_s: float, nodes: tuple[int, ...], session_s: float
+) -> tuple[NetworkFault, ...]:
+    """Draw what goes wrong with the network, in the order of time.
+
+    Args:
+        chance: Where it is drawn from, apart from all else.
+        duration_s: How long faults are due, in seconds.
+        nodes: The node ids.
+        session_s: The group's session timeout, in seconds.
+    """
+    kinds = [
+        kind for kind, rule in NETWORK_FAULTS.items() for _ in range(round(rule.drawn.weight * 2))
+    ]
+    faults = []
+    at_s = chance.uniform(0.0, NETWORK_GAP_S)
+    while at_s < duration_s:
+        kind = chance.choice(kinds)
+        rule = NETWORK_FAULTS[kind]
+        side = chance.choice(tuple(Side))
+        hit = nodes if chance.random() < EVERY_BROKER else (chance.choice(nodes),)
+        takes_s = chance.uniform(*rule.drawn.takes_sessions) * session_s
+        slowness = Slowness(
+            chance.uniform(*LATENCY_S), chance.uniform(*JITTER_S), chance.uniform(*BYTES_PER_S)
+        )
+        condition = Condition(
+            rule.to_broker,
+            rule.from_broker,
+            slowness if rule.to_broker is Passage.SLOW else None,
+        )
+        faults.append(NetworkFault(at_s, kind, side, hit, takes_s, condition))
+        at_s += chance.uniform(0.0, 2 * NETWORK_GAP_S)
+    return tuple(faults)

@@ -1,0 +1,68 @@
+"""The package's source with notes: the reader in Spark's runner notes what its member does."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from chaos.members.keeper import RUN
+from chaos.results.facts import RunKey
+from chaos.setting import Files
+from spark_groups.spark.source.source import KafkaGroupDataSource, KafkaGroupStreamReader
+
+if TYPE_CHECKING:
+    from chaos.members.runner_notes import RunnerNotes
+    from spark_groups.spark.source.query_run import QueryRun
+
+
+def own_run() -> tuple[Files, RunKey]:
+    """Return the run of which this is a process, and its files."""
+    directory, sockets, member, number = json.loads(os.environ[RUN])
+    return Files(Path(directory), Path(sockets)), RunKey(member, number)
+
+
+class ObservedDataSource(KafkaGroupDataSource):
+    """The source under its own name."""
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
+        """Return the reader of one query."""
+        return ObservedReader(self._load)
+
+
+class ObservedReader(KafkaGroupStreamReader):
+    """The reader of one query."""
+
+    _is_leaving = False
+
+    @cached_property
+    def _notes(self) -> RunnerNotes:
+        from chaos.members.runner_notes import RunnerNotes  # noqa: PLC0415
+
+        return RunnerNotes(*own_run())
+
+    def latestOffset(self, *given: Any) -> dict[str, Any]:
+        """Return the next plan, and note it before Spark knows it."""
+        self._notes.before_plan()
+        end = super().latestOffset(*given)
+        self._notes.note_plan(self.initialOffset(), end)
+        return end
+
+    def stop(self) -> None:
+        """Leave the group; Spark calls this more than once."""
+        if self._run is not None and not self._is_leaving:
+            self._is_leaving = True
+            self._notes.note_end()
+        super().stop()
+
+    def _live(self) -> QueryRun:
+        is_new = self._run is None
+        run = super()._live()
+        if is_new:
+            self._notes.observed.watch(run.driver)
+        return run

@@ -1,0 +1,36 @@
+"""Everything that members need, imported once: the process that has done it forks them.
+
+A member that imports all this by itself takes seconds of processor time for each start, which on a
+small machine leaves none for batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import Final
+
+# The first of them: it repairs what others import.
+import chaos.faults.clocks  # noqa: F401
+from chaos.members.lifetime import be_parent, die_with_parent
+from chaos.systems.tables import import_kinds
+from spark_groups.spark.reading.compiled import NotCompiledError, prepare
+
+MODULES: Final = (
+    "chaos.systems.cluster",
+    "chaos.members.ensemble",
+    "chaos.systems.production",
+    "chaos.results.report",
+    "spark_groups.lab.broker.embedded",
+    "spark_groups.spark.reading.librdkafka_reader",
+)
+"""What the program imports that is started: each process that is forked for it does so again."""
+# Members hold the pipe that would show this process the end of its parent.
+die_with_parent()
+be_parent()
+for _name in MODULES:
+    importlib.import_module(_name)
+import_kinds()
+with contextlib.suppress(NotCompiledError):
+    prepare()
+    importlib.import_module("spark_groups.spark.reading.fast_reader")

@@ -1,0 +1,637 @@
+"""Compares the sinks with the records produced: losses, duplicates, order, checksums.
+
+A record may be in the append sink more than once for a documented reason: Spark runs a batch again
+that is not in its commit log, and the next owner of a partition reads again the records whose
+offsets Kafka has not committed. So each duplicate is traced to the batch that had the record
+before, and to the end of the process that ran it. A duplicate without such a cause is a failure,
+and so is one that was read after Kafka had accepted an offset beyond it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from chaos.faults.network_schedule import NETWORK_KINDS
+from chaos.faults.schedule import CLOCK_KINDS, DISK_KINDS
+from chaos.results.facts import (
+    Batch,
+    Commit,
+    Deletion,
+    Disruption,
+    End,
+    Execution,
+    Facts,
+    Note,
+    Partition,
+    Run,
+    Trouble,
+)
+
+_NOTHING_DELETED: Final[Mapping[Partition, Set[int]]] = MappingProxyType({})
+EXAMPLES: Final = 5
+"""How many failures of each kind are described."""
+
+
+class Cause(Enum):
+    """Why a record is in the append sink again; the value says it in a report."""
+
+    REPLAYED_KILLED = "killed before commits/N was written: Spark ran the batch again"
+    REPLAYED_STOPPED = "stopped before commits/N was written: Spark ran the batch again"
+    REPLAYED_NO_ROOM = "a full disk before commits/N was written: Spark ran the batch again"
+    REPLAYED_FAILED = "failed before commits/N was written: Spark ran the batch again"
+    KILLED_IN_BATCH = "killed before commits/N was written, and the partition moved"
+    KILLED_BEFORE_COMMIT = "killed between commits/N and Kafka's commit, and the partition moved"
+    STOPPED = "stopped before the batch was known to be finished, and the partition moved"
+    NO_ROOM = "a full disk with the batch in hand, and the partition moved"
+    FAILED = "the query failed with the batch in hand, and the partition moved"
+    FENCED_FROZEN = "stood still beyond its session with the batch in hand"
+    FENCED_BY_NETWORK = "lost its session to a fault of the network with the batch in hand"
+    FENCED_BY_BROKER = "lost its session to a broker's fault with the batch in hand"
+    FENCED_BY_LOAD = "lost its session to load with the batch in hand"
+    GIVEN_UP = "the batch outlasted the rebalance timeout"
+    PLAIN_KILLED = "plain consumer: killed between its write and its commit"
+    PLAIN_FENCED = "plain consumer: stood still beyond its session before its commit"
+    PLAIN_FENCED_BY_NETWORK = "plain consumer: lost its session to a fault of the network"
+    PLAIN_FENCED_BY_BROKER = "plain consumer: lost its session to a broker's fault"
+    PLAIN_FENCED_BY_LOAD = "plain consumer: lost its session to load before its commit"
+    PLAIN_REFUSED = "plain consumer: its commit was refused for good, or not answered"
+    PLAIN_NO_ROOM = "plain consumer: a full disk between its write and its commit"
+    PLAIN_FAILED = "plain consumer: failed between its write and its commit"
+    NONE = "NO CAUSE IS KNOWN"
+
+
+class SessionLoss(Enum):
+    """Why a process lost its session."""
+
+    FROZEN = "it stood still"
+    NETWORK = "its network had a fault"
+    BROKER = "a broker had a fault"
+    CLOCK = "its clock jumped"
+    LOAD = "load: no fault hit the process, its network or a broker"
+
+
+_REPLAYED: Final = {
+    End.KILLED: Cause.REPLAYED_KILLED,
+    End.STOPPED: Cause.REPLAYED_STOPPED,
+    End.NO_ROOM: Cause.REPLAYED_NO_ROOM,
+    End.FAILED: Cause.REPLAYED_FAILED,
+}
+_IN_HAND: Final = {
+    End.STOPPED: Cause.STOPPED,
+    End.NO_ROOM: Cause.NO_ROOM,
+    End.FAILED: Cause.FAILED,
+}
+"""What the end of a process means for a batch that was not known to be finished."""
+_PLAIN: Final = {
+    Cause.KILLED_IN_BATCH: Cause.PLAIN_KILLED,
+    Cause.FENCED_FROZEN: Cause.PLAIN_FENCED,
+    Cause.FENCED_BY_NETWORK: Cause.PLAIN_FENCED_BY_NETWORK,
+    Cause.FENCED_BY_BROKER: Cause.PLAIN_FENCED_BY_BROKER,
+    Cause.FENCED_BY_LOAD: Cause.PLAIN_FENCED_BY_LOAD,
+    Cause.NO_ROOM: Cause.PLAIN_NO_ROOM,
+    Cause.FAILED: Cause.PLAIN_FAILED,
+    Cause.PLAIN_REFUSED: Cause.PLAIN_REFUSED,
+}
+"""What a plain consumer's causes are called; it is not to lose a batch in any other way."""
+
+
+class SinkRow(NamedTuple):
+    """A row of a sink.
+
+    Args:
+        execution: Which execution of a batch wrote it.
+        topic: Its topic.
+        partition: The index of its partition.
+        offset: Its offset.
+        is_right: Whether its checksum is right, and it belongs where it was read.
+    """
+
+    execution: str
+    topic: str
+    partition: int
+    offset: int
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvidence:
+    """A table that is to hold each record once.
+
+    Args:
+        rows: Its rows, in any order; read once.
+        entries: The first and the next offset of each partition, as its fence has them.
+    """
+
+    rows: Iterable[SinkRow]
+    entries: Mapping[Partition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an account is made of.
+
+    Args:
+        ends: The next offset to be written of each partition: all below it was produced.
+        append: Rows of the append sink, those of one execution in the order of the file.
+        tables: The tables, by name.
+        facts: What the processes noted.
+        commits: What Kafka accepted, by partition, in its order.
+        session_s: The group's session timeout, in seconds.
+        disruptions: Faults of brokers.
+        troubles: Faults of the machine and the network of members.
+        deletions: Deletions of records, read or not.
+        short_lived: The topics that have deletions; they are not in the tables.
+    """
+
+    ends: Mapping[Partition, int]
+    append: Sequence[SinkRow]
+    tables: Mapping[str, TableEvidence]
+    facts: Facts
+    commits: Mapping[Partition, Sequence[Commit]]
+    session_s: float
+    disruptions: tuple[Disruption, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    deletions: tuple[Deletion, ...] = ()
+    short_lived: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class SinkAccount:
+    """The result of one sink.
+
+    Args:
+        rows: How many rows it holds.
+        lost: Produced records that it does not hold, and should.
+        deleted: Records that it does not hold because they were deleted before they were read.
+        doubled: Rows beyond the first of each record.
+        disordered: Rows that came before their predecessor.
+        wrong: Rows with a wrong checksum, or in a wrong place.
+        foreign: Rows of records that were never produced.
+        misfenced: Partitions of a table whose entry is not that of its rows.
+    """
+
+    rows: int = 0
+    lost: int = 0
+    deleted: int = 0
+    doubled: int = 0
+    disordered: int = 0
+    wrong: int = 0
+    foreign: int = 0
+    misfenced: int = 0
+
+
+@dataclass(slots=True)
+class Account:
+    """The result.
+
+    Args:
+        produced: How many records were produced.
+        append: The append sink.
+        tables: The tables, by name.
+        causes: How many doubled rows of the append sink have which cause.
+        table_causes: How many doubled rows of each table that has some have which cause.
+        replays: How often Spark ran a batch again.
+        replays_differ: Batches that had other rows, or another plan, when they were run again.
+        gaps: What tables refused because rows before it were missing.
+        went_back: Committed offsets that went back.
+        sessions_frozen: Sessions that were lost by processes which stood still.
+        sessions_network: Sessions that were lost while the member's network had a fault, or soon
+            after it.
+        sessions_broker: Sessions that were lost while a broker had a fault, or soon after it.
+        sessions_clock: Sessions that were lost when the process's clock jumped, or soon after it.
+        sessions_load: Sessions that were lost though nothing was done to process, network or
+            brokers.
+        late_heartbeats: Heartbeats that were found overdue though nothing was done to any of them.
+        latest_heartbeat_s: By how many seconds the worst of them was.
+        failures: What processes died of that ended by themselves.
+        examples: Descriptions of some failures.
+    """
+
+    produced: int
+    append: SinkAccount
+    tables: dict[str, SinkAccount]
+    causes: Counter[Cause] = field(default_factory=Counter)
+    table_causes: dict[str, Counter[Cause]] = field(default_factory=dict)
+    replays: int = 0
+    replays_differ: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+    went_back: list[str] = field(default_factory=list)
+    sessions_frozen: int = 0
+    sessions_network: int = 0
+    sessions_broker: int = 0
+    sessions_clock: int = 0
+    sessions_load: int = 0
+    late_heartbeats: int = 0
+    latest_heartbeat_s: float = 0.0
+    failures: list[str] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """Return what must not be, in words; empty: the run is good."""
+        sinks = [self.append, *self.tables.values()]
+        found = {
+            "records lost in the append sink": self.append.lost,
+            **{f"records lost in {name}": each.lost for name, each in self.tables.items()},
+            **{f"rows doubled in {name}": each.doubled for name, each in self.tables.items()},
+            **{
+                f"partitions of {name} whose entry is not that of its rows": each.misfenced
+                for name, each in self.tables.items()
+            },
+            "doubled rows of the append sink without a cause": self.causes[Cause.NONE],
+            "rows out of order in the append sink": self.append.disordered,
+            "rows with a wrong checksum or place": sum(each.wrong for each in sinks),
+            "rows of records that were never produced": sum(each.foreign for each in sinks),
+            "replays that differ": len(self.replays_differ),
+            "gaps refused by a table": len(self.gaps),
+            "committed offsets that went back": len(self.went_back),
+            "processes that ended by themselves": len(self.failures),
+            "sessions lost to jumps of a clock": self.sessions_clock,
+        }
+        return [f"{count:,} {what}" for what, count in found.items() if count]
+
+
+def account(evidence: Evidence) -> Account:
+    """Compare the sinks with the records produced.
+
+    Args:
+        evidence: All that is known.
+    """
+    facts = evidence.facts
+    executions = facts.executions
+
+    def wrote_at_s(row: SinkRow) -> float:
+        execution = executions.get(row.execution)
+        return execution.writes_s or execution.began_s if execution else 0.0
+
+    append = sorted(evidence.append, key=wrote_at_s)
+    examples: list[str] = []
+    in_tables = {
+        each: end for each, end in evidence.ends.items() if each[0] not in evidence.short_lived
+    }
+    result = Account(
+        produced=sum(evidence.ends.values()),
+        append=_sink("append", append, evidence.ends, examples, deleted=_deleted(evidence)),
+        tables={},
+        gaps=list(facts.gaps),
+        went_back=_went_back(evidence.commits),
+        failures=[
+            f"{run.key}: {run.failure or 'it left no word'}"
+            for run in facts.runs.values()
+            if run.end is End.FAILED or _has_no_reason_for_a_full_disk(evidence, run)
+        ],
+        examples=examples,
+    )
+    _account_replays(evidence, result)
+    _account_sessions(evidence, result)
+    doubles = _Doubles(evidence, result)
+    result.causes = doubles.account(append)
+    for name, each in evidence.tables.items():
+        rows = list(each.rows)
+        found = _sink(name, rows, in_tables, examples, entries=each.entries)
+        result.tables[name] = found
+        if found.doubled:
+            result.table_causes[name] = doubles.account(rows, name)
+    return result
+
+
+def _sink(
+    name: str,
+    rows: Iterable[SinkRow],
+    ends: Mapping[Partition, int],
+    examples: list[str],
+    *,
+    entries: Mapping[Partition, tuple[int, int]] | None = None,
+    deleted: Mapping[Partition, Set[int]] = _NOTHING_DELETED,
+) -> SinkAccount:
+    """Compare the rows of a sink with the records produced; those of a table have no order."""
+    found = SinkAccount()
+    seen: dict[Partition, set[int]] = defaultdict(set)
+    last: dict[tuple[str, Partition], int] = {}
+    described: Counter[str] = Counter()
+
+    def describe(kind: str, row: SinkRow) -> None:
+        described[kind] += 1
+        if described[kind] <= EXAMPLES:
+            place = f"{row.topic}-{row.partition} at {row.offset}"
+            examples.append(f"{name}: {kind}: {place}, written by {row.execution}")
+
+    for row in rows:
+        partition = (row.topic, row.partition)
+        found.rows += 1
+        if not row.is_right:
+            found.wrong += 1
+            describe("wrong checksum or place", row)
+        if row.offset >= ends.get(partition, 0):
+            found.foreign += 1
+            describe("never produced", row)
+            continue
+        offsets = seen[partition]
+        is_new = row.offset not in offsets
+        # The first of each record comes after its predecessor, and no execution goes back.
+        before = row.offset - 1
+        is_there = before < 0 or before in offsets or before in deleted.get(partition, ())
+        too_early = is_new and not is_there
+        goes_back = row.offset <= last.get((row.execution, partition), -1)
+        if entries is None and (too_early or goes_back):
+            found.disordered += 1
+            describe("out of order", row)
+        last[row.execution, partition] = row.offset
+        if not is_new:
+            found.doubled += 1
+            if entries is not None:
+                describe("doubled", row)
+        offsets.add(row.offset)
+    for partition, end in sorted(ends.items()):
+        missing = set(range(end)) - seen[partition]
+        found.deleted += len(missing & deleted.get(partition, frozenset()))
+        missing -= deleted.get(partition, frozenset())
+        if missing:
+            where = f"{partition[0]}-{partition[1]}, the first at {min(missing)}"
+            examples.append(f"{name}: lost: {len(missing)} of {where}")
+        found.lost += len(missing)
+    if entries is not None:
+        _account_fence(name, seen, entries, found, examples)
+    return found
+
+
+def _deleted(evidence: Evidence) -> dict[Partition, frozenset[int]]:
+    """Return what may have been deleted before it was read: it was not committed by then."""
+    found: dict[Partition, frozenset[int]] = {}
+    for each in evidence.deletions:
+        history = evidence.commits.get(each.partition, ())
+        committed = max((one.offset for one in history if one.at_s <= each.at_s), default=0)
+        unread = frozenset(range(committed, each.before_offset))
+        found[each.partition] = found.get(each.partition, frozenset()) | unread
+    return found
+
+
+def _account_fence(
+    name: str,
+    seen: Mapping[Partition, set[int]],
+    entries: Mapping[Partition, tuple[int, int]],
+    found: SinkAccount,
+    examples: list[str],
+) -> None:
+    """Compare the entries of a table with its rows."""
+    for partition in sorted({*seen, *entries}):
+        first, following = entries.get(partition, (0, 0))
+        offsets = seen.get(partition, set())
+        if offsets != set(range(first, following)):
+            found.misfenced += 1
+            where = f"{partition[0]}-{partition[1]}: the entry is [{first}, {following})"
+            least, most = min(offsets, default=0), max(offsets, default=-1) + 1
+            examples.append(f"{name}: {where}, the rows are {len(offsets)} of [{least}, {most})")
+
+
+def _account_replays(evidence: Evidence, result: Account) -> None:
+    facts = evidence.facts
+    result.replays_differ += facts.changed_plans
+    for batch in facts.batches.values():
+        result.replays += sum(each.is_replay for each in batch.executions)
+        digests = {each.digest for each in batch.executions if each.digest is not None}
+        # A replay lacks the records that were deleted since its batch was planned.
+        was_cut = any(
+            each.partition in batch.planned_s and each.at_s >= batch.planned_s[each.partition]
+            for each in evidence.deletions
+        )
+        if len(digests) > 1 and not was_cut:
+            result.replays_differ.append(f"batch {batch.key.number} of {batch.key.member}")
+
+
+def _account_sessions(evidence: Evidence, result: Account) -> None:
+    for run in evidence.facts.runs.values():
+        lost_s = {
+            each.at_s
+            for departures in run.departures.values()
+            for each in departures
+            if each.how is Note.LOST
+        }
+        for at_s in lost_s:
+            match session_loss(evidence, run, at_s):
+                case SessionLoss.FROZEN:
+                    result.sessions_frozen += 1
+                case SessionLoss.NETWORK:
+                    result.sessions_network += 1
+                case SessionLoss.BROKER:
+                    result.sessions_broker += 1
+                case SessionLoss.CLOCK:
+                    result.sessions_clock += 1
+                case SessionLoss.LOAD:
+                    result.sessions_load += 1
+        for at_s, overdue_s in run.late:
+            is_fault = (
+                _stood_still(run, at_s, evidence.session_s)
+                or _was_cut_off(evidence, run, at_s)
+                or _was_disrupted(evidence, at_s)
+            )
+            if not is_fault:
+                result.late_heartbeats += 1
+                result.latest_heartbeat_s = max(result.latest_heartbeat_s, overdue_s)
+
+
+def session_loss(evidence: Evidence, run: Run, at_s: float) -> SessionLoss:
+    """Return why a process lost its session.
+
+    Args:
+        evidence: All that is known.
+        run: The process.
+        at_s: When it learned of that, in seconds of the wall clock.
+    """
+    if _stood_still(run, at_s, evidence.session_s):
+        return SessionLoss.FROZEN
+    if _was_cut_off(evidence, run, at_s):
+        return SessionLoss.NETWORK
+    if _was_disrupted(evidence, at_s):
+        return SessionLoss.BROKER
+    is_clock = _has_trouble(evidence, run, at_s, CLOCK_KINDS)
+    return SessionLoss.CLOCK if is_clock else SessionLoss.LOAD
+
+
+def _was_disrupted(evidence: Evidence, at_s: float) -> bool:
+    """Whether a broker had a fault at a time, or until a session before."""
+    return any(
+        each.from_s <= at_s <= each.in_sync_s + evidence.session_s for each in evidence.disruptions
+    )
+
+
+def _was_cut_off(evidence: Evidence, run: Run, at_s: float) -> bool:
+    """Whether a member's network had a fault at a time, or until a session before."""
+    return _has_trouble(evidence, run, at_s, NETWORK_KINDS)
+
+
+def _has_trouble(evidence: Evidence, run: Run, at_s: float, kinds: Container[str]) -> bool:
+    """Whether a process had such a fault at a time, or until a session before."""
+    return any(
+        each.kind in kinds and each.concerns(run.key.member, at_s, evidence.session_s)
+        for each in evidence.troubles
+    )
+
+
+def _has_no_reason_for_a_full_disk(evidence: Evidence, run: Run) -> bool:
+    """Whether a process ended because a disk was full, and the run had filled none."""
+    at_s = run.ended_s or 0.0
+    return run.end is End.NO_ROOM and not _has_trouble(evidence, run, at_s, DISK_KINDS)
+
+
+def _stood_still(run: Run, at_s: float, session_s: float) -> bool:
+    """Whether a process stood still at a time, or had done so until a session before."""
+    return any(
+        span.from_s <= at_s and (span.until_s is None or at_s <= span.until_s + session_s)
+        for span in run.frozen
+    )
+
+
+def _went_back(commits: Mapping[Partition, Sequence[Commit]]) -> list[str]:
+    found = []
+    for (topic, index), history in sorted(commits.items()):
+        highest = -1
+        for each in history:
+            if each.offset < highest:
+                found.append(f"{topic}-{index}: from {highest} to {each.offset}")
+            highest = each.offset
+    return found
+
+
+class _Doubles:
+    """Determines why records are in a sink again.
+
+    Args:
+        evidence: All that is known.
+        result: Where doubles without a cause are described.
+    """
+
+    def __init__(self, evidence: Evidence, result: Account) -> None:
+        self._facts = evidence.facts
+        self._evidence = evidence
+        self._session_s = evidence.session_s
+        self._result = result
+        self._commits = {
+            partition: ([each.at_s for each in history], _highest_so_far(history))
+            for partition, history in evidence.commits.items()
+        }
+
+    def account(self, rows: Iterable[SinkRow], sink: str = "append") -> Counter[Cause]:
+        """Return how many doubles of a sink have which cause."""
+        found: Counter[Cause] = Counter()
+        written: dict[tuple[Partition, int], list[str]] = defaultdict(list)
+        for row in rows:
+            written[(row.topic, row.partition), row.offset].append(row.execution)
+        for (partition, offset), names in written.items():
+            if len(names) > 1:
+                for cause, why in self._causes(partition, offset, names):
+                    found[cause] += 1
+                    if cause is Cause.NONE and found[cause] <= EXAMPLES:
+                        topic, index = partition
+                        place = f"{topic}-{index} at {offset}"
+                        self._result.examples.append(f"{sink}: doubled: {place}: {why}")
+        return found
+
+    def _causes(
+        self, partition: Partition, offset: int, names: Sequence[str]
+    ) -> Iterable[tuple[Cause, str]]:
+        by_batch: dict[int, tuple[Batch, list[Execution]]] = {}
+        for name in names:
+            execution = self._facts.executions.get(name)
+            if execution is None:
+                yield Cause.NONE, f"the journals lack the execution {name}"
+                continue
+            batch = self._facts.batches[execution.batch]
+            by_batch.setdefault(id(batch), (batch, []))[1].append(execution)
+        ordered = sorted(by_batch.values(), key=lambda each: _planned_s(each[0], partition))
+        for batch, executions in ordered:
+            executions.sort(key=lambda each: each.began_s)
+            for earlier, later in pairwise(executions):
+                yield self._why_replayed(batch, earlier, later), f"{later.name} ran it again"
+        for (earlier_batch, _), (later_batch, _) in pairwise(ordered):
+            yield self._why_read_again(partition, offset, earlier_batch, later_batch)
+
+    def _why_replayed(self, batch: Batch, earlier: Execution, later: Execution) -> Cause:
+        run = self._facts.runs[earlier.run]
+        finished_s = batch.finished_s
+        was_finished = finished_s is not None and finished_s < later.began_s
+        if earlier.run == later.run or was_finished or run.end is None:
+            return Cause.NONE
+        return _REPLAYED[run.end]
+
+    def _why_read_again(
+        self, partition: Partition, offset: int, earlier: Batch, later: Batch
+    ) -> tuple[Cause, str]:
+        planned_s = _planned_s(later, partition)
+        committed = self._committed(partition, planned_s)
+        names = f"{later.executions[0].name} read it after {earlier.executions[0].name}"
+        if committed > offset:
+            return Cause.NONE, f"{names}, though {committed} was committed"
+        run = self._facts.runs[earlier.planned_by]
+        cause = self._why_uncommitted(run, partition, earlier, planned_s)
+        return (_PLAIN.get(cause, Cause.NONE) if run.is_plain else cause), names
+
+    def _why_uncommitted(
+        self, run: Run, partition: Partition, batch: Batch, planned_again_s: float
+    ) -> Cause:
+        """Return why a process did not commit a batch before the partition was planned again."""
+        if batch.key.number in run.refused:
+            return Cause.PLAIN_REFUSED
+        had_s = _planned_s(batch, partition)
+        departures = run.departures.get(partition, [])
+        departure = next((each for each in departures if each.at_s >= had_s), None)
+        if departure is not None and run.failure is not None and run.ended_s is not None:
+            # What it gives up after its failure belongs to its end.
+            departure = departure if departure.at_s < run.ended_s else None
+        if departure is None:
+            return self._of_end(run, batch, planned_again_s)
+        if departure.how is Note.LOST:
+            return self._fenced(run, departure.at_s)
+        # If it was revoked in good order, everything was committed before.
+        return Cause.GIVEN_UP if departure.how is Note.GIVEN_UP else Cause.NONE
+
+    def _of_end(self, run: Run, batch: Batch, planned_again_s: float) -> Cause:
+        """Return what the end of a process explains that had a batch in hand until then."""
+        if run.end is None or run.ended_s is None:
+            return Cause.NONE
+        if run.ended_s > planned_again_s:
+            # The coordinator had removed it already; it never learned of that.
+            was_late = (
+                run.late
+                or _stood_still(run, planned_again_s, self._session_s)
+                or _was_cut_off(self._evidence, run, planned_again_s)
+                or _was_disrupted(self._evidence, planned_again_s)
+            )
+            return self._fenced(run, planned_again_s) if was_late else Cause.NONE
+        if run.end is not End.KILLED:
+            return _IN_HAND[run.end]
+        finished_s = batch.finished_s
+        is_finished = finished_s is not None and finished_s <= run.ended_s
+        return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
+
+    def _fenced(self, run: Run, at_s: float) -> Cause:
+        if _stood_still(run, at_s, self._session_s):
+            return Cause.FENCED_FROZEN
+        if _was_cut_off(self._evidence, run, at_s):
+            return Cause.FENCED_BY_NETWORK
+        is_broker = _was_disrupted(self._evidence, at_s)
+        return Cause.FENCED_BY_BROKER if is_broker else Cause.FENCED_BY_LOAD
+
+    def _committed(self, partition: Partition, before_s: float) -> int:
+        """Return the highest offset that was committed before a time."""
+        times, highest = self._commits.get(partition, ([], []))
+        known = bisect_left(times, before_s)
+        return highest[known - 1] if known else -1
+
+
+def _planned_s(batch: Batch, partition: Partition) -> float:
+    return batch.planned_s.get(partition, batch.executions[0].began_s)
+
+
+def _highest_so_far(history: Sequence[Commit]) -> list[int]:
+    highest, found = -1, []
+    for each in history:
+        highest = max(highest, each.offset)
+        found.append(highest)
+    return found

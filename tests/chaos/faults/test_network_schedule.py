@@ -1,0 +1,61 @@
+"""Faults of the network are drawn from a seed, apart from all others."""
+
+from __future__ import annotations
+
+import random
+
+from chaos.faults.link import Passage
+from chaos.faults.network_schedule import (
+    NETWORK_FAULTS,
+    NetworkFault,
+    NetworkFaultKind,
+    Side,
+    draw_network_faults,
+    draw_sides,
+)
+
+SESSION_S = 10.0
+
+
+def drawn(seed: int) -> tuple[NetworkFault, ...]:
+    return draw_network_faults(
+        random.Random(seed), duration_s=720.0, nodes=(1, 2, 3), session_s=SESSION_S
+    )
+
+
+def test_same_seed_draws_the_same_faults_in_order() -> None:
+    faults = drawn(7)
+    assert faults == drawn(7) != drawn(8)
+    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert 0 < faults[0].at_s < faults[-1].at_s < 720.0
+
+
+def test_every_kind_is_drawn_on_both_sides_for_one_broker_and_for_all() -> None:
+    faults = [fault for seed in range(10) for fault in drawn(seed)]
+    assert {each.kind for each in faults} == set(NetworkFaultKind) == set(NETWORK_FAULTS)
+    assert {each.side for each in faults} == set(Side)
+    assert {each.nodes for each in faults} == {(1,), (2,), (3,), (1, 2, 3)}
+
+
+def test_every_kind_lasts_shorter_and_longer_than_a_session() -> None:
+    faults = [fault for seed in range(10) for fault in drawn(seed)]
+    for kind in NetworkFaultKind:
+        lasting_s = [each.takes_s for each in faults if each.kind is kind]
+        assert min(lasting_s) < SESSION_S < max(lasting_s), kind
+
+
+def test_only_a_slow_network_has_a_slowness() -> None:
+    for each in drawn(7):
+        is_slow = each.kind is NetworkFaultKind.SLOW
+        assert (each.condition.slowness is not None) == is_slow
+        assert (each.condition.to_broker is Passage.SLOW) == is_slow
+
+
+def test_members_are_on_both_sides() -> None:
+    members = [f"q{number}" for number in range(1, 7)]
+    sides = draw_sides(random.Random(7), members)
+    assert list(sides) == members
+    for side in Side:
+        assert sum(each is side for each in sides.values()) == 3
+    first = {draw_sides(random.Random(seed), members)["q1"] for seed in range(20)}
+    assert first == set(Side)

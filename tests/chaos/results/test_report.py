@@ -1,0 +1,116 @@
+"""The report says what a run was and what came of it, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+
+from rich.console import Console
+
+from chaos.faults.network_schedule import NetworkFaultKind
+from chaos.faults.schedule import BrokerFaultKind, FaultKind, MachineFaultKind, Point
+from chaos.results.account import Account, Cause
+from chaos.results.facts import Deletion, Disruption, End, Trouble
+from chaos.results.recovery import FaultRecovery, Pause, Recoveries, Recovery
+from chaos.results.report import Circumstances, all_problems, as_plain, as_tables
+from tests.chaos.stories import TABLE, Story
+
+
+def circumstances(*problems: str) -> Circumstances:
+    return Circumstances(
+        command="python -m chaos.run --minutes 2 --seed 7",
+        seed=7,
+        began_s=1000.0,
+        faults_from_s=1004.0,
+        minutes=2.0,
+        kafka_version="4.3.1",
+        session_s=10.0,
+        cores=2,
+        load_mean=1.25,
+        load_max=3.5,
+        partitions_first=7,
+        partitions_last=9,
+        processes=12,
+        batches=345,
+        faults={
+            FaultKind.KILL.value: {"done": 4, "skipped": 1},
+            BrokerFaultKind.KILL.value: {"done": 3, "skipped": 2},
+            NetworkFaultKind.CUT.value: {"done": 5, "skipped": 6},
+        },
+        brokers=3,
+        disruptions=(Disruption("a kind", 2, 1.0, 1.1, 4.0, 6.5, (("ants", 0),), True),),
+        troubles=(Trouble(MachineFaultKind.JUMP.value, ("q1",), 2.0, 3.0),),
+        deletions=(Deletion(2.0, ("wasps", 0), 5),),
+        recoveries=Recoveries(
+            (
+                FaultRecovery("a kind", "broker 2", 1010.0, 9.5, 11.5),
+                FaultRecovery("a kind", "q1.1", 1020.0, None, None),
+            ),
+            (Recovery("a kind", 3, 1, 4.25, 9.5, 5.0, 11.5),),
+            Pause(2.25, ("ants", 0), "q1.1", 1003.0),
+            Pause(),
+        ),
+        points=Counter({Point.IN_COMMIT: 2}),
+        drained_s=12.0,
+        problems=problems,
+    )
+
+
+def replayed() -> Account:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.ends("q1.1", End.KILLED)
+    story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=True)
+    return story.account()
+
+
+def shown(run: Circumstances, found: Account) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(as_tables(run, found))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_good_run_is_called_good() -> None:
+    text = shown(circumstances(), replayed())
+    assert "GOOD: nothing is lost, and every double has a cause" in text
+    assert "NOT GOOD" not in text
+    for part in (" 7 │", "1.2, 3.5", "SIGKILL", "in a table's commit", "Spark ran the batch"):
+        assert part in text, part
+    assert re.search(r"a broker: SIGKILL +│ +3 │ +2 │", text)
+    assert re.search(r"network: connections are reset +│ +5 │ +6 │", text)
+    assert re.search(r"a kind +│ +3 │ +4\.2 │ +9\.5 │ +5\.0 │ +11\.5 │ +1 │", text)
+    assert re.search(r"broker 2, 10 s: a kind +│ read again after 9.5 s", text)
+    assert "2.2 s: ants-0, q1.1, at 3 s" in text
+    assert "python -m chaos.run --minutes 2 --seed 7" in text
+
+
+def test_every_problem_is_reported() -> None:
+    account = replayed()
+    account.tables[TABLE].doubled = 3
+    account.table_causes[TABLE] = Counter({Cause.FENCED_FROZEN: 3})
+    account.examples.append("delta: the first of them")
+    run = circumstances("not everything was committed")
+    text = shown(run, account)
+    assert "NOT GOOD: 3 rows doubled in delta" in text
+    assert "NOT GOOD: not everything was committed" in text
+    assert "delta: the first of them" in text
+    assert re.search(r"why rows are in delta again +\n.*\n│ stood still beyond .* │ +3 │", text)
+    assert as_plain(run, account)["table_causes"] == {TABLE: {Cause.FENCED_FROZEN.value: 3}}
+    assert len(all_problems(run, account)) == 2
+
+
+def test_programs_get_the_same_as_json() -> None:
+    plain = json.loads(json.dumps(as_plain(circumstances(), replayed())))
+    assert plain["is_good"] is True
+    assert plain["faults"]["SIGKILL"] == {"done": 4, "skipped": 1}
+    assert plain["faults"]["a broker: SIGKILL"] == {"done": 3, "skipped": 2}
+    assert plain["troubles"][0]["members"] == ["q1"]
+    assert plain["disruptions"][0]["led"] == [["ants", 0]]
+    assert plain["append"]["doubled"] == 5
+    assert plain["tables"]["delta"]["rows"] == 5
+    assert sum(plain["causes"].values()) == 5
+    bad = as_plain(circumstances("it hung"), replayed())
+    assert (bad["is_good"], bad["problems"]) == (False, ["it hung"])

@@ -1,0 +1,43 @@
+"""What the topic that keeps committed offsets says, byte by byte."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from chaos.systems.cluster import Broker, parse_commit
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
+from tests.wire.test_cluster import topic_id
+
+
+def key(version: int, group: str = "g", topic: str = "ants", partition: int = 3) -> bytes:
+    texts = b"".join(struct.pack(">h", len(each)) + each.encode() for each in (group, topic))
+    return struct.pack(">h", version) + texts + struct.pack(">i", partition)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_committed_offset_is_read(version: int) -> None:
+    value = struct.pack(">hqi", 3, 2**40, 7) + b"metadata and times"
+    assert parse_commit(key(version), value) == ("g", ("ants", 3), 2**40)
+
+
+def test_records_of_other_kinds_and_deleted_offsets_are_none() -> None:
+    value = struct.pack(">hq", 3, 5)
+    assert parse_commit(key(2), value) is None
+    assert parse_commit(key(1), None) is None
+
+
+@pytest.mark.broker
+def test_committed_offsets_are_read_also_of_a_group_that_does_not_exist(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    broker = Broker(kafka.bootstrap_servers)
+    broker.create({topic_name: 2})
+    assert broker.committed(group_id) == {}
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        commit_outside(cluster, group_id, {TopicIdPartition(topic_id(cluster, topic_name), 1): 5})
+    assert broker.committed(group_id) == {(topic_name, 1): 5}
