@@ -39,7 +39,7 @@ def test_each_bug_is_described_and_is_one_of_members_or_of_tables() -> None:
     assert set(IN_MEMBERS) == set(Plant) - OF_TABLES
 
 
-@pytest.mark.parametrize("plant", [None, *OF_TABLES])
+@pytest.mark.parametrize("plant", [None, *(each for each in Plant if each in OF_TABLES)])
 def test_no_function_is_replaced_without_a_bug_of_members(plant: Plant | None) -> None:
     recorded = Recorded()
     plant_in_member(plant, recorded)
