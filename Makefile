@@ -100,6 +100,7 @@ chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEE
 	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) --brokers $(BROKERS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) $(if $(RECORD),--record) $(if $(PAGE),--page $(PAGE)) $(CHAOS_FLAGS)
 
 load: prerequisites env ## Measure 1,000 members, 10,000 partitions and 200 groups; BENCH_FLAGS="--parts page"
+	$(call step,large groups on a real Kafka)
 	$(PY) -m benchmarks.load $(BENCH_FLAGS)
 
 soak: prerequisites env ## Run one query for an hour, and fail if memory, threads or descriptors grow; MINUTES=10

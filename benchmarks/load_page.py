@@ -89,25 +89,18 @@ def _detailed(frame: View) -> int:
 def _served(servers: str, refreshes: int) -> dict[str, Any]:
     """Return size and time of each document of the served page, and the memory of its process."""
     with _serving(servers) as (pid, url), closing(HTTPConnection(url, timeout=WAIT_S)) as http:
-        http.request("GET", "/")
-        page_bytes = len(http.getresponse().read())
-    with _serving(servers) as (pid, url), closing(HTTPConnection(url, timeout=WAIT_S)) as http:
         http.request("GET", EVENTS_PATH)
-        sizes, memory_mb, at_s = [], [], []
+        sizes, memory_mb = [], []
         for text in _documents(http.getresponse()):
             used = usage_of(pid)
             assert used is not None
             sizes.append(len(text))
-            at_s.append(time.monotonic())
             memory_mb.append(used.memory_mb)
             if len(sizes) == refreshes:
                 break
     return {
-        "page_bytes": page_bytes,
         "document_bytes": sizes,
-        "documents_at_s": [each - at_s[0] for each in at_s],
         "served_memory_mb": memory_mb,
-        "load_average_at_end": os.getloadavg()[0],
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -30,7 +29,7 @@ def measure_partitions(partitions: int, batches: int, directory: Path) -> dict[s
 
     Args:
         partitions: The partitions of the topic.
-        batches: How many batches count, behind the first.
+        batches: How many batches count, after the first.
         directory: For the query.
     """
     # Each partition syncs files of its own.
@@ -89,7 +88,6 @@ def measure_partitions(partitions: int, batches: int, directory: Path) -> dict[s
             "heartbeat_answers": tally["took"]["heartbeat_response_time"],
             "memory_mb": {**memory_mb, "broker": broker.memory_mb},
             **_plan_figures(query.checkpoint),
-            "load_average_at_end": os.getloadavg()[0],
         }
 
 

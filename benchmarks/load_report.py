@@ -44,7 +44,7 @@ def _members(part: Part) -> Iterator[str]:
     yield (
         f"{part['members']:,} light members and one Spark member share {part['partitions']:,}"
         " partitions. A rebalance lasts until each member has its whole target assignment, and the"
-        " coordinator describes the group as stable. Late is a heartbeat that comes later than one"
+        " coordinator describes the group as stable. A heartbeat is late if it comes more than one"
         " interval (5 s) after the one before."
     )
     yield ""
@@ -110,7 +110,7 @@ def _partitions(part: Part) -> Iterator[str]:
     failed = part["failed"]
     yield (
         f"One Spark member owns all {part['partitions']:,} partitions of a topic. Each of"
-        f" {part['batches']} batches behind the first reads one record of each partition; times"
+        f" {part['batches']} batches after the first reads one record of each partition; times"
         " are medians."
     )
     yield ""
@@ -140,8 +140,7 @@ def _partitions(part: Part) -> Iterator[str]:
                 f" {late_ms[-1]:.0f} ms",
             ),
             (
-                "pairs of heartbeats of which only the sum of both intervals is known: pairs, late"
-                " at most",
+                "two heartbeats between two snapshots of the member: how often, late by at most",
                 f"{len(at_most_ms)}, {max(at_most_ms, default=0):.0f} ms",
             ),
             (

@@ -5,7 +5,7 @@
 JSON has the fields of `Query`. The rows go to the `noop` sink, so that only the source is measured.
 Like a job it has a listener, a registered source, Python workers that start early, and a clean end
 by SIGTERM. The heap is touched at the start, so that resident memory grows only outside the heap.
-The notes have the content of the heap behind a collection, and the size of classes and compiled
+The notes have the content of the heap after a collection, and the size of classes and compiled
 code.
 """
 
@@ -137,7 +137,7 @@ def main(query: Query) -> None:
 
 
 def _note(spark: SparkSession, query: StreamingQuery, path: Path) -> None:
-    """Note each batch, and the heap behind a collection, until the query ends."""
+    """Note each batch, and the heap after a collection, until the query ends."""
     jvm = spark.sparkContext._jvm
     memory = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
     noted, collected_at = -1, 0.0

@@ -12,7 +12,6 @@ query ended, stopped reading, or the run was too short.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -21,9 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyspark
 from rich.console import Console
@@ -36,7 +35,7 @@ from benchmarks.planner_restart import Feed
 from benchmarks.processes import JVM, usage_by_role
 from benchmarks.report import markdown_table
 from benchmarks.results import write_section
-from benchmarks.trends import Kind, Sample, Trend, Verdict, behind_warm_up, trend
+from benchmarks.trends import Kind, Sample, Trend, Verdict, after_warm_up, trend
 from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.runtime.snapshots import read_snapshots
@@ -52,7 +51,7 @@ TURN_S: Final = 45.0
 """The light member is in the group for this long, then outside as long."""
 WAIT_S: Final = 600.0
 JVM_PARTS: Final = {
-    "heap_mb": f"{JVM}: heap behind a collection",
+    "heap_mb": f"{JVM}: heap after a collection",
     "code_mb": f"{JVM}: classes and compiled code",
 }
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "load.md"
@@ -129,7 +128,7 @@ class Sampler:
 
 
 def soak(minutes: float, directory: Path) -> Soak:
-    """Run a query for so many minutes behind its first batch."""
+    """Run a query for so many minutes after its first batch."""
     with EmbeddedKafka(heap_mb=512, start_timeout_s=WAIT_S) as kafka:
         servers = kafka.bootstrap_servers
         create_topic(servers, TOPIC, PARTITIONS)
@@ -218,11 +217,11 @@ def section(found: Soak, picture: str) -> Iterator[str]:
     )
     heads = ("series", "unit", "first quarter", "last quarter", "rise", "limit", "verdict")
     yield from markdown_table(heads, rows)
-    yield f"![Growth of each series behind the warm-up]({picture})"
+    yield f"![Growth of each series after the warm-up]({picture})"
 
 
 def draw(found: Soak, path: Path) -> None:
-    """Draw how each series differs from the median of its first quarter behind the warm-up."""
+    """Draw how each series differs from the median of its first quarter after the warm-up."""
     first = {(each.kind, each.name): each.first for each in found.trends()}
     growth = {
         kind.value: {
@@ -231,27 +230,11 @@ def draw(found: Soak, path: Path) -> None:
                 [value - first[kind, name] for _, value in shown],
             )
             for name, samples in by_name.items()
-            for shown in [behind_warm_up(samples)]
+            for shown in [after_warm_up(samples)]
         }
         for kind, by_name in found.series.items()
     }
     pictures.draw_growth(path, growth, found.minutes)
-
-
-def results(found: Soak) -> dict[str, Any]:
-    """Return everything but the samples as plain values."""
-    return {
-        "measured_at": time.strftime("%Y-%m-%d", time.gmtime()),
-        "minutes": found.minutes,
-        "kafka": DEFAULT_VERSION,
-        "spark": pyspark.__version__,
-        "load_average": [statistics.fmean(found.loads), max(found.loads)],
-        "counts": dict(found.counts),
-        "trends": [
-            {**asdict(each), "kind": each.kind.value, "verdict": each.verdict.name}
-            for each in found.trends()
-        ],
-    }
 
 
 def status_of(found: Soak) -> int:
@@ -272,8 +255,6 @@ def main() -> int:
         found = soak(given.minutes, Path(directory))
     picture = given.page.with_name("soak.svg")
     draw(found, picture)
-    kept = json.dumps(results(found), indent=1)
-    given.page.with_name("soak.json").write_text(f"{kept}\n", encoding="utf-8")
     write_section(given.page, "soak", section(found, picture.name))
     for each in found.trends():
         console.print(each)

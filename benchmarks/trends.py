@@ -59,7 +59,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The trend of a series behind its warm-up.
+    """The trend of a series after its warm-up.
 
     Args:
         name: The series.
@@ -109,7 +109,7 @@ def trend(name: str, kind: Kind, samples: Sequence[Sample]) -> Trend:
     return Trend(name, kind, first, last, rise, limit, z, verdict)
 
 
-def behind_warm_up(samples: Sequence[Sample]) -> list[Sample]:
+def after_warm_up(samples: Sequence[Sample]) -> list[Sample]:
     """Return the samples that count."""
     if not samples:
         return []
@@ -119,8 +119,8 @@ def behind_warm_up(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _medians(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the medians of equal parts of the time behind the warm-up."""
-    counted = behind_warm_up(samples)
+    """Return the medians of equal parts of the time after the warm-up."""
+    counted = after_warm_up(samples)
     if len(counted) < POINTS_LEAST:
         return []
     since_s = counted[0][0]

@@ -7,6 +7,6 @@
 - `systems`: brokers and their records, and the sinks.
 - `results`: notes become facts; facts become an account, a report and a page.
 
-`schedule`, `network_schedule`, `link`, `kinds`, `record`, `facts`, `account`, `recovery`, `report`
+`schedule`, `network_schedule`, `link`, `record`, `facts`, `account`, `recovery`, `report`
 and `timeline` decide and are pure; the rest starts processes, sends signals and writes files.
 """

@@ -40,13 +40,13 @@ from rich.console import Console
 from chaos.faults.brokers import BrokerFaults
 from chaos.faults.clocks import ClockError, start_fork_server
 from chaos.faults.disks import DiskError
-from chaos.faults.further import FurtherFaults
 from chaos.faults.machine import Disks
 from chaos.faults.network import Network, NetworkFaults, running_kafka
+from chaos.faults.optional_faults import OptionalFaults
 from chaos.faults.retention import Retention
 from chaos.faults.schedule import (
-    PEER_FAULTS,
-    PEER_GAP_S,
+    FURTHER_BROKER_FAULTS,
+    FURTHER_BROKER_GAP_S,
     BrokerFault,
     Fault,
     FaultClass,
@@ -127,7 +127,7 @@ class Chaos:
     Args:
         console: Where progress is shown.
         kafka: The broker, or all of them.
-        files: Where files lie.
+        files: The files of the run.
         chosen: The options.
         disks: The disks that become full.
         postgres: How libpq reaches PostgreSQL, if a table needs it.
@@ -155,14 +155,14 @@ class Chaos:
         self._broker = Broker(kafka.bootstrap_servers, chosen.brokers)
         self._broker_faults = BrokerFaults(cluster, self._say, disks, network)
         self._network = network
-        self._further = FurtherFaults(
+        self._optional = OptionalFaults(
             chosen.seed,
             chosen.faults,
             duration_s=chosen.minutes * 60,
             disks=disks,
             retention=Retention(self._broker, GROUP_ID, self._say),
         )
-        self._topics = TOPICS | dict(self._further.short_lived)
+        self._topics = TOPICS | dict(self._optional.short_lived)
         self._counts = dict(self._topics)
         self._began_s = time.monotonic()
         self._began_at_s = self._faults_from_s = time.time()
@@ -192,10 +192,10 @@ class Chaos:
             postgres=self._postgres,
             is_slow=is_slow,
             plant=chosen.plant,
-            short_lived=tuple(self._further.short_lived),
+            short_lived=tuple(self._optional.short_lived),
         )
         self._files.make()
-        self._further.prepare(self._files)
+        self._optional.prepare(self._files)
         setting.save(self._files.directory)
         for kind in self._kinds:
             # Members that begin at once would all make the tables of Iceberg's catalog.
@@ -216,7 +216,7 @@ class Chaos:
             setting.bootstrap_servers, self._topics, chosen.rows_per_second, chosen.seed
         )
         self._ensemble = Ensemble(self._files, others.kinds(names), self._grow)
-        self._further.begin(self._files, self._ensemble.members, queries)
+        self._optional.begin(self._files, self._ensemble.members, queries)
         for each in (*queries, *others.applications):
             self._say(f"  {each}")
         self._network_faults.draw(chosen.minutes * 60, setting.session_s)
@@ -257,11 +257,11 @@ class Chaos:
             session_s=CLUSTER_SESSION_MS / 1000,
         )
         drawn = draw(chance)
-        if self._network is not None:
-            apart = random.Random(f"{self._chosen.seed}-peers")
-            drawn += draw(apart, rules=PEER_FAULTS, gap_s=PEER_GAP_S)
-        full = self._further.of_brokers(range(1, self._chosen.brokers + 1))
-        return sorted((*drawn, *full), key=lambda each: each.at_s)
+        for part, (kind, rule) in FURTHER_BROKER_FAULTS.items():
+            if part in self._chosen.faults:
+                apart = random.Random(f"{self._chosen.seed}-broker-{part.value}")
+                drawn += draw(apart, rules={kind: rule}, gap_s=FURTHER_BROKER_GAP_S)
+        return sorted(drawn, key=lambda each: each.at_s)
 
     def _work(self, faults: list[Fault], broker_faults: list[BrokerFault]) -> None:
         began_s, duration_s = time.monotonic(), float(self._chosen.minutes) * 60
@@ -274,7 +274,7 @@ class Chaos:
             while broker_faults and broker_faults[0].at_s <= since_s:
                 self._broker_faults.carry_out(broker_faults.pop(0))
             self._network_faults.tick(since_s)
-            self._further.carry_out(since_s)
+            self._optional.carry_out(since_s)
             return since_s >= duration_s or self._ensemble.is_extinct()
 
         self._until(is_over, duration_s + 1, look_s=TICK_S)
@@ -284,9 +284,9 @@ class Chaos:
         self._say("the faults stop, and the group reads the rest")
         self._broker_faults.settle()
         self._network_faults.settle()
-        self._further.settle()
+        self._optional.settle()
         began_s = time.monotonic()
-        self._until(lambda: not self._broker_faults.is_busy and not self._further.is_busy, DRAIN_S)
+        self._until(lambda: not self._broker_faults.is_busy and not self._optional.is_busy, DRAIN_S)
         self._production.stop()
 
         def is_drained() -> bool:
@@ -309,7 +309,7 @@ class Chaos:
         look_at_s = 0.0
         while time.monotonic() < deadline_s:
             self._ensemble.tick()
-            self._further.tick()
+            self._optional.tick()
             self._show_progress()
             if time.monotonic() >= look_at_s:
                 if condition():
@@ -366,9 +366,9 @@ class Chaos:
             commits=self._broker.commit_history(GROUP_ID),
             session_s=SESSION_MS / 1000,
             disruptions=tuple(self._broker_faults.disruptions),
-            troubles=(*self._network_faults.troubles, *self._further.troubles),
-            deletions=self._further.deletions,
-            short_lived=frozenset(self._further.short_lived),
+            troubles=(*self._network_faults.troubles, *self._optional.troubles),
+            deletions=self._optional.deletions,
+            short_lived=frozenset(self._optional.short_lived),
         )
         return self._circumstances(evidence, drained_s), account(evidence)
 
@@ -424,7 +424,7 @@ class Chaos:
             self._ensemble.outcomes,
             self._broker_faults.outcomes,
             self._network_faults.outcomes,
-            self._further.outcomes,
+            self._optional.outcomes,
         )
         counts = {(kind.value, each): n for one in found for (kind, each), n in one.items()}
         kinds = dict.fromkeys(kind for kind, _ in counts)

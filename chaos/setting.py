@@ -83,7 +83,7 @@ class Setting:
         """Return where the tables are.
 
         Args:
-            files: Where files lie.
+            files: The files of the run.
         """
         return Places(files.tables, self.postgres)
 

@@ -53,6 +53,8 @@ PURE = (
     "chaos/systems/record.py",
     "chaos/results/recovery.py",
     "chaos/results/report.py",
+    "chaos/faults/link.py",
+    "chaos/faults/network_schedule.py",
     "chaos/faults/schedule.py",
     "chaos/results/timeline.py",
 )

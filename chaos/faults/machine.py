@@ -89,7 +89,7 @@ class MachineFaults:
 
     Args:
         disks: The disks, where those of checkpoints are added.
-        files: Where files lie.
+        files: The files of the run.
         members: All members.
         queries: Those with a checkpoint.
         is_running: Whether a member has a process.

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from chaos.faults.link import Condition, Passage, Slowness
-from chaos.faults.schedule import FaultRule
+from chaos.faults.schedule import FaultRule, due_times_s
 from spark_groups.lab.sim.chance import Chance
 
 
@@ -124,8 +124,7 @@ def draw_network_faults(
         kind for kind, rule in NETWORK_FAULTS.items() for _ in range(round(rule.drawn.weight * 2))
     ]
     faults = []
-    at_s = chance.uniform(0.0, NETWORK_GAP_S)
-    while at_s < duration_s:
+    for at_s in due_times_s(chance, duration_s, NETWORK_GAP_S):
         kind = chance.choice(kinds)
         rule = NETWORK_FAULTS[kind]
         side = chance.choice(tuple(Side))
@@ -140,5 +139,4 @@ def draw_network_faults(
             slowness if rule.to_broker is Passage.SLOW else None,
         )
         faults.append(NetworkFault(at_s, kind, side, hit, takes_s, condition))
-        at_s += chance.uniform(0.0, 2 * NETWORK_GAP_S)
     return tuple(faults)

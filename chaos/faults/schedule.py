@@ -7,7 +7,7 @@ target that is down already is left alone, which the report counts. A kind of fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -110,14 +110,6 @@ BROKER_FAULTS: Final[dict[BrokerFaultKind, FaultRule]] = {
     BrokerFaultKind.RESTART: FaultRule(2, takes_s=(0.0, 5.0)),
     BrokerFaultKind.ROLL: FaultRule(0.5),
 }
-PEER_FAULTS: Final[dict[BrokerFaultKind, FaultRule]] = {
-    BrokerFaultKind.UNREACHED: FaultRule(1, takes_s=(2.0, 20.0)),
-}
-"""Faults of the network between brokers, drawn apart from all others."""
-PEER_GAP_S: Final = 25.0
-BROKER_DISK: Final = FaultRule(1, takes_s=(2.0, 10.0))
-"""How long the disk stays full; `--faults disk` draws these faults, apart from the others."""
-BROKER_DISK_GAP_S: Final = 30.0
 
 
 class FaultClass(str, Enum):
@@ -133,6 +125,14 @@ class RetentionFaultKind(Enum):
     """What retention does; the value is its name in a report."""
 
     OVERTAKE = "retention overtakes readers"
+
+
+FURTHER_BROKER_FAULTS: Final[Mapping[FaultClass, tuple[BrokerFaultKind, FaultRule]]] = {
+    FaultClass.NETWORK: (BrokerFaultKind.UNREACHED, FaultRule(1, takes_s=(2.0, 20.0))),
+    FaultClass.DISK: (BrokerFaultKind.FULL, FaultRule(1, takes_s=(2.0, 10.0))),
+}
+"""The faults of brokers that a class adds, drawn apart from all others."""
+FURTHER_BROKER_GAP_S: Final = 25.0
 
 
 class MachineFaultKind(Enum):
@@ -326,6 +326,20 @@ def draw_queries(
     return tuple(drawn)
 
 
+def due_times_s(chance: Chance, duration_s: float, gap_s: float) -> Iterator[float]:
+    """Yield when faults are due, in seconds since the faults began.
+
+    Args:
+        chance: Where they are drawn from, between the draws of the faults themselves.
+        duration_s: How long faults are due, in seconds.
+        gap_s: How many seconds pass between two faults, on average.
+    """
+    at_s = chance.uniform(0.0, gap_s)
+    while at_s < duration_s:
+        yield at_s
+        at_s += chance.uniform(0.0, 2 * gap_s)
+
+
 def draw_faults(
     chance: Chance,
     *,
@@ -352,8 +366,7 @@ def draw_faults(
     weighted = [kind for kind in kinds for _ in range(round(FAULTS[kind].weight * 2))]
     members = (*queries, *plain_consumers)
     faults = []
-    at_s = chance.uniform(0.0, gap_s)
-    while at_s < duration_s:
+    for at_s in due_times_s(chance, duration_s, gap_s):
         kind = chance.choice(weighted)
         target = chance.choice(topics if kind is FaultKind.GROW else members)
         if kind is FaultKind.SLOW_BATCH:
@@ -371,7 +384,6 @@ def draw_faults(
                 partitions=chance.randint(1, GROWTH_MAX) if kind is FaultKind.GROW else 0,
             )
         )
-        at_s += chance.uniform(0.0, 2 * gap_s)
     return tuple(faults)
 
 
@@ -405,14 +417,12 @@ def draw_broker_faults(
     """
     kinds = [kind for kind, rule in rules.items() for _ in range(round(rule.weight * 2))]
     faults = []
-    at_s = chance.uniform(0.0, gap_s)
-    while at_s < duration_s:
+    for at_s in due_times_s(chance, duration_s, gap_s):
         kind = chance.choice(kinds)
         rule = rules[kind]
         node = None if chance.random() < COORDINATES else chance.choice(nodes)
         in_sessions = chance.uniform(*rule.takes_sessions) * session_s
         faults.append(BrokerFault(at_s, kind, node, chance.uniform(*rule.takes_s) + in_sessions))
-        at_s += chance.uniform(0.0, 2 * gap_s)
     return tuple(faults)
 
 
@@ -438,8 +448,7 @@ def draw_machine_faults(
             continue
         chance = chances[part]
         kinds = [kind for kind, rule in rules.items() for _ in range(round(rule.weight))]
-        at_s = chance.uniform(0.0, MACHINE_GAP_S)
-        while at_s < duration_s:
+        for at_s in due_times_s(chance, duration_s, MACHINE_GAP_S):
             kind = chance.choice(kinds)
             faults.append(
                 MachineFault(
@@ -451,28 +460,7 @@ def draw_machine_faults(
                     ahead_s=chance.choice((-1, 1)) * chance.uniform(*chance.choice(JUMPS_S)),
                 )
             )
-            at_s += chance.uniform(0.0, 2 * MACHINE_GAP_S)
     return tuple(sorted(faults, key=lambda each: each.at_s))
-
-
-def draw_full_brokers(
-    chance: Chance, *, duration_s: float, nodes: tuple[int, ...]
-) -> tuple[BrokerFault, ...]:
-    """Draw when disks of brokers are full, in the order of time.
-
-    Args:
-        chance: Where it is drawn from.
-        duration_s: How long faults are due, in seconds.
-        nodes: The node ids.
-    """
-    faults = []
-    at_s = chance.uniform(0.0, BROKER_DISK_GAP_S)
-    while at_s < duration_s:
-        node = None if chance.random() < COORDINATES else chance.choice(nodes)
-        takes_s = chance.uniform(*BROKER_DISK.takes_s)
-        faults.append(BrokerFault(at_s, BrokerFaultKind.FULL, node, takes_s))
-        at_s += chance.uniform(0.0, 2 * BROKER_DISK_GAP_S)
-    return tuple(faults)
 
 
 def draw_overtakings(chance: Chance, *, duration_s: float) -> tuple[Overtaking, ...]:
@@ -482,9 +470,5 @@ def draw_overtakings(chance: Chance, *, duration_s: float) -> tuple[Overtaking, 
         chance: Where it is drawn from.
         duration_s: How long faults are due, in seconds.
     """
-    found = []
-    at_s = chance.uniform(0.0, RETENTION_GAP_S)
-    while at_s < duration_s:
-        found.append(Overtaking(at_s, chance.uniform(*OVERTAKEN)))
-        at_s += chance.uniform(0.0, 2 * RETENTION_GAP_S)
-    return tuple(found)
+    due_s = due_times_s(chance, duration_s, RETENTION_GAP_S)
+    return tuple(Overtaking(at_s, chance.uniform(*OVERTAKEN)) for at_s in due_s)

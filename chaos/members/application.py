@@ -2,7 +2,7 @@
 
 It writes each batch to the same sinks as the other members: the rows that it collects to the append
 sink, and the batch to the tables, by `write_table`. It runs as a process of its own
-(`python -m chaos.members.application`), under `chaos.members.keeper`.
+(`python -m chaos.members.application`), under `chaos.members.application_session`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyspark.sql.functions import lit
 
 import spark_groups
 from chaos.faults.schedule import Point
+from chaos.members.application_session import send_to_all
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.journal import Journal, Orders, Points
-from chaos.members.keeper import send_to_all
-from chaos.members.observed import digest
-from chaos.members.observed_source import ObservedDataSource, own_run
-from chaos.members.query import FAILED, REFUSED_GAP, source_options
+from chaos.members.member_notes import digest
+from chaos.members.noting_source import NotingDataSource, own_run
+from chaos.members.query import REFUSED_GAP, failed_as, source_options
 from chaos.plants import planted
 from chaos.results.facts import Note, RunKey, execution_name
 from chaos.setting import Files, Setting
@@ -119,7 +119,7 @@ class Application:
         self._journal.note(Note.BEGINS, pid=os.getpid())
         traits = self._setting.queries[self._key.member]
         spark = self._session()
-        spark.dataSource.register(ObservedDataSource)
+        spark.dataSource.register(NotingDataSource)
         if traits.listens:
             spark_groups.listen(spark)
         end = stop_on_sigterm(spark)
@@ -211,7 +211,7 @@ def main() -> int:
     except Exception as error:
         logging.exception("the application failed")
         application.fail(error)
-        return REFUSED_GAP if application.refused_gap else FAILED
+        return REFUSED_GAP if application.refused_gap else failed_as(error)
     return 0
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from chaos.faults import clocks
 from chaos.faults.schedule import Fault, FaultKind, Point
-from chaos.members import keeper, plain_consumer, query
+from chaos.members import application_session, plain_consumer, query
 from chaos.members.journal import Action, Journal, Orders
 from chaos.members.kinds import MemberKind
 from chaos.members.lifetime import be_parent, die_with_parent
@@ -50,7 +50,7 @@ Main = Callable[[Files, RunKey], int]
 MAINS: Final[Mapping[MemberKind, Main]] = {
     MemberKind.QUERY: query.main,
     MemberKind.PLAIN: plain_consumer.main,
-    MemberKind.APPLICATION: keeper.main,
+    MemberKind.APPLICATION: application_session.main,
     MemberKind.CLASSIC: partial(plain_consumer.main, is_classic=True),
 }
 """What a process of a member runs."""
@@ -64,7 +64,7 @@ class Member:
     Args:
         name: Its name.
         kind: What it is.
-        files: Where files lie.
+        files: The files of the run.
     """
 
     def __init__(self, name: str, kind: MemberKind, files: Files) -> None:
@@ -116,7 +116,7 @@ class Member:
         """Send a signal to the process, unless it has ended."""
         assert self.process is not None
         if self._kind is MemberKind.APPLICATION:
-            number = keeper.STANDS_FOR.get(number, number)
+            number = application_session.SIGNAL_TO_SESSION.get(number, number)
         if self.process.exitcode is None:
             assert self.process.pid is not None
             os.kill(self.process.pid, number)
@@ -143,7 +143,9 @@ def prepare_to_fork(sinks: Iterable[str] = ()) -> None:
 
 def _work(files: Files, key: RunKey, kind: MemberKind) -> None:
     """Be a process of a member, with a log and a temporary directory of its own."""
-    die_with_parent(keeper.RUN_IS_GONE if kind is MemberKind.APPLICATION else signal.SIGKILL)
+    die_with_parent(
+        application_session.RUN_ENDED if kind is MemberKind.APPLICATION else signal.SIGKILL
+    )
     log = os.open(files.logs / f"{key.member}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -167,7 +169,7 @@ class Ensemble:
     """All members and their faults.
 
     Args:
-        files: Where files lie.
+        files: The files of the run.
         kinds: What each member is, by name.
         grow: Gives a topic so many more partitions; tells whether there was room for them.
     """
@@ -323,7 +325,7 @@ class Ensemble:
     def _how(self, member: Member, exit_code: int) -> End:
         kind = member.fault.kind if member.fault else None
         # An application whose driver was not started yet dies of what stands for SIGKILL.
-        if exit_code in (-signal.SIGKILL, -keeper.STANDS_FOR[signal.SIGKILL]):
+        if exit_code in (-signal.SIGKILL, -application_session.SIGNAL_TO_SESSION[signal.SIGKILL]):
             was_ordered = kind is FaultKind.CRASH and not member.orders.is_given()
             was_killed = kind is FaultKind.KILL or kind is FaultKind.TERMINATE
             return End.KILLED if was_ordered or was_killed else End.FAILED

@@ -12,7 +12,15 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from chaos.faults.schedule import FAULTS, Fault, FaultKind, QueryTraits, draw_faults, draw_queries
+from chaos.faults.schedule import (
+    FAULTS,
+    Fault,
+    FaultClass,
+    FaultKind,
+    QueryTraits,
+    draw_faults,
+    draw_queries,
+)
 
 MEMBERS_MAX: Final = 12
 """How many members a run may have."""
@@ -111,11 +119,13 @@ def option_of(name: str) -> str:
 
 
 def check_counts(chosen: Namespace) -> str | None:
-    """Return the problem with the number of members; None: there is none.
+    """Return the problem with the members that are chosen; None: there is none.
 
     Args:
         chosen: The options of the run.
     """
+    if chosen.applications and FaultClass.RETENTION in chosen.faults:
+        return "--faults retention needs --applications 0: they write all topics to the tables"
     counts = [getattr(chosen, name) for name in COUNTS]
     is_enough = chosen.plain_consumers >= 1 and min(counts) >= 0
     if is_enough and chosen.queries + sum(counts) <= MEMBERS_MAX:

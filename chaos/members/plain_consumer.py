@@ -43,7 +43,7 @@ class PlainConsumer:
 
     Args:
         setting: What all processes know.
-        files: Where files lie.
+        files: The files of the run.
         key: Which run of which member it is.
         is_classic: Whether it speaks the classic protocol, not that of KIP-848.
     """
@@ -213,7 +213,7 @@ def main(files: Files, key: RunKey, *, is_classic: bool = False) -> int:
     """Read until SIGTERM; return the exit code.
 
     Args:
-        files: Where files lie.
+        files: The files of the run.
         key: Which run of which member it is.
         is_classic: Whether it speaks the classic protocol.
     """

@@ -22,7 +22,7 @@ from chaos.member_plants import plant_in_member
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.delivery import Delivery
 from chaos.members.journal import Journal, Orders, Points
-from chaos.members.observed import Observed, digest
+from chaos.members.member_notes import MemberNotes, digest
 from chaos.plants import Plant
 from chaos.results.facts import Note, RunKey, execution_name
 from chaos.setting import Files, Setting
@@ -63,7 +63,7 @@ class Query:
         orders = Orders(files.orders(key.member))
         self._points = Points(self._journal, orders, self._is_interrupted)
         self._delivery = Delivery(setting, files, key.member, self._points)
-        self._observed = Observed(self._journal, self._points)
+        self._notes = MemberNotes(self._journal, self._points)
         self._checkpoint = Checkpoint(files.checkpoint(key.member))
         self._options = SourceOptions.of(source_options(setting, traits))
         self._range_settings = self._options.range_settings()
@@ -82,7 +82,7 @@ class Query:
         if self._traits.listens:
             self._server.start("batches are committed at the next trigger")
         self._run.control.start()
-        self._observed.watch(self._run.driver)
+        self._notes.watch(self._run.driver)
         number, start = self._begin()
         trigger_at_s = 0.0
         while not self._ending.wait(max(0.0, trigger_at_s - time.monotonic())):
@@ -93,7 +93,7 @@ class Query:
                 self._ending.wait(self._traits.trigger_s)
                 continue
             self._points.reach(Point.BEFORE_OFFSET_LOG)
-            self._observed.note_plan(number, start, end)
+            self._notes.note_plan(number, start, end)
             self._checkpoint.plan(number, json.dumps(end))
             self._journal.note(Note.LOGGED, batch=number, plan=digest(end))
             self._points.reach(Point.AFTER_OFFSET_LOG)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.faults.schedule import Point
+from chaos.members.application_session import send_to_all
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.journal import Journal, Orders, Points
-from chaos.members.keeper import send_to_all
-from chaos.members.observed import Observed
+from chaos.members.member_notes import MemberNotes
 from chaos.results.facts import Note, RunKey
 from chaos.setting import Files
 
@@ -26,7 +26,7 @@ class RunnerNotes:
         self._points = Points(self._journal, Orders(files.orders(key.member)), send=send_to_all)
         self._checkpoint = Checkpoint(files.checkpoint(key.member))
         self._finished = self._checkpoint.last_committed()
-        self.observed = Observed(self._journal, self._points)
+        self.of_member = MemberNotes(self._journal, self._points)
 
     def before_plan(self) -> None:
         """Pass the point after commits/N, if Spark has written it since the last call."""
@@ -45,7 +45,7 @@ class RunnerNotes:
         last = self._checkpoint.last_planned()
         start = (None if last is None else self._checkpoint.offset(last)) or first
         if end != start:
-            self.observed.note_plan(0 if last is None else last + 1, start, end)
+            self.of_member.note_plan(0 if last is None else last + 1, start, end)
             self._points.reach(Point.BEFORE_OFFSET_LOG)
 
     def note_end(self) -> None:

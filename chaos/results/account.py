@@ -77,6 +77,13 @@ class SessionLoss(Enum):
     LOAD = "load: no fault hit the process, its network or a broker"
 
 
+_FENCED: Final = {
+    SessionLoss.FROZEN: Cause.FENCED_FROZEN,
+    SessionLoss.NETWORK: Cause.FENCED_BY_NETWORK,
+    SessionLoss.BROKER: Cause.FENCED_BY_BROKER,
+    SessionLoss.CLOCK: Cause.FENCED_BY_LOAD,
+    SessionLoss.LOAD: Cause.FENCED_BY_LOAD,
+}
 _REPLAYED: Final = {
     End.KILLED: Cause.REPLAYED_KILLED,
     End.STOPPED: Cause.REPLAYED_STOPPED,
@@ -201,13 +208,7 @@ class Account:
         replays_differ: Batches that had other rows, or another plan, when they were run again.
         gaps: What tables refused because rows before it were missing.
         went_back: Committed offsets that went back.
-        sessions_frozen: Sessions that were lost by processes which stood still.
-        sessions_network: Sessions that were lost while the member's network had a fault, or soon
-            after it.
-        sessions_broker: Sessions that were lost while a broker had a fault, or soon after it.
-        sessions_clock: Sessions that were lost when the process's clock jumped, or soon after it.
-        sessions_load: Sessions that were lost though nothing was done to process, network or
-            brokers.
+        sessions_lost: How many sessions were lost for which reason.
         late_heartbeats: Heartbeats that were found overdue though nothing was done to any of them.
         latest_heartbeat_s: By how many seconds the worst of them was.
         failures: What processes died of that ended by themselves.
@@ -223,11 +224,7 @@ class Account:
     replays_differ: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     went_back: list[str] = field(default_factory=list)
-    sessions_frozen: int = 0
-    sessions_network: int = 0
-    sessions_broker: int = 0
-    sessions_clock: int = 0
-    sessions_load: int = 0
+    sessions_lost: Counter[SessionLoss] = field(default_factory=Counter)
     late_heartbeats: int = 0
     latest_heartbeat_s: float = 0.0
     failures: list[str] = field(default_factory=list)
@@ -252,7 +249,7 @@ class Account:
             "gaps refused by a table": len(self.gaps),
             "committed offsets that went back": len(self.went_back),
             "processes that ended by themselves": len(self.failures),
-            "sessions lost to jumps of a clock": self.sessions_clock,
+            "sessions lost to jumps of a clock": self.sessions_lost[SessionLoss.CLOCK],
         }
         return [f"{count:,} {what}" for what, count in found.items() if count]
 
@@ -414,24 +411,9 @@ def _account_sessions(evidence: Evidence, result: Account) -> None:
             if each.how is Note.LOST
         }
         for at_s in lost_s:
-            match session_loss(evidence, run, at_s):
-                case SessionLoss.FROZEN:
-                    result.sessions_frozen += 1
-                case SessionLoss.NETWORK:
-                    result.sessions_network += 1
-                case SessionLoss.BROKER:
-                    result.sessions_broker += 1
-                case SessionLoss.CLOCK:
-                    result.sessions_clock += 1
-                case SessionLoss.LOAD:
-                    result.sessions_load += 1
+            result.sessions_lost[session_loss(evidence, run, at_s)] += 1
         for at_s, overdue_s in run.late:
-            is_fault = (
-                _stood_still(run, at_s, evidence.session_s)
-                or _was_cut_off(evidence, run, at_s)
-                or _was_disrupted(evidence, at_s)
-            )
-            if not is_fault:
+            if session_loss(evidence, run, at_s) in (SessionLoss.CLOCK, SessionLoss.LOAD):
                 result.late_heartbeats += 1
                 result.latest_heartbeat_s = max(result.latest_heartbeat_s, overdue_s)
 
@@ -446,7 +428,7 @@ def session_loss(evidence: Evidence, run: Run, at_s: float) -> SessionLoss:
     """
     if _stood_still(run, at_s, evidence.session_s):
         return SessionLoss.FROZEN
-    if _was_cut_off(evidence, run, at_s):
+    if _has_trouble(evidence, run, at_s, NETWORK_KINDS):
         return SessionLoss.NETWORK
     if _was_disrupted(evidence, at_s):
         return SessionLoss.BROKER
@@ -459,11 +441,6 @@ def _was_disrupted(evidence: Evidence, at_s: float) -> bool:
     return any(
         each.from_s <= at_s <= each.in_sync_s + evidence.session_s for each in evidence.disruptions
     )
-
-
-def _was_cut_off(evidence: Evidence, run: Run, at_s: float) -> bool:
-    """Whether a member's network had a fault at a time, or until a session before."""
-    return _has_trouble(evidence, run, at_s, NETWORK_KINDS)
 
 
 def _has_trouble(evidence: Evidence, run: Run, at_s: float, kinds: Container[str]) -> bool:
@@ -597,13 +574,9 @@ class _Doubles:
             return Cause.NONE
         if run.ended_s > planned_again_s:
             # The coordinator had removed it already; it never learned of that.
-            was_late = (
-                run.late
-                or _stood_still(run, planned_again_s, self._session_s)
-                or _was_cut_off(self._evidence, run, planned_again_s)
-                or _was_disrupted(self._evidence, planned_again_s)
-            )
-            return self._fenced(run, planned_again_s) if was_late else Cause.NONE
+            cause = self._fenced(run, planned_again_s)
+            was_late = run.late or cause is not Cause.FENCED_BY_LOAD
+            return cause if was_late else Cause.NONE
         if run.end is not End.KILLED:
             return _IN_HAND[run.end]
         finished_s = batch.finished_s
@@ -611,12 +584,7 @@ class _Doubles:
         return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
 
     def _fenced(self, run: Run, at_s: float) -> Cause:
-        if _stood_still(run, at_s, self._session_s):
-            return Cause.FENCED_FROZEN
-        if _was_cut_off(self._evidence, run, at_s):
-            return Cause.FENCED_BY_NETWORK
-        is_broker = _was_disrupted(self._evidence, at_s)
-        return Cause.FENCED_BY_BROKER if is_broker else Cause.FENCED_BY_LOAD
+        return _FENCED[session_loss(self._evidence, run, at_s)]
 
     def _committed(self, partition: Partition, before_s: float) -> int:
         """Return the highest offset that was committed before a time."""

@@ -138,9 +138,7 @@ def _figures(report: Mapping[str, Any], timeline: Timeline) -> Iterator[str]:
         "doubled in tables": f"{sum(each['doubled'] for each in report['tables'].values()):,}",
         "doubled in the append sink": f"{report['append']['doubled']:,}",
         "out of order": f"{report['append']['disordered']:,}",
-        "sessions lost: frozen, broker, load": ", ".join(
-            f"{report[name]:,}" for name in ("sessions_frozen", "sessions_broker", "sessions_load")
-        ),
+        **{f"sessions lost: {why}": f"{n:,}" for why, n in report["sessions_lost"].items() if n},
         "slowest recovery": f"{slowest_s:.1f} s",
         "longest pause without a fault": f"{unaffected['takes_s']:.1f} s",
     }

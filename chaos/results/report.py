@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.faults.schedule import Point
-from chaos.results.account import Account, Cause, SinkAccount
+from chaos.results.account import Account, Cause, SessionLoss, SinkAccount
 from chaos.results.facts import Deletion, Disruption, Trouble
 from chaos.results.recovery import Pause, Recoveries
 
@@ -111,6 +111,7 @@ def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
         "points": {each.value: count for each, count in circumstances.points.items()},
         **asdict(account),
         "causes": {cause.value: count for cause, count in account.causes.items()},
+        "sessions_lost": {each.value: account.sessions_lost[each] for each in SessionLoss},
         "table_causes": {
             name: {cause.value: count for cause, count in causes.items()}
             for name, causes in account.table_causes.items()
@@ -166,11 +167,8 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
     yield "partitions, first and last", f"{c.partitions_first}, {c.partitions_last}"
     yield "processes of members", f"{c.processes:,}"
     yield "batches, run again", f"{c.batches:,}, {account.replays:,}"
-    yield "sessions lost while standing still", f"{account.sessions_frozen:,}"
-    yield "sessions lost to faults of the network", f"{account.sessions_network:,}"
-    yield "sessions lost to faults of brokers", f"{account.sessions_broker:,}"
-    yield "sessions lost to jumps of a clock", f"{account.sessions_clock:,}"
-    yield "sessions lost to load", f"{account.sessions_load:,}"
+    for each in SessionLoss:
+        yield f"sessions lost: {each.value}", f"{account.sessions_lost[each]:,}"
     yield (
         "heartbeats late by load: how many, the latest",
         f"{account.late_heartbeats:,}, {account.latest_heartbeat_s:.1f} s",

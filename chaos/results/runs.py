@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import noted
-from chaos.results.account import Account
+from chaos.results.account import Account, SessionLoss
 from chaos.results.report import Circumstances
 
 RUNS: Final = noted.DOCS / "chaos.csv"
@@ -94,7 +94,7 @@ def result(circumstances: Circumstances, account: Account) -> dict[str, object]:
         "lost": sum(each.lost for each in sinks.values()),
         "doubled": "; ".join(f"{name}={each.doubled}" for name, each in sinks.items()),
         "causes": _joined(causes),
-        "sessions_lost_to_load": account.sessions_load,
+        "sessions_lost_to_load": account.sessions_lost[SessionLoss.LOAD],
         "worst_recovery_s": round(max((each.reads_max_s for each in recoveries), default=0.0), 1),
     }
 

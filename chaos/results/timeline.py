@@ -34,7 +34,6 @@ class State(Enum):
     BEHIND = "behind"
     FAULT = "fault"
     OWNED = "owned"
-    IDLE = "idle"
     UNREAD = "unread"
     LONGEST = "longest"
 

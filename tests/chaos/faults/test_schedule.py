@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from chaos.faults.schedule import (
     AT_POINTS,
     BROKER_FAULTS,
     FAULTS,
-    PEER_FAULTS,
-    PEER_GAP_S,
+    FURTHER_BROKER_FAULTS,
+    FURTHER_BROKER_GAP_S,
     PLAIN_POINTS,
     SPARE_PAGES,
     BrokerFault,
@@ -22,7 +24,6 @@ from chaos.faults.schedule import (
     MachineFaultKind,
     draw_broker_faults,
     draw_faults,
-    draw_full_brokers,
     draw_machine_faults,
     draw_queries,
 )
@@ -88,7 +89,7 @@ def test_same_seed_draws_the_same_faults_of_brokers_in_order() -> None:
 def test_every_kind_is_drawn_for_every_broker_and_for_the_coordinator() -> None:
     faults = [fault for seed in range(10) for fault in drawn_of_brokers(seed)]
     assert {each.kind for each in faults} == set(BROKER_FAULTS)
-    apart = {*PEER_FAULTS, BrokerFaultKind.FULL}
+    apart = {kind for kind, _ in FURTHER_BROKER_FAULTS.values()}
     assert {*BROKER_FAULTS, *apart} == set(BrokerFaultKind)
     assert {each.node for each in faults} == {None, 1, 2, 3}
     for each in faults:
@@ -98,18 +99,23 @@ def test_every_kind_is_drawn_for_every_broker_and_for_the_coordinator() -> None:
             assert each.takes_s < 4.0
 
 
-def test_network_between_brokers_is_drawn_apart() -> None:
+@pytest.mark.parametrize("part", FURTHER_BROKER_FAULTS)
+def test_class_adds_faults_of_all_brokers(part: FaultClass) -> None:
+    kind, rule = FURTHER_BROKER_FAULTS[part]
     faults = draw_broker_faults(
         random.Random(7),
         duration_s=720.0,
         nodes=(1, 2, 3),
         session_s=4.0,
-        rules=PEER_FAULTS,
-        gap_s=PEER_GAP_S,
+        rules={kind: rule},
+        gap_s=FURTHER_BROKER_GAP_S,
     )
-    assert {each.kind for each in faults} == {BrokerFaultKind.UNREACHED}
+    assert {each.kind for each in faults} == {kind}
     assert {each.node for each in faults} == {None, 1, 2, 3}
-    assert max(each.takes_s for each in faults) > 10.0 > min(each.takes_s for each in faults)
+    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    low_s, high_s = rule.takes_s
+    assert low_s <= min(each.takes_s for each in faults)
+    assert max(each.takes_s for each in faults) <= high_s
 
 
 def drawn_of_machine(seed: int, *parts: FaultClass) -> tuple[MachineFault, ...]:
@@ -139,14 +145,6 @@ def test_every_fault_of_the_machine_is_drawn_for_whom_it_is_meant() -> None:
         assert each.target in (("q2", "q3") if is_jump else QUERIES)
     chances = {FaultClass.CLOCK: random.Random(7)}
     assert draw_machine_faults(chances, duration_s=720.0, queries=QUERIES, clocks=()) == ()
-
-
-def test_disks_of_all_brokers_become_full() -> None:
-    nodes = (1, 2, 3)
-    faults = draw_full_brokers(random.Random(7), duration_s=720.0, nodes=nodes)
-    assert {each.kind for each in faults} == {BrokerFaultKind.FULL}
-    assert {each.node for each in faults} == {None, *nodes}
-    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
 
 
 def test_queries_differ_in_what_matters() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from chaos.faults.schedule import PLAIN_POINTS, Fault, Point
+from chaos.faults.schedule import PLAIN_POINTS, Fault, FaultClass, Point
 from chaos.members.kinds import (
     FAULTS_OF_APPLICATIONS,
     FAULTS_OF_CONSUMERS,
@@ -25,7 +25,7 @@ ALL = ("--plain-consumers", "2", "--classic", "1", "--applications", "2")
 def chosen(*given: str, seed: int = 7, queries: int = 5) -> Namespace:
     parser = ArgumentParser()
     add_arguments(parser)
-    return parser.parse_args(given, Namespace(seed=seed, queries=queries))
+    return parser.parse_args(given, Namespace(seed=seed, queries=queries, faults=[]))
 
 
 def others(*given: str, seed: int = 7) -> Others:
@@ -85,3 +85,9 @@ def test_each_member_has_every_fault_that_it_can_have_and_no_other() -> None:
 )
 def test_number_of_members_is_checked(given: tuple[str, ...], queries: int, is_right: bool) -> None:
     assert (check_counts(chosen(*given, queries=queries)) is None) == is_right
+
+
+def test_applications_and_retention_are_refused_together() -> None:
+    given = chosen("--applications", "1")
+    given.faults.append(FaultClass.RETENTION)
+    assert "--faults retention" in (check_counts(given) or "")

@@ -9,7 +9,7 @@ import pytest
 from chaos.faults.schedule import Point
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.journal import Action, Orders
-from chaos.members.observed import digest
+from chaos.members.member_notes import digest
 from chaos.members.runner_notes import RunnerNotes
 from chaos.results.facts import BatchKey, Facts, RunKey, read_facts
 from chaos.setting import Files

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chaos.faults.schedule import MachineFaultKind
-from chaos.results.account import Cause, SinkRow
+from chaos.results.account import Cause, SessionLoss, SinkRow
 from chaos.results.facts import Commit, End, Note
 from tests.chaos.stories import PLAIN, SESSION_S, TABLE, TOPIC, Story
 
@@ -437,7 +437,7 @@ def test_fault_of_the_process_separates_lost_sessions_from_late_heartbeats() -> 
         story.note("q2.1", Note.BEGINS)
     fenced(story)
     found = story.account()
-    assert (found.sessions_frozen, found.sessions_load) == (1, 1)
+    assert found.sessions_lost == {SessionLoss.FROZEN: 1, SessionLoss.LOAD: 1}
     assert (found.late_heartbeats, found.latest_heartbeat_s) == (2, 2.5)
     assert found.problems() == []
 
@@ -449,7 +449,7 @@ def test_sessions_lost_to_a_jump_of_a_clock_are_no_excuse() -> None:
     story.machine_fails(MachineFaultKind.JUMP, lambda: story.note_partition("q1.1", Note.LOST))
     story.whole_batch("q2.1", 0, range(5))
     found = story.account()
-    assert (found.sessions_clock, found.sessions_load) == (1, 0)
+    assert found.sessions_lost == {SessionLoss.CLOCK: 1}
     assert found.problems() == ["1 sessions lost to jumps of a clock"]
 
 
@@ -492,13 +492,14 @@ def test_sessions_lost_to_faults_of_brokers_are_a_class_of_their_own() -> None:
     story.note("q1.1", Note.LATE, overdue_s=4.0)
     story.note_partition("q1.1", Note.LOST)
     found = story.account()
-    assert (found.sessions_broker, found.sessions_load, found.late_heartbeats) == (1, 0, 0)
+    assert (found.sessions_lost, found.late_heartbeats) == ({SessionLoss.BROKER: 1}, 0)
     for _ in range(int(SESSION_S) + 1):
         story.note("q1.1", Note.BEGINS)
     story.note("q2.1", Note.LATE, overdue_s=2.5)
     story.note_partition("q2.1", Note.LOST)
     found = story.account()
-    assert (found.sessions_broker, found.sessions_load, found.late_heartbeats) == (1, 1, 1)
+    assert found.sessions_lost == {SessionLoss.BROKER: 1, SessionLoss.LOAD: 1}
+    assert found.late_heartbeats == 1
 
 
 def test_sessions_lost_to_the_network_are_those_of_its_members() -> None:
@@ -508,11 +509,13 @@ def test_sessions_lost_to_the_network_are_those_of_its_members() -> None:
         story.note(f"{member}.1", Note.LATE, overdue_s=4.0)
         story.note_partition(f"{member}.1", Note.LOST)
     found = story.account()
-    assert (found.sessions_network, found.sessions_load, found.late_heartbeats) == (1, 1, 1)
+    assert found.sessions_lost == {SessionLoss.NETWORK: 1, SessionLoss.LOAD: 1}
+    assert found.late_heartbeats == 1
     for _ in range(int(SESSION_S) + 1):
         story.note("q1.1", Note.BEGINS)
     fenced(story)
-    assert story.account().sessions_load == 2, "a session after the fault it is no cause any more"
+    lost = story.account().sessions_lost[SessionLoss.LOAD]
+    assert lost == 2, "a session after the fault it is no cause any more"
 
 
 def test_member_behind_a_bad_network_may_never_learn_that_it_was_fenced() -> None:

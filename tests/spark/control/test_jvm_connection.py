@@ -77,7 +77,7 @@ def observed_source(directory: Path) -> type[KafkaGroupDataSource]:
         with open(log, "a") as file:
             file.write(json.dumps([process, options]) + "\n")
 
-    class ObservedReader(KafkaGroupStreamReader):
+    class NotingReader(KafkaGroupStreamReader):
         def latestOffset(self, *given: Any) -> dict[str, Any]:
             if self._run is not None:
                 # A thread sets the options while this one runs.
@@ -94,7 +94,7 @@ def observed_source(directory: Path) -> type[KafkaGroupDataSource]:
             return "kafka-group-observed"
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            return ObservedReader(self._load)
+            return NotingReader(self._load)
 
     return ObservedSource
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from chaos.members.keeper import RUN
+from chaos.members.application_session import RUN
 from chaos.results.facts import RunKey
 from chaos.setting import Files
 from spark_groups.spark.source.source import KafkaGroupDataSource, KafkaGroupStreamReader
@@ -27,15 +27,15 @@ def own_run() -> tuple[Files, RunKey]:
     return Files(Path(directory), Path(sockets)), RunKey(member, number)
 
 
-class ObservedDataSource(KafkaGroupDataSource):
+class NotingDataSource(KafkaGroupDataSource):
     """The source under its own name."""
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
         """Return the reader of one query."""
-        return ObservedReader(self._load)
+        return NotingReader(self._load)
 
 
-class ObservedReader(KafkaGroupStreamReader):
+class NotingReader(KafkaGroupStreamReader):
     """The reader of one query."""
 
     _is_leaving = False
@@ -64,5 +64,5 @@ class ObservedReader(KafkaGroupStreamReader):
         is_new = self._run is None
         run = super()._live()
         if is_new:
-            self._notes.observed.watch(run.driver)
+            self._notes.of_member.watch(run.driver)
         return run

@@ -11,20 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from chaos.members.keeper import RUN_IS_GONE, STANDS_FOR
+from chaos.members.application_session import RUN_ENDED, SIGNAL_TO_SESSION
 from demo.applications import ROOT
 from tests.processes import is_alive
 from tests.waiting import wait_until
 
-KEEPER = """
+SESSION = """
 import sys
 from pathlib import Path
-from chaos.members import keeper
+from chaos.members import application_session
 from chaos.results.facts import RunKey
 from chaos.setting import Files
 
-keeper.END_S = 0.5
-sys.exit(keeper.main(Files(Path(sys.argv[1]), Path(sys.argv[1])), RunKey("a1", 1), sys.argv[2:]))
+application_session.END_S = 0.5
+files = Files(Path(sys.argv[1]), Path(sys.argv[1]))
+sys.exit(application_session.main(files, RunKey("a1", 1), sys.argv[2:]))
 """
 DRIVER = """
 import os, signal, subprocess, sys, time
@@ -34,7 +35,7 @@ def ended(*_):
     sys.exit(0)
 
 def crash(*_):
-    from chaos.members.keeper import send_to_all
+    from chaos.members.application_session import send_to_all
     send_to_all(signal.SIGKILL)
     note.write_text("it was not stopped")
 
@@ -51,18 +52,18 @@ while True:
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     """What holds a driver, and the pids of the driver and of its worker."""
-    command = (sys.executable, "-c", KEEPER, str(tmp_path), sys.executable, "-c", DRIVER)
-    keeper = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    command = (sys.executable, "-c", SESSION, str(tmp_path), sys.executable, "-c", DRIVER)
+    session = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     note, pids = tmp_path / "pids", list[int]()
     try:
         wait_until(lambda: note.exists() and "\n" in note.read_text(), 60.0, "the driver")
         pids += map(int, note.read_text().split())
-        yield keeper, pids
+        yield session, pids
     finally:
         for pid in filter(is_alive, pids):
             os.kill(pid, signal.SIGKILL)
-        keeper.kill()
-        keeper.wait(30)
+        session.kill()
+        session.wait(30)
 
 
 def state(pid: int) -> str:
@@ -73,39 +74,39 @@ def state(pid: int) -> str:
 def test_driver_that_has_an_order_to_kill_kills_all(
     held: tuple[subprocess.Popen[bytes], list[int]], tmp_path: Path
 ) -> None:
-    keeper, pids = held
+    session, pids = held
     os.kill(pids[0], signal.SIGWINCH)
-    assert keeper.wait(60) == -signal.SIGKILL
+    assert session.wait(60) == -signal.SIGKILL
     wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of all")
     assert (tmp_path / "pids").read_text().split() == [str(pid) for pid in pids]
 
 
-@pytest.mark.parametrize("number", [STANDS_FOR[signal.SIGKILL], RUN_IS_GONE])
+@pytest.mark.parametrize("number", [SIGNAL_TO_SESSION[signal.SIGKILL], RUN_ENDED])
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_all_are_killed(
     held: tuple[subprocess.Popen[bytes], list[int]], number: signal.Signals, is_stopped: bool
 ) -> None:
-    keeper, pids = held
+    session, pids = held
     if is_stopped:
-        keeper.send_signal(STANDS_FOR[signal.SIGSTOP])
+        session.send_signal(SIGNAL_TO_SESSION[signal.SIGSTOP])
         wait_until(lambda: {state(pid) for pid in pids} == {"T"}, 60.0, "all to stand still")
-    keeper.send_signal(number)
-    assert keeper.wait(60) == -signal.SIGKILL
+    session.send_signal(number)
+    assert session.wait(60) == -signal.SIGKILL
     wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of all")
 
 
 def test_all_stand_still_and_continue(held: tuple[subprocess.Popen[bytes], list[int]]) -> None:
-    keeper, pids = held
-    keeper.send_signal(STANDS_FOR[signal.SIGSTOP])
+    session, pids = held
+    session.send_signal(SIGNAL_TO_SESSION[signal.SIGSTOP])
     wait_until(lambda: {state(pid) for pid in pids} == {"T"}, 60.0, "all to stand still")
-    keeper.send_signal(signal.SIGCONT)
+    session.send_signal(signal.SIGCONT)
     wait_until(lambda: "T" not in {state(pid) for pid in pids}, 60.0, "all to continue")
 
 
 def test_worker_does_not_outlive_the_driver(
     held: tuple[subprocess.Popen[bytes], list[int]],
 ) -> None:
-    keeper, pids = held
-    keeper.send_signal(signal.SIGTERM)
-    assert keeper.wait(60) == 0
+    session, pids = held
+    session.send_signal(signal.SIGTERM)
+    assert session.wait(60) == 0
     wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of all")

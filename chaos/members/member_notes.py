@@ -57,7 +57,7 @@ def digest(offset: Offset) -> str:
     return hashlib.sha256(json.dumps(offset).encode()).hexdigest()[:16]
 
 
-class Observed:
+class MemberNotes:
     """Observes a member, in the process that it lives in.
 
     Args:

@@ -24,12 +24,12 @@ from chaos.setting import Files
 
 RUN: Final = "SPARK_GROUPS_CHAOS_RUN"
 """The environment variable by which an application's processes know whose they are."""
-STANDS_FOR: Final[Mapping[signal.Signals, signal.Signals]] = {
+SIGNAL_TO_SESSION: Final[Mapping[signal.Signals, signal.Signals]] = {
     signal.SIGKILL: signal.SIGUSR1,
     signal.SIGSTOP: signal.SIGUSR2,
 }
 """What the run sends, for signals that would reach only this process."""
-RUN_IS_GONE: Final = signal.SIGHUP
+RUN_ENDED: Final = signal.SIGHUP
 DRIVER: Final = (sys.executable, "-m", "chaos.members.application")
 LOOK_S: Final = 0.05
 STOPS_S: Final = 0.5
@@ -43,17 +43,17 @@ def send_to_all(number: signal.Signals) -> None:
     Args:
         number: SIGKILL or SIGSTOP.
     """
-    os.kill(os.getsid(0), STANDS_FOR[number])
+    os.kill(os.getsid(0), SIGNAL_TO_SESSION[number])
     os.kill(os.getpid(), signal.SIGSTOP)
     # This thread runs until the kernel has stopped it, if another one has got the signal.
     time.sleep(STOPS_S)
 
 
-class Application:
+class ApplicationSession:
     """The processes of one application.
 
     Args:
-        files: Where files lie.
+        files: The files of the run.
         key: Which run of which member it is.
         command: What the driver runs.
     """
@@ -75,9 +75,9 @@ class Application:
             },
         )
         self.acts: Mapping[int, Callable[[], object]] = {
-            STANDS_FOR[signal.SIGKILL]: self.kill,
-            STANDS_FOR[signal.SIGSTOP]: self.stop,
-            RUN_IS_GONE: self.kill,
+            SIGNAL_TO_SESSION[signal.SIGKILL]: self.kill,
+            SIGNAL_TO_SESSION[signal.SIGSTOP]: self.stop,
+            RUN_ENDED: self.kill,
             signal.SIGCONT: self.resume,
             signal.SIGTERM: lambda: self.driver.send_signal(signal.SIGTERM),
         }
@@ -116,15 +116,15 @@ def main(files: Files, key: RunKey, command: Sequence[str] = DRIVER) -> int:
     """Hold an application until its driver ends, and leave nothing of it; return the exit code.
 
     Args:
-        files: Where files lie.
+        files: The files of the run.
         key: Which run of which member it is.
         command: What the driver runs.
     """
     received: deque[int] = deque()
-    for number in (*STANDS_FOR.values(), RUN_IS_GONE, signal.SIGCONT, signal.SIGTERM):
+    for number in (*SIGNAL_TO_SESSION.values(), RUN_ENDED, signal.SIGCONT, signal.SIGTERM):
         signal.signal(number, lambda number, _: received.append(number))
     os.setsid()
-    application = Application(files, key, command)
+    application = ApplicationSession(files, key, command)
     while application.driver.poll() is None:
         while received:
             application.acts[received.popleft()]()

@@ -9,12 +9,10 @@ from enum import Enum
 from chaos.faults.machine import TABLES, Disks, MachineFaults
 from chaos.faults.retention import SHORT_LIVED, Retention
 from chaos.faults.schedule import (
-    BrokerFault,
     FaultClass,
     MachineFault,
     Overtaking,
     QueryTraits,
-    draw_full_brokers,
     draw_machine_faults,
     draw_overtakings,
 )
@@ -23,7 +21,7 @@ from chaos.results.facts import Deletion, Trouble
 from chaos.setting import Files
 
 
-class FurtherFaults:
+class OptionalFaults:
     """All faults of these classes; each class is drawn from chances of its own.
 
     Args:
@@ -44,7 +42,6 @@ class FurtherFaults:
         retention: Retention,
     ) -> None:
         self._chances = {each: random.Random(f"{seed}-{each.value}") for each in classes}
-        self._of_brokers = random.Random(f"{seed}-broker-disk")
         self._duration_s = duration_s
         self._disks = disks
         self._retention = retention
@@ -83,23 +80,13 @@ class FurtherFaults:
         """Put the tables on their disk, before they are made."""
         self._disks.add(TABLES, files.tables)
 
-    def of_brokers(self, nodes: Iterable[int]) -> tuple[BrokerFault, ...]:
-        """Return when disks of brokers are full.
-
-        Args:
-            nodes: The node ids.
-        """
-        if FaultClass.DISK not in self._chances:
-            return ()
-        return draw_full_brokers(self._of_brokers, duration_s=self._duration_s, nodes=tuple(nodes))
-
     def begin(
         self, files: Files, members: Mapping[str, Member], queries: Iterable[QueryTraits]
     ) -> None:
         """Draw the faults, before the members start.
 
         Args:
-            files: Where files lie.
+            files: The files of the run.
             members: The members, by name.
             queries: The queries among them.
         """
