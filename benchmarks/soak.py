@@ -50,6 +50,8 @@ SAMPLE_S: Final = 3.0
 TURN_S: Final = 45.0
 """The light member is in the group for this long, then outside as long."""
 WAIT_S: Final = 600.0
+MISSING_S: Final = 60.0
+"""How many seconds before its end a run may stop reading, or noting a series, and still count."""
 JVM_PARTS: Final = {
     "heap_mb": f"{JVM}: heap after a collection",
     "code_mb": f"{JVM}: classes and compiled code",
@@ -69,7 +71,7 @@ COUNTS: Final = (
 console = Console(stderr=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Soak:
     """The measurements of a run.
 
@@ -79,6 +81,7 @@ class Soak:
         counts: Counts of the member by the names of `client.metrics.Count`.
         loads: The load average of the machine at each sample.
         status: The exit status of the driver.
+        last_batch_s: When the last batch with rows ended, in seconds after the first sample.
     """
 
     minutes: float
@@ -86,6 +89,12 @@ class Soak:
     counts: Mapping[str, int]
     loads: Sequence[float] = field(repr=False)
     status: int
+    last_batch_s: float
+
+    def ends_s(self) -> float:
+        """Return when the reading or a series ended first, in seconds after the first sample."""
+        series = (each for found in self.series.values() for each in found.values() if each)
+        return min(self.last_batch_s, *(each[-1][0] for each in series))
 
     def trends(self) -> list[Trend]:
         """Return the trend of each series."""
@@ -155,7 +164,9 @@ def soak(minutes: float, directory: Path) -> Soak:
             for each in notes_of(query, "memory")
             if each["at_s"] >= began_s
         ]
-    return Soak(minutes, sampler.series, counts, sampler.loads, process.returncode)
+    batches = (each["at_s"] - began_s for each in notes_of(query, "batch") if each["rows"])
+    last_batch_s = max(batches, default=0.0)
+    return Soak(minutes, sampler.series, counts, sampler.loads, process.returncode, last_batch_s)
 
 
 def _has_read(query: Query, process: subprocess.Popen[bytes]) -> bool:
@@ -240,7 +251,8 @@ def draw(found: Soak, path: Path) -> None:
 def status_of(found: Soak) -> int:
     """Return the exit status of a run."""
     verdicts = {each.verdict for each in found.trends()}
-    if Verdict.TOO_SHORT in verdicts or found.status or not found.counts["batches_finished"]:
+    is_cut = found.ends_s() < found.minutes * 60 - MISSING_S
+    if Verdict.TOO_SHORT in verdicts or found.status or is_cut:
         return 2
     return 1 if Verdict.GROWS in verdicts else 0
 
@@ -252,7 +264,11 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:
-        found = soak(given.minutes, Path(directory))
+        try:
+            found = soak(given.minutes, Path(directory))
+        except RuntimeError as error:
+            console.print(error, markup=False)
+            return 2
     picture = given.page.with_name("soak.svg")
     draw(found, picture)
     write_section(given.page, "soak", section(found, picture.name))

@@ -104,8 +104,10 @@ def trend(name: str, kind: Kind, samples: Sequence[Sample]) -> Trend:
     if kind is Kind.MEMORY:
         limit = max(limit, PART_OF_LEVEL * statistics.median(values))
     z = _mann_kendall(values)
-    verdict = Verdict.GROWS if rise > limit and z > Z_LEAST else Verdict.STEADY
     first, last = statistics.median(values[:quarter]), statistics.median(values[-quarter:])
+    # The slope is a median: it does not see a leak that begins late.
+    is_growing = max(rise, last - first) > limit and z > Z_LEAST
+    verdict = Verdict.GROWS if is_growing else Verdict.STEADY
     return Trend(name, kind, first, last, rise, limit, z, verdict)
 
 

@@ -104,8 +104,8 @@ BEGIN_S: Final = 180.0
 """How long it may take until every partition has a committed offset."""
 DRAIN_S: Final = 420.0
 """How long the group may take to read the rest."""
-SPARE_S: Final = 900.0
-"""The run ends this long after the faults, in any case."""
+SPARE_S: Final = BEGIN_S + 2 * DRAIN_S + 600.0
+"""The run ends this long after the faults, in any case: later than all waits together."""
 PROGRESS_S: Final = 5.0
 TICK_S: Final = 0.05
 
@@ -365,9 +365,11 @@ class Chaos:
             ),
             commits=self._broker.commit_history(GROUP_ID),
             session_s=SESSION_MS / 1000,
+            rebalance_timeout_s=REBALANCE_TIMEOUT_MS / 1000,
             disruptions=tuple(self._broker_faults.disruptions),
             troubles=(*self._network_faults.troubles, *self._optional.troubles),
             deletions=self._optional.deletions,
+            starts=self._broker.starts(self._optional.short_lived),
             short_lived=frozenset(self._optional.short_lived),
         )
         return self._circumstances(evidence, drained_s), account(evidence)
@@ -547,8 +549,10 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print("\nstopped; nothing is left running")
         return 130
-    except FAILURES as error:
+    except Exception as error:
         console.print(f"\nthe run could not be made: {error}", markup=False, style="red")
+        if not isinstance(error, FAILURES):
+            console.print_exception()
         if chosen.record:
             runs.note({**chosen.line, "exit_status": runs.INCOMPLETE})
         return runs.INCOMPLETE
@@ -664,7 +668,7 @@ def _directory(console: Console, kept: Path | None) -> Iterator[tuple[Path, Call
 
     try:
         yield path, keep
-    except FAILURES:
+    except Exception:
         keep()
         raise
     finally:

@@ -63,10 +63,12 @@ class MemberNotes:
     Args:
         journal: Where it notes what it sees.
         points: Where an order may kill it.
+        session_s: The group's session timeout, in seconds.
     """
 
-    def __init__(self, journal: Journal, points: Points) -> None:
+    def __init__(self, journal: Journal, points: Points, session_s: float) -> None:
         self._journal = journal
+        self._silent_s = session_s / 2
         self._points = points
         self._planned_s = wall_s()
         """When the last batch was planned, in seconds of the wall clock."""
@@ -110,13 +112,22 @@ class MemberNotes:
             self._points.observe(_POINTS[kind])
 
     def _sample(self, driver: GroupDriver) -> None:
-        """Note each time that a heartbeat becomes overdue."""
-        was_late = False
+        """Note each time that a heartbeat becomes overdue, and how long none was accepted."""
+        was_late, noted_s, looked_s = False, 0.0, time.monotonic()
         while True:
-            overdue_s = driver.snapshot().get("heartbeat_overdue_s") or 0.0
+            member = driver.snapshot()
+            overdue_s = member.get("heartbeat_overdue_s") or 0.0
             if overdue_s >= LATE_S and not was_late:
                 self._journal.note(Note.LATE, overdue_s=overdue_s)
             was_late = overdue_s >= LATE_S
+            # A process without processor time sends nothing, and does not look either.
+            stalled_s = time.monotonic() - looked_s - SAMPLE_S
+            looked_s = time.monotonic()
+            silent_s = max(member.get("last_heartbeat_age_s") or 0.0, stalled_s)
+            noted_s = min(noted_s, silent_s)
+            if silent_s >= noted_s + self._silent_s:
+                self._journal.note(Note.SILENT, silent_s=silent_s)
+                noted_s = silent_s
             time.sleep(SAMPLE_S)
 
 

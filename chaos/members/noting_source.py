@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from chaos.members.application_session import RUN
 from chaos.results.facts import RunKey
-from chaos.setting import Files
+from chaos.setting import Files, Setting
 from spark_groups.spark.source.source import KafkaGroupDataSource, KafkaGroupStreamReader
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class NotingReader(KafkaGroupStreamReader):
     def _notes(self) -> RunnerNotes:
         from chaos.members.runner_notes import RunnerNotes  # noqa: PLC0415
 
-        return RunnerNotes(*own_run())
+        files, key = own_run()
+        return RunnerNotes(files, key, Setting.load(files.directory).session_s)
 
     def latestOffset(self, *given: Any) -> dict[str, Any]:
         """Return the next plan, and note it before Spark knows it."""

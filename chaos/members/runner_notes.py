@@ -19,14 +19,15 @@ class RunnerNotes:
     Args:
         files: The files of the chaos run.
         key: The member and the number of this run.
+        session_s: The group's session timeout, in seconds.
     """
 
-    def __init__(self, files: Files, key: RunKey) -> None:
+    def __init__(self, files: Files, key: RunKey, session_s: float) -> None:
         self._journal = Journal(files.journals, key)
         self._points = Points(self._journal, Orders(files.orders(key.member)), send=send_to_all)
         self._checkpoint = Checkpoint(files.checkpoint(key.member))
         self._finished = self._checkpoint.last_committed()
-        self.of_member = MemberNotes(self._journal, self._points)
+        self.of_member = MemberNotes(self._journal, self._points, session_s)
 
     def before_plan(self) -> None:
         """Pass the point after commits/N, if Spark has written it since the last call."""

@@ -35,6 +35,8 @@ from chaos.results.facts import (
 )
 
 _NOTHING_DELETED: Final[Mapping[Partition, Set[int]]] = MappingProxyType({})
+GIVEN_UP_AFTER: Final = 0.9
+"""The share of the rebalance timeout after which a member gives partitions up, at least."""
 EXAMPLES: Final = 5
 """How many failures of each kind are described."""
 
@@ -151,9 +153,11 @@ class Evidence:
         facts: What the processes noted.
         commits: What Kafka accepted, by partition, in its order.
         session_s: The group's session timeout, in seconds.
+        rebalance_timeout_s: The rebalance timeout of its members, in seconds.
         disruptions: Faults of brokers.
         troubles: Faults of the machine and the network of members.
-        deletions: Deletions of records, read or not.
+        deletions: Deletions of records, read or not, which may have failed.
+        starts: The first offsets of partitions that have deletions.
         short_lived: The topics that have deletions; they are not in the tables.
     """
 
@@ -163,9 +167,11 @@ class Evidence:
     facts: Facts
     commits: Mapping[Partition, Sequence[Commit]]
     session_s: float
+    rebalance_timeout_s: float
     disruptions: tuple[Disruption, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     deletions: tuple[Deletion, ...] = ()
+    starts: Mapping[Partition, int] = field(default_factory=dict)
     short_lived: frozenset[str] = frozenset()
 
 
@@ -281,7 +287,7 @@ def account(evidence: Evidence) -> Account:
         failures=[
             f"{run.key}: {run.failure or 'it left no word'}"
             for run in facts.runs.values()
-            if run.end is End.FAILED or _has_no_reason_for_a_full_disk(evidence, run)
+            if _has_failed(evidence, run)
         ],
         examples=examples,
     )
@@ -364,7 +370,8 @@ def _deleted(evidence: Evidence) -> dict[Partition, frozenset[int]]:
     for each in evidence.deletions:
         history = evidence.commits.get(each.partition, ())
         committed = max((one.offset for one in history if one.at_s <= each.at_s), default=0)
-        unread = frozenset(range(committed, each.before_offset))
+        gone = min(each.before_offset, evidence.starts.get(each.partition, 0))
+        unread = frozenset(range(committed, gone))
         found[each.partition] = found.get(each.partition, frozenset()) | unread
     return found
 
@@ -393,12 +400,7 @@ def _account_replays(evidence: Evidence, result: Account) -> None:
     for batch in facts.batches.values():
         result.replays += sum(each.is_replay for each in batch.executions)
         digests = {each.digest for each in batch.executions if each.digest is not None}
-        # A replay lacks the records that were deleted since its batch was planned.
-        was_cut = any(
-            each.partition in batch.planned_s and each.at_s >= batch.planned_s[each.partition]
-            for each in evidence.deletions
-        )
-        if len(digests) > 1 and not was_cut:
+        if len(digests) > 1:
             result.replays_differ.append(f"batch {batch.key.number} of {batch.key.member}")
 
 
@@ -451,10 +453,12 @@ def _has_trouble(evidence: Evidence, run: Run, at_s: float, kinds: Container[str
     )
 
 
-def _has_no_reason_for_a_full_disk(evidence: Evidence, run: Run) -> bool:
-    """Whether a process ended because a disk was full, and the run had filled none."""
-    at_s = run.ended_s or 0.0
-    return run.end is End.NO_ROOM and not _has_trouble(evidence, run, at_s, DISK_KINDS)
+def _has_failed(evidence: Evidence, run: Run) -> bool:
+    """Whether a process failed, perhaps before a fault ended it; not for want of room on a disk."""
+    if run.end is End.FAILED:
+        return True
+    is_full = _has_trouble(evidence, run, run.ended_s or 0.0, DISK_KINDS)
+    return not is_full and (run.end is End.NO_ROOM or run.failure is not None)
 
 
 def _stood_still(run: Run, at_s: float, session_s: float) -> bool:
@@ -566,7 +570,8 @@ class _Doubles:
         if departure.how is Note.LOST:
             return self._fenced(run, departure.at_s)
         # If it was revoked in good order, everything was committed before.
-        return Cause.GIVEN_UP if departure.how is Note.GIVEN_UP else Cause.NONE
+        is_late = departure.at_s - had_s >= self._evidence.rebalance_timeout_s * GIVEN_UP_AFTER
+        return Cause.GIVEN_UP if departure.how is Note.GIVEN_UP and is_late else Cause.NONE
 
     def _of_end(self, run: Run, batch: Batch, planned_again_s: float) -> Cause:
         """Return what the end of a process explains that had a batch in hand until then."""
@@ -574,9 +579,7 @@ class _Doubles:
             return Cause.NONE
         if run.ended_s > planned_again_s:
             # The coordinator had removed it already; it never learned of that.
-            cause = self._fenced(run, planned_again_s)
-            was_late = run.late or cause is not Cause.FENCED_BY_LOAD
-            return cause if was_late else Cause.NONE
+            return self._fenced(run, planned_again_s)
         if run.end is not End.KILLED:
             return _IN_HAND[run.end]
         finished_s = batch.finished_s
@@ -584,7 +587,15 @@ class _Doubles:
         return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
 
     def _fenced(self, run: Run, at_s: float) -> Cause:
-        return _FENCED[session_loss(self._evidence, run, at_s)]
+        """Return why a session was lost; it was not if the coordinator accepted heartbeats."""
+        cause = _FENCED[session_loss(self._evidence, run, at_s)]
+        was_silent = any(
+            noted_s - silent_s <= at_s <= noted_s + self._session_s
+            for noted_s, silent_s in run.silent
+        )
+        # A plain consumer does not tell when its heartbeats were accepted.
+        is_known = run.is_plain or cause is Cause.FENCED_FROZEN or was_silent
+        return cause if is_known else Cause.NONE
 
     def _committed(self, partition: Partition, before_s: float) -> int:
         """Return the highest offset that was committed before a time."""

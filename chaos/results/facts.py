@@ -33,6 +33,7 @@ class Note(str, Enum):
     LOST = "lost"
     GIVEN_UP = "given up"
     LATE = "late"
+    SILENT = "silent"
     CRASHES = "crashes"
     GAP = "gap"
     FAILS = "fails"
@@ -165,6 +166,7 @@ class Run:
         frozen: When it stood still.
         slow: When a batch was made slow.
         late: When a heartbeat was found to be overdue, and by how many seconds.
+        silent: When the coordinator had accepted no heartbeat for so many seconds.
         refused: Batches whose offset commit was refused for good, or not answered.
         failure: What it died of, if it failed.
     """
@@ -179,6 +181,7 @@ class Run:
     frozen: list[Span] = field(default_factory=list)
     slow: list[Span] = field(default_factory=list)
     late: list[tuple[float, float]] = field(default_factory=list)
+    silent: list[tuple[float, float]] = field(default_factory=list)
     refused: set[int] = field(default_factory=set)
     failure: str | None = None
 
@@ -341,6 +344,8 @@ class _Reader:
                 run.began_s = at_s
             case Note.LATE:
                 run.late.append((at_s, float(note["overdue_s"])))
+            case Note.SILENT:
+                run.silent.append((at_s, float(note["silent_s"])))
             case Note.CRASHES:
                 run.point, run.ended_s = note["point"], at_s
             case Note.LEAVES | Note.KILLED:

@@ -88,6 +88,7 @@ def page_of(directory: Path) -> str:
         facts=read_facts(lines, plain),
         commits={},
         session_s=float(report["session_s"]),
+        rebalance_timeout_s=setting["rebalance_timeout_ms"] / 1000,
         disruptions=disruptions_of(report),
     )
     return render(report, read_timeline(evidence, notes, report))

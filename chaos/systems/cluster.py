@@ -114,9 +114,21 @@ class Broker:
         Args:
             topics: Partition counts by name.
         """
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def starts(self, topics: Mapping[str, int]) -> dict[Partition, int]:
+        """Return the first offset of every partition: what lies before it is deleted.
+
+        Args:
+            topics: Partition counts by name.
+        """
+        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, topics: Mapping[str, int], spec: OffsetSpec) -> dict[Partition, int]:
+        if not topics:
+            return {}
         asked = {
-            TopicPartition(name, index): latest
+            TopicPartition(name, index): spec
             for name, count in topics.items()
             for index in range(count)
         }

@@ -29,6 +29,7 @@ STEADY = soak.Soak(
     counts={**dict.fromkeys(soak.COUNTS, 0), "batches_finished": 600},
     loads=[1.0, 3.0],
     status=0,
+    last_batch_s=597.0,
 )
 
 
@@ -44,7 +45,8 @@ def leaking() -> soak.Soak:
         (STEADY, 0),
         (leaking(), 1),
         (replace(leaking(), status=137), 2),
-        (replace(STEADY, counts=dict.fromkeys(soak.COUNTS, 0)), 2),
+        (replace(STEADY, last_batch_s=500.0), 2),
+        (replace(STEADY, series={Kind.MEMORY: {"driver, JVM": drawn(lambda _: 9, 8.0)}}), 2),
         (replace(STEADY, series={Kind.THREADS: {"driver, JVM": drawn(lambda _: 9, 0.1)}}), 2),
     ],
 )

@@ -23,6 +23,7 @@ from chaos.results.facts import (
 TOPIC = "ants"
 TABLE = "delta"
 SESSION_S = 10.0
+REBALANCE_TIMEOUT_S = 2.0
 PLAIN = "c1"
 
 
@@ -145,8 +146,10 @@ class Story:
             facts=read_facts(self.lines, [PLAIN], self.finished_s),
             commits={partition: self.commits},
             session_s=SESSION_S,
+            rebalance_timeout_s=REBALANCE_TIMEOUT_S,
             disruptions=tuple(self.disruptions),
             troubles=tuple(self.troubles),
             deletions=tuple(self.deletions),
+            starts={partition: max((each.before_offset for each in self.deletions), default=0)},
             short_lived=frozenset({TOPIC} if self.deletions else ()),
         )

@@ -82,6 +82,8 @@ class CleanEnd:
             # The signal came before the query started, so that its end may have missed it.
             self._done.wait(self._end_timeout_s)
             query.stop()
+            # The runner leaves the group before this process, its ancestor, ends.
+            _await_runners(_jvm_process(self._spark), time.monotonic() + LEAVE_TIMEOUT_S)
         query.awaitTermination()
         if self._begun.locked():
             self._done.wait(self._end_timeout_s)

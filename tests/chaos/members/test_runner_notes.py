@@ -45,7 +45,7 @@ def log(files: Files, number: int, planned: BatchPlan) -> None:
 
 
 def test_plan_is_noted_with_the_number_that_its_batch_will_have(files: Files) -> None:
-    notes = RunnerNotes(files, KEY)
+    notes = RunnerNotes(files, KEY, 10.0)
     notes.note_plan(FIRST, plan_as_json(plan(5)))
     log(files, 0, plan(5))
     notes.note_plan(FIRST, plan_as_json(plan(5)))
@@ -60,13 +60,13 @@ def test_plan_is_noted_with_the_number_that_its_batch_will_have(files: Files) ->
 
 
 def test_nothing_is_noted_before_the_first_plan(files: Files) -> None:
-    RunnerNotes(files, KEY).note_plan(FIRST, dict(FIRST))
+    RunnerNotes(files, KEY, 10.0).note_plan(FIRST, dict(FIRST))
     assert not facts_of(files).batches
 
 
 def test_point_after_the_commit_log_is_passed_once_for_each_batch(files: Files) -> None:
     orders = Orders(files.orders("a1"))
-    notes = RunnerNotes(files, KEY)
+    notes = RunnerNotes(files, KEY, 10.0)
     for number in (0, 1):
         orders.give(Action.BE_SLOW, Point.AFTER_COMMIT_LOG)
         notes.before_plan()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from chaos.faults.schedule import MachineFaultKind
-from chaos.results.account import Cause, SessionLoss, SinkRow
+from chaos.results.account import Cause, SessionLoss, SinkRow, account
 from chaos.results.facts import Commit, End, Note
 from tests.chaos.stories import PLAIN, SESSION_S, TABLE, TOPIC, Story
 
@@ -250,6 +251,7 @@ def frozen_and_never_thawed(story: Story) -> None:
 
 
 def fenced(story: Story) -> None:
+    story.note("q1.1", Note.SILENT, silent_s=SESSION_S / 2)
     story.note_partition("q1.1", Note.LOST)
 
 
@@ -446,7 +448,7 @@ def test_sessions_lost_to_a_jump_of_a_clock_are_no_excuse() -> None:
     story = Story()
     story.plan("q1.1", 0)
     story.write("q1.1", 0, range(5))
-    story.machine_fails(MachineFaultKind.JUMP, lambda: story.note_partition("q1.1", Note.LOST))
+    story.machine_fails(MachineFaultKind.JUMP, lambda: fenced(story))
     story.whole_batch("q2.1", 0, range(5))
     found = story.account()
     assert found.sessions_lost == {SessionLoss.CLOCK: 1}
@@ -519,9 +521,36 @@ def test_sessions_lost_to_the_network_are_those_of_its_members() -> None:
 
 
 def test_member_behind_a_bad_network_may_never_learn_that_it_was_fenced() -> None:
-    story = read_twice(lambda story: story.network_fails("q1"))
+    def is_cut_off(story: Story) -> None:
+        story.network_fails("q1")
+        story.note("q1.1", Note.SILENT, silent_s=SESSION_S / 2)
+
+    story = read_twice(is_cut_off)
     story.ends("q1.1")
     assert story.account().causes == {Cause.FENCED_BY_NETWORK: 5}
+
+
+def test_member_whose_heartbeats_were_accepted_was_not_fenced_by_a_fault() -> None:
+    def is_accepted(story: Story) -> None:
+        story.network_fails("q1")
+        story.broker_fails()
+        story.note_partition("q1.1", Note.LOST)
+
+    assert read_twice(is_accepted).account().causes == {Cause.NONE: 5}
+
+
+def test_failure_before_a_fault_that_ends_the_process_is_a_failure() -> None:
+    story = Story()
+    story.note("q1.1", Note.FAILS, error="what it died of")
+    story.ends("q1.1", End.KILLED)
+    assert story.account().failures == ["q1.1: what it died of"]
+
+
+def test_records_that_are_still_in_the_log_were_not_deleted() -> None:
+    story = overtaken(committed=5, before=8)
+    evidence = replace(story.evidence(), starts={(TOPIC, 0): 6})
+    found = account(evidence)
+    assert (found.append.deleted, found.append.lost) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -577,19 +606,3 @@ def test_records_that_were_committed_or_not_deleted_are_lost(
     found = overtaken(committed=committed, before=before).account()
     assert (found.append.deleted, found.append.lost) == (3 - lost, lost)
     assert f"{lost} records lost in the append sink" in found.problems()
-
-
-@pytest.mark.parametrize("is_cut", [True, False])
-def test_replay_may_lack_what_was_deleted_since_its_batch_was_planned(is_cut: bool) -> None:
-    story = Story()
-    if not is_cut:
-        story.delete_before(2)
-    story.plan("q1.1", 0)
-    story.write("q1.1", 0, range(5))
-    story.ends("q1.1")
-    if is_cut:
-        story.delete_before(2)
-    plan = "plan 0 of q1.1"
-    story.write("q1.2", 0, range(2, 5), plan=plan, is_replay=True, digest="the rest")
-    found = story.account()
-    assert found.replays_differ == ([] if is_cut else ["batch 0 of q1"])

@@ -132,7 +132,9 @@ def kept(story: Story, directory: Path) -> Path:
     (directory / "journals").mkdir()
     (directory / "journals" / "all.jsonl").write_text("\n".join(story.lines))
     (directory / "report.json").write_text(json.dumps(report))
-    (directory / "setting.json").write_text(json.dumps({"queries": {"q1": {}, "q2": {}}}))
+    (directory / "setting.json").write_text(
+        json.dumps({"queries": {"q1": {}, "q2": {}}, "rebalance_timeout_ms": 60_000})
+    )
     return directory
 
 
