@@ -13,6 +13,8 @@ from typing import Any
 
 import pyspark
 
+from benchmarks import noted
+
 
 def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[Any]) -> None:
     """Keep readings for the report.
@@ -43,7 +45,5 @@ def write_section(page: Path, name: str, lines: Iterable[str]) -> None:
         name: The name in the markers.
         lines: The new text.
     """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, rest = page.read_text(encoding="utf-8").split(begin)
-    text = "\n".join(lines).strip()
-    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}", encoding="utf-8")
+    text = noted.page_with(name, "\n".join(lines).strip(), page)
+    page.write_text(text, encoding="utf-8")

@@ -8,13 +8,14 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from chaos.systems.tables import WrappedTable
 from spark_groups.errors import TableChangedError
 from spark_groups.spark.tables.fence import Decision, Entry, EntryChange, TableState
-from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 
 class Plant(str, Enum):
@@ -114,31 +115,8 @@ DESCRIPTIONS: Final[Mapping[Plant, Description]] = MappingProxyType(
 )
 
 
-class CompareBefore:
-    """A table whose commit expects the current entries, instead of the compared ones.
-
-    Args:
-        table: The table.
-    """
-
-    def __init__(self, table: FencedTable) -> None:
-        self._table = table
-
-    def __str__(self) -> str:
-        """Return the name of the table in errors and logs."""
-        return str(self._table)
-
-    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the current fence."""
-        return self._table.read(group_id, topic_ids)
-
-    def task_writer(self, attempt: Attempt) -> TaskWriter:
-        """Return the task writer of the table."""
-        return self._table.task_writer(attempt)
-
-    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage rows as the table does."""
-        return self._table.write_rows(rows, attempt)
+class CompareBefore(WrappedTable):
+    """A table whose commit expects the current entries, instead of the compared ones."""
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState

@@ -57,7 +57,7 @@ from chaos.faults.schedule import (
 )
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.ensemble import Ensemble, Outcome, prepare_to_fork
-from chaos.members.journal import JOURNALS
+from chaos.members.journal import lines_of
 from chaos.members.kinds import (
     Others,
     add_arguments,
@@ -361,7 +361,9 @@ class Chaos:
             ],
             tables={each.value: self._evidence(each) for each in self._kinds},
             facts=read_facts(
-                _lines(self._files), self._others.consumers, _finished_s(self._files, self._others)
+                lines_of(self._files.journals),
+                self._others.consumers,
+                _finished_s(self._files, self._others),
             ),
             commits=self._broker.commit_history(GROUP_ID),
             session_s=SESSION_MS / 1000,
@@ -433,14 +435,6 @@ class Chaos:
         return {
             kind: {each.value: counts.get((kind, each), 0) for each in Outcome} for kind in kinds
         }
-
-
-def _lines(files: Files) -> list[str]:
-    return [
-        line
-        for path in sorted(files.journals.glob(JOURNALS))
-        for line in path.read_text(encoding="ascii").splitlines()
-    ]
 
 
 def _finished_s(files: Files, others: Others) -> dict[tuple[str, int], float]:

@@ -28,22 +28,21 @@ from chaos.plants import planted
 from chaos.results.facts import Note, RunKey, execution_name
 from chaos.setting import Files, Setting
 from chaos.systems.sinks import SCHEMA, AppendSink, Row, SinkBatch, rows_digest
-from chaos.systems.tables import open_table, reach_in_commit
+from chaos.systems.tables import WrappedTable, open_table, reach_in_commit
 from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import TableGapError
 from spark_groups.offsets.plan_text import plan_from_json
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.tables.fence import Decision, TableState
-from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.write import TableWriter
-from spark_groups.types import TopicId
 
 MEMORY = "600m"
 KEPT_BATCHES = 1_000_000
 """All: the commit log tells afterwards when a batch was finished."""
 
 
-class ReachingTable:
+class ReachingTable(WrappedTable):
     """A table with the points between the steps of `write_table`.
 
     Args:
@@ -52,25 +51,13 @@ class ReachingTable:
     """
 
     def __init__(self, table: FencedTable, points: Points) -> None:
-        self._table = table
+        super().__init__(table)
         self._points = points
-
-    def __str__(self) -> str:
-        """Return the name of the table in errors and logs."""
-        return str(self._table)
-
-    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
-        """Return the fence of the table."""
-        return self._table.read(group_id, topic_ids)
-
-    def task_writer(self, attempt: Attempt) -> TaskWriter:
-        """Return the task writer of the table."""
-        return self._table.task_writer(attempt)
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Stage rows as the table does."""
         self._points.reach(Point.BEFORE_STAGING)
-        pieces = self._table.write_rows(rows, attempt)
+        pieces = super().write_rows(rows, attempt)
         self._points.reach(Point.BEFORE_COMMIT)
         return pieces
 
@@ -78,7 +65,7 @@ class ReachingTable:
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
         """Commit as the table does."""
-        self._table.commit(attempt, pieces, decision, state)
+        super().commit(attempt, pieces, decision, state)
         self._points.reach(Point.AFTER_COMMIT)
 
 

@@ -19,6 +19,19 @@ from chaos.results.facts import Note, Partition, RunKey
 JOURNALS: Final = "*.jsonl"
 
 
+def lines_of(directory: Path) -> list[str]:
+    """Return the lines of all journals, file by file.
+
+    Args:
+        directory: The directory of the journals.
+    """
+    return [
+        line
+        for path in sorted(directory.glob(JOURNALS))
+        for line in path.read_text(encoding="ascii").splitlines()
+    ]
+
+
 class Journal:
     """Appends notes to a file: each in one write, so that a process that is killed loses none.
 

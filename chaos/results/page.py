@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from chaos.members.journal import JOURNALS
+from chaos.members.journal import lines_of
 from chaos.results.account import Evidence
 from chaos.results.facts import read_facts, read_notes
 from chaos.results.report import SINK_WORDS
@@ -74,11 +74,7 @@ def page_of(directory: Path) -> str:
     """
     report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
     setting = json.loads((directory / "setting.json").read_text(encoding="ascii"))
-    lines = [
-        line
-        for path in sorted((directory / "journals").glob(JOURNALS))
-        for line in path.read_text(encoding="ascii").splitlines()
-    ]
+    lines = lines_of(directory / "journals")
     notes = read_notes(lines)
     plain = {each["member"] for each in notes} - set(setting["queries"]) - {RUN_NOTES}
     evidence = Evidence(

@@ -5,17 +5,22 @@ from __future__ import annotations
 import importlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from chaos.results.account import SinkRow
 from chaos.systems.record import is_right
 from chaos.systems.sinks import SCHEMA
 from spark_groups.commands.table_names import TableKind
-from spark_groups.spark.tables.table import FencedTable
+from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
+from spark_groups.types import TopicId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SINKS: Final = "SPARK_GROUPS_CHAOS_SINKS"
 """The environment variable with the kinds of a run's tables, separated by commas."""
@@ -30,6 +35,39 @@ IN_COMMIT: Final[Mapping[TableKind, str]] = {
     TableKind.DELTA: "_append",
 }
 """A step of each kind's commit: in its transaction, or, for Delta, after the new log entry."""
+
+
+class WrappedTable:
+    """A table that does what another one does, unless a subclass says otherwise.
+
+    Args:
+        table: The other one.
+    """
+
+    def __init__(self, table: FencedTable) -> None:
+        self._table = table
+
+    def __str__(self) -> str:
+        """Return the name of the table in errors and logs."""
+        return str(self._table)
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Return the fence."""
+        return self._table.read(group_id, topic_ids)
+
+    def task_writer(self, attempt: Attempt) -> TaskWriter:
+        """Return the task writer."""
+        return self._table.task_writer(attempt)
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Stage rows."""
+        return self._table.write_rows(rows, attempt)
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Commit staged rows."""
+        self._table.commit(attempt, pieces, decision, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -80,6 +81,15 @@ def connected(link: Link) -> socket.socket:
     return socket.create_connection((host, int(port)), ANSWER_S)
 
 
+@contextmanager
+def answered(link: Link) -> Iterator[socket.socket]:
+    """Yield a connection on which one request was answered."""
+    with connected(link) as client:
+        client.sendall(b"before ")
+        exactly(client, 7)
+        yield client
+
+
 def ask(link: Link) -> bytes:
     """Send a request on a new connection, and return the first byte of its answer."""
     with connected(link) as client:
@@ -141,9 +151,7 @@ def test_cut_resets_old_and_new_connections(link: Link) -> None:
 
 
 def test_nothing_passes_a_blackhole_and_all_of_it_afterwards(link: Link, echo: Echo) -> None:
-    with connected(link) as client:
-        client.sendall(b"before ")
-        exactly(client, 7)
+    with answered(link) as client:
         link.put(BLACKHOLE)
         client.sendall(b"during")
         assert is_silent(client)
@@ -153,9 +161,7 @@ def test_nothing_passes_a_blackhole_and_all_of_it_afterwards(link: Link, echo: E
 
 
 def test_request_arrives_whose_sender_has_given_up(link: Link, echo: Echo) -> None:
-    with connected(link) as client:
-        client.sendall(b"before ")
-        exactly(client, 7)
+    with answered(link) as client:
         link.put(BLACKHOLE)
         client.sendall(b"commit")
     assert (echo.received, echo.ends) == (b"before ", 0)
@@ -181,9 +187,7 @@ def test_request_on_a_connection_that_never_came_about_does_not_arrive(
 
 
 def test_answers_vanish_while_requests_arrive(link: Link, echo: Echo) -> None:
-    with connected(link) as client:
-        client.sendall(b"before ")
-        exactly(client, 7)
+    with answered(link) as client:
         link.put(NO_ANSWERS)
         client.sendall(b"commit")
         wait_until(lambda: echo.received == b"before commit", what="the request")
@@ -193,9 +197,7 @@ def test_answers_vanish_while_requests_arrive(link: Link, echo: Echo) -> None:
 
 
 def test_requests_vanish_while_answers_arrive(link: Link, echo: Echo) -> None:
-    with connected(link) as client:
-        client.sendall(b"before ")
-        exactly(client, 7)
+    with answered(link) as client:
         link.put(NO_ANSWERS)
         client.sendall(b"fetch ")
         wait_until(lambda: echo.received == b"before fetch ", what="the request")
