@@ -54,6 +54,7 @@ from chaos.faults.schedule import (
     draw_broker_faults,
     draw_faults,
     draw_queries,
+    with_a_clock,
 )
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.ensemble import Ensemble, Outcome, prepare_to_fork
@@ -71,7 +72,8 @@ from chaos.results.account import Account, Evidence, TableEvidence, account
 from chaos.results.facts import read_facts
 from chaos.results.page import NAME, page_of
 from chaos.results.recovery import recoveries
-from chaos.results.report import Circumstances, all_problems, as_plain, as_tables
+from chaos.results.report import INCOMPLETE, Circumstances, as_plain, as_tables, exit_status
+from chaos.results.trial import shortfalls
 from chaos.setting import Files, Setting
 from chaos.systems.cluster import Broker, ClusterError, CommittedWatch
 from chaos.systems.postgres import PostgresError, running_postgres
@@ -102,9 +104,11 @@ BROKER_PROPERTIES: Final = {
 }
 BEGIN_S: Final = 180.0
 """How long it may take until every partition has a committed offset."""
+EFFECT_S: Final = 60.0
+"""How much longer faults are tried of a class that has had no effect when the time is over."""
 DRAIN_S: Final = 420.0
 """How long the group may take to read the rest."""
-SPARE_S: Final = BEGIN_S + 2 * DRAIN_S + 600.0
+SPARE_S: Final = BEGIN_S + EFFECT_S + 2 * DRAIN_S + 600.0
 """The run ends this long after the faults, in any case: later than all waits together."""
 PROGRESS_S: Final = 5.0
 TICK_S: Final = 0.05
@@ -168,7 +172,7 @@ class Chaos:
         self._began_at_s = self._faults_from_s = time.time()
         self._shown_s = 0.0
         self._loads: list[float] = []
-        self._problems: list[str] = []
+        self._problems, self._shortfalls = list[str](), list[str]()
 
     def run(self) -> tuple[Circumstances, Account]:
         """Make the run, and compare the sinks with the records produced."""
@@ -176,6 +180,7 @@ class Chaos:
         chance = random.Random(chosen.seed)
         is_slow, fast = self._kinds != [TableKind.SQLITE], _has_fast_reader(self._console)
         queries = draw_queries(chance, chosen.queries, fast=fast, is_slow=is_slow)
+        queries = with_a_clock(queries, fast=fast and FaultClass.CLOCK in chosen.faults)
         self._others = others = draw_others(chosen, fast=fast, is_slow=is_slow)
         names = tuple(each.name for each in queries)
         members = (*names, *others.names)
@@ -275,9 +280,10 @@ class Chaos:
                 self._broker_faults.carry_out(broker_faults.pop(0))
             self._network_faults.tick(since_s)
             self._optional.carry_out(since_s)
-            return since_s >= duration_s or self._ensemble.is_extinct()
+            is_tried = since_s >= duration_s and self._optional.has_effect
+            return is_tried or self._ensemble.is_extinct()
 
-        self._until(is_over, duration_s + 1, look_s=TICK_S)
+        self._until(is_over, duration_s + EFFECT_S, look_s=TICK_S)
 
     def _drain(self) -> float | None:
         """Let the group read the rest; return how long that took, None if it did not finish."""
@@ -286,7 +292,8 @@ class Chaos:
         self._network_faults.settle()
         self._optional.settle()
         began_s = time.monotonic()
-        self._until(lambda: not self._broker_faults.is_busy and not self._optional.is_busy, DRAIN_S)
+        if not self._until(lambda: not self._lasting(), DRAIN_S):
+            self._shortfalls += [f"{each} after {DRAIN_S:g} s" for each in self._lasting()]
         self._production.stop()
 
         def is_drained() -> bool:
@@ -302,6 +309,16 @@ class Chaos:
             return took_s
         self._problems.append(f"{lags[-1]} records were not committed {took_s:.0f} s after faults")
         return None
+
+    def _lasting(self) -> list[str]:
+        """Return what is not over yet, or has not begun, when the faults are to stop."""
+        self._ensemble.settle()
+        silent = self._ensemble.without_batch(self._files.journals, sum(self._counts.values()))
+        return [
+            *(["faults of brokers last"] if self._broker_faults.is_busy else []),
+            *(["records are being deleted"] if self._optional.is_busy else []),
+            *(f"{each} has no batch" for each in silent),
+        ]
 
     def _until(self, condition: Callable[[], bool], timeout_s: float, look_s: float = 0.5) -> bool:
         """Keep everything going until a condition is met; False if that takes too long."""
@@ -393,9 +410,17 @@ class Chaos:
         ends = evidence.ends
         produced, acknowledged = sum(ends.values()), self._production.acknowledged
         problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
-        problems += self._broker_faults.problems
         if produced != acknowledged:
             problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
+        faults = self._faults()
+        missing = shortfalls(
+            evidence,
+            members=self._ensemble.members,
+            asked=self._chosen.faults,
+            brokers=self._chosen.brokers,
+            done={kind: found[Outcome.DONE.value] for kind, found in faults.items()},
+        )
+        died = (*self._broker_faults.problems, *self._optional.problems, *self._watch.problems)
         return Circumstances(
             command=self._chosen.command,
             seed=self._chosen.seed,
@@ -411,7 +436,7 @@ class Chaos:
             partitions_last=len(ends),
             processes=sum(member.number for member in self._ensemble.members.values()),
             batches=len(evidence.facts.batches),
-            faults=self._faults(),
+            faults=faults,
             brokers=self._chosen.brokers,
             disruptions=evidence.disruptions,
             troubles=evidence.troubles,
@@ -420,6 +445,7 @@ class Chaos:
             points=self._ensemble.points,
             drained_s=drained_s,
             problems=tuple(problems),
+            shortfalls=(*died, *self._shortfalls, *missing),
         )
 
     def _faults(self) -> dict[str, dict[str, int]]:
@@ -548,8 +574,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not isinstance(error, FAILURES):
             console.print_exception()
         if chosen.record:
-            runs.note({**chosen.line, "exit_status": runs.INCOMPLETE})
-        return runs.INCOMPLETE
+            runs.note({**chosen.line, "exit_status": INCOMPLETE})
+        return INCOMPLETE
 
 
 def _kinds(text: str) -> list[TableKind]:
@@ -603,7 +629,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
             sys.stdout.write(report + "\n")
         else:
             console.print(as_tables(circumstances, found))
-        status = 1 if all_problems(circumstances, found) else 0
+        status = exit_status(circumstances, found)
         if chosen.record:
             noted = runs.result(circumstances, found)
             runs.note({**chosen.line, **noted, "exit_status": status})

@@ -47,7 +47,7 @@ class BrokerFaults:
         self.outcomes: Counter[tuple[BrokerFaultKind, Outcome]] = Counter()
         self.disruptions: list[Disruption] = []
         self.problems: list[str] = []
-        """Brokers that did not come back."""
+        """Brokers that did not come back, and what ended a fault in its middle."""
         self._cluster = cluster
         self._say = say
         self._network = network
@@ -85,6 +85,9 @@ class BrokerFaults:
         except (EmbeddedKafkaError, DiskError) as error:
             self.problems.append(f"{fault.kind.value}: {error}")
             return
+        except Exception as error:
+            self.problems.append(f"{fault.kind.value}: its thread died: {error!r}")
+            raise
         self.outcomes[fault.kind, Outcome.DONE] += 1
 
     def _node(self, fault: BrokerFault) -> int:

@@ -117,6 +117,12 @@ class MachineFaults:
         for name in self._members:
             set_clock(files.clock(name), 0.0)
 
+    def has_effect(self, part: FaultClass) -> bool:
+        """Return whether a fault of a class was carried out, or lasts."""
+        return any(each.part is part for each in self.troubles) or any(
+            kind.part is part for kind, _ in self._lasting
+        )
+
     def carry_out(self, fault: MachineFault) -> None:
         """Begin a fault that is due, unless its target is down or has such a fault already."""
         key = _key(fault)
@@ -149,7 +155,8 @@ class MachineFaults:
                 self._disks[key[1]].make_room()
             is_of_all = fault.kind is MachineFaultKind.TABLES_FULL
             members = self._members if is_of_all else (fault.target,)
-            self.troubles.append(Trouble(fault.kind.value, members, from_s, time.time()))
+            found = Trouble(fault.kind.part, fault.kind.value, members, from_s, time.time())
+            self.troubles.append(found)
             self.outcomes[fault.kind, Outcome.DONE] += 1
 
 

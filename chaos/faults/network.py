@@ -19,6 +19,7 @@ from chaos.faults.network_schedule import (
     draw_sides,
 )
 from chaos.faults.proxy import Link, Proxies
+from chaos.faults.schedule import FaultClass
 from chaos.members.ensemble import Outcome
 from chaos.results.facts import Trouble
 from spark_groups.lab.broker.cluster import EmbeddedCluster
@@ -202,6 +203,7 @@ class NetworkFaults:
         self._lasting.remove(lasting)
         self.outcomes[fault.kind, Outcome.DONE] += 1
         found = Trouble(
+            part=FaultClass.NETWORK,
             kind=fault.kind.value,
             members=tuple(name for name, side in self._sides.items() if side is fault.side),
             from_s=lasting.from_s,

@@ -66,7 +66,6 @@ NETWORK_FAULTS: Final[dict[NetworkFaultKind, NetworkRule]] = {
         FaultRule(3, takes_sessions=(0.5, 2.5)), Passage.SLOW, Passage.SLOW
     ),
 }
-NETWORK_KINDS: Final = frozenset(each.value for each in NETWORK_FAULTS)
 NETWORK_GAP_S: Final = 10.0
 """How many seconds pass between two faults of the network, on average."""
 EVERY_BROKER: Final = 0.5

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
+from typing import Final
 
 from chaos.faults.machine import TABLES, Disks, MachineFaults
 from chaos.faults.retention import SHORT_LIVED, Retention
@@ -13,12 +15,25 @@ from chaos.faults.schedule import (
     MachineFault,
     Overtaking,
     QueryTraits,
+    RetentionFaultKind,
     draw_machine_faults,
     draw_overtakings,
 )
 from chaos.members.ensemble import Member, Outcome
 from chaos.results.facts import Deletion, Trouble
 from chaos.setting import Files
+
+AGAIN_S: Final = 1.0
+"""How many seconds later a fault is tried again, if its class had no effect in the whole time."""
+
+
+def part_of(fault: MachineFault | Overtaking) -> FaultClass:
+    """Return the class of a fault.
+
+    Args:
+        fault: The fault.
+    """
+    return FaultClass.RETENTION if isinstance(fault, Overtaking) else fault.kind.part
 
 
 class OptionalFaults:
@@ -47,6 +62,8 @@ class OptionalFaults:
         self._retention = retention
         self._machine: MachineFaults | None = None
         self._due: list[MachineFault | Overtaking] = []
+        self._last: dict[FaultClass, MachineFault | Overtaking] = {}
+        """The last fault of each class that was due."""
 
     @property
     def short_lived(self) -> Mapping[str, int]:
@@ -57,6 +74,16 @@ class OptionalFaults:
     def is_busy(self) -> bool:
         """Whether records are being deleted."""
         return self._retention.is_busy
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What ended the thread that deletes records."""
+        return tuple(self._retention.problems)
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether a fault of each class here was carried out, or lasts."""
+        return all(map(self._has_effect, set(self._chances) - {FaultClass.NETWORK}))
 
     @property
     def outcomes(self) -> dict[tuple[Enum, Outcome], int]:
@@ -122,6 +149,18 @@ class OptionalFaults:
                 self._retention.carry_out(fault)
             else:
                 self._machine.carry_out(fault)
+            self._last[part_of(fault)] = fault
+        for part, fault in self._last.items():
+            is_due = since_s >= max(self._duration_s, fault.at_s + AGAIN_S)
+            if is_due and not self.is_busy and not self._has_effect(part):
+                # What it was to hit was down, or everything was read: it is tried once more.
+                self._due.append(replace(fault, at_s=since_s))
+
+    def _has_effect(self, part: FaultClass) -> bool:
+        assert self._machine is not None
+        if part is FaultClass.RETENTION:
+            return self._retention.outcomes[RetentionFaultKind.OVERTAKE, Outcome.DONE] > 0
+        return self._machine.has_effect(part)
 
     def tick(self) -> None:
         """End the faults that have lasted long enough."""

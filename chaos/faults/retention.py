@@ -42,6 +42,8 @@ class Retention:
     def __init__(self, broker: Broker, group_id: str, say: Callable[[str], None]) -> None:
         self.outcomes: Counter[tuple[RetentionFaultKind, Outcome]] = Counter()
         self.deletions: list[Deletion] = []
+        self.problems: list[str] = []
+        """What ended a deletion that is no answer of a broker."""
         self._broker = broker
         self._group_id = group_id
         self._say = say
@@ -70,10 +72,13 @@ class Retention:
     def _work(self, share: float) -> None:
         try:
             is_done = self._delete(share)
-        except (KafkaException, ClusterError, SparkGroupsError) as error:
+        except (KafkaException, ClusterError, SparkGroupsError, TimeoutError) as error:
             # A broker may be down; a deletion that happened nevertheless is noted already.
             self._say(f"records were not deleted: {error}")
             is_done = False
+        except Exception as error:
+            self.problems.append(f"{RetentionFaultKind.OVERTAKE.value}: its thread died: {error!r}")
+            raise
         self.outcomes[
             RetentionFaultKind.OVERTAKE, Outcome.DONE if is_done else Outcome.SKIPPED
         ] += 1

@@ -8,7 +8,7 @@ target that is down already is left alone, which the report counts. A kind of fa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -142,6 +142,11 @@ class MachineFaultKind(Enum):
     TABLES_FULL = "the tables' disk is full"
     JUMP = "a member's clock jumps"
 
+    @property
+    def part(self) -> FaultClass:
+        """Its class."""
+        return FaultClass.CLOCK if self is MachineFaultKind.JUMP else FaultClass.DISK
+
 
 MACHINE_FAULTS: Final[Mapping[FaultClass, Mapping[MachineFaultKind, FaultRule]]] = {
     FaultClass.DISK: {
@@ -150,8 +155,6 @@ MACHINE_FAULTS: Final[Mapping[FaultClass, Mapping[MachineFaultKind, FaultRule]]]
     },
     FaultClass.CLOCK: {MachineFaultKind.JUMP: FaultRule(1, takes_s=(2.0, 15.0))},
 }
-DISK_KINDS: Final = frozenset(each.value for each in MACHINE_FAULTS[FaultClass.DISK])
-CLOCK_KINDS: Final = frozenset(each.value for each in MACHINE_FAULTS[FaultClass.CLOCK])
 MACHINE_GAP_S: Final = 10.0
 """How many seconds pass between two faults of a part, on average."""
 SPARE_PAGES: Final = (0, 1, 2, 4, 8, 32)
@@ -326,6 +329,18 @@ def draw_queries(
     return tuple(drawn)
 
 
+def with_a_clock(queries: tuple[QueryTraits, ...], *, fast: bool) -> tuple[QueryTraits, ...]:
+    """Return queries of which one has a clock that can jump: one that reads without librdkafka.
+
+    Args:
+        queries: The queries.
+        fast: Whether the fast reader can be used.
+    """
+    if not fast or any(each.reader == "fast" for each in queries):
+        return queries
+    return (replace(queries[0], reader="fast"), *queries[1:])
+
+
 def due_times_s(chance: Chance, duration_s: float, gap_s: float) -> Iterator[float]:
     """Yield when faults are due, in seconds since the faults began.
 
@@ -334,7 +349,8 @@ def due_times_s(chance: Chance, duration_s: float, gap_s: float) -> Iterator[flo
         duration_s: How long faults are due, in seconds.
         gap_s: How many seconds pass between two faults, on average.
     """
-    at_s = chance.uniform(0.0, gap_s)
+    # However short a run is, it has a fault of each kind that is drawn apart.
+    at_s = chance.uniform(0.0, min(gap_s, duration_s))
     while at_s < duration_s:
         yield at_s
         at_s += chance.uniform(0.0, 2 * gap_s)

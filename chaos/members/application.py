@@ -139,7 +139,7 @@ class Application:
         planned, is_replay = digest(offset), number == self._replayed
         self._journal.note(Note.LOGGED, batch=number, plan=planned)
         self._points.reach(Point.AFTER_OFFSET_LOG)
-        self._journal.note(Note.READS, batch=number, plan=planned, replay=is_replay)
+        self._journal.note_reads(number, planned, ranges, is_replay=is_replay)
         collected = batch.select(*Row._fields).collect()
         rows = tuple(sorted(Row(e[0], e[1], e[2], e[3] and bytes(e[3])) for e in collected))
         self._journal.note(Note.READ, batch=number, digest=rows_digest(rows))

@@ -29,6 +29,8 @@ SIGNAL_TO_SESSION: Final[Mapping[signal.Signals, signal.Signals]] = {
     signal.SIGSTOP: signal.SIGUSR2,
 }
 """What the run sends, for signals that would reach only this process."""
+TO_SESSION: Final = frozenset(SIGNAL_TO_SESSION.values())
+"""They are blocked from a process's first moment until it has handlers for them."""
 RUN_ENDED: Final = signal.SIGHUP
 DRIVER: Final = (sys.executable, "-m", "chaos.members.application")
 LOOK_S: Final = 0.05
@@ -84,9 +86,8 @@ class ApplicationSession:
 
     def pids(self) -> set[int]:
         """Return the processes of this session, without this one."""
-        listed = subprocess.run(
-            ["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True
-        ).stdout
+        command = ["ps", "-A", "-o", "pid=,stat="]
+        listed = subprocess.check_output(command, text=True, timeout=END_S)
         pairs = (line.split() for line in listed.splitlines())
         running = {int(pid) for pid, state in pairs if not state.startswith("Z")}
         return {pid for pid in running if _session(pid) == os.getpid()} - {os.getpid()}
@@ -124,12 +125,13 @@ def main(files: Files, key: RunKey, command: Sequence[str] = DRIVER) -> int:
     for number in (*SIGNAL_TO_SESSION.values(), RUN_ENDED, signal.SIGCONT, signal.SIGTERM):
         signal.signal(number, lambda number, _: received.append(number))
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_SESSION)
     application = ApplicationSession(files, key, command)
     while application.driver.poll() is None:
         while received:
             application.acts[received.popleft()]()
         time.sleep(LOOK_S)
-    exit_code = application.driver.wait()
+    exit_code = application.driver.returncode
     ends_by_s = time.monotonic() + END_S
     while exit_code >= 0 and time.monotonic() < ends_by_s and application.pids():
         time.sleep(LOOK_S)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import Any, Final
 
 from chaos.faults import clocks
@@ -33,6 +34,10 @@ END_S: Final = 120.0
 """How long a member may take to end after SIGTERM, on a slow machine too."""
 SAYS_WHERE_S: Final = 0.5
 """How long a member that hangs may take to log what its threads do."""
+KILL_S: Final = 30.0
+"""How long a process may take to end after SIGKILL."""
+ENDS_S: Final = 3 * END_S
+"""How long all members together may take to end."""
 FAILED_AGAIN_S: Final = 2.0
 FAILURES_MAX: Final = 5
 """A member that fails so often is not started again."""
@@ -46,6 +51,7 @@ class Outcome(Enum):
     UNREACHED = "not reached"
 
 
+_READS: Final = f'"what": "{Note.READS.value}"'
 Main = Callable[[Files, RunKey], int]
 MAINS: Final[Mapping[MemberKind, Main]] = {
     MemberKind.QUERY: query.main,
@@ -115,18 +121,31 @@ class Member:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, unless it has ended."""
         assert self.process is not None
-        if self._kind is MemberKind.APPLICATION:
-            number = application_session.SIGNAL_TO_SESSION.get(number, number)
-        if self.process.exitcode is None:
-            assert self.process.pid is not None
-            os.kill(self.process.pid, number)
+        _send(self.process, self._signal(number))
 
-    def kill(self) -> None:
-        """Make sure that no process is left, in any state."""
-        if self.process is not None:
-            self.send(signal.SIGKILL)
-            self.process.join()
-            self.process = None
+    def _signal(self, number: signal.Signals) -> signal.Signals:
+        is_session = self._kind is MemberKind.APPLICATION
+        return application_session.SIGNAL_TO_SESSION.get(number, number) if is_session else number
+
+    def kill(self) -> str | None:
+        """Make sure that no process is left, in any state; return what is left nevertheless."""
+        process, self.process = self.process, None
+        if process is None:
+            return None
+        _send(process, self._signal(signal.SIGKILL))
+        process.join(KILL_S)
+        if process.exitcode is None:
+            # What holds an application does not act on signals: the application is left.
+            _send(process, signal.SIGKILL)
+            process.join(KILL_S)
+        is_left = process.exitcode is None
+        return f"{self.key} (pid {process.pid}) does not die of SIGKILL" if is_left else None
+
+
+def _send(process: ForkServerProcess, number: signal.Signals) -> None:
+    if process.exitcode is None:
+        assert process.pid is not None
+        os.kill(process.pid, number)
 
 
 def prepare_to_fork(sinks: Iterable[str] = ()) -> None:
@@ -149,7 +168,9 @@ def _work(files: Files, key: RunKey, kind: MemberKind) -> None:
     log = os.open(files.logs / f"{key.member}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)
-    faulthandler.register(signal.SIGUSR1)
+    if kind is not MemberKind.APPLICATION:
+        faulthandler.register(signal.SIGUSR1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, application_session.TO_SESSION)
     # Where a driver listens is found by the parent's pid: each query looks in a place of its own.
     own = files.sockets / key.member
     own.mkdir(mode=0o700, exist_ok=True)
@@ -185,10 +206,11 @@ class Ensemble:
         self.points: Counter[Point] = Counter()
         """Crash points at which a process was killed or stood still."""
         self.hung: list[str] = []
-        """Members that did not end after SIGTERM."""
+        """Members that did not end when they had to."""
         self._journal = Journal(files.journals, RunKey("ensemble", 0))
         self._grow = grow
         self._is_over = False
+        self._silent = set(kinds)
 
     def start(self, names: Iterable[str]) -> None:
         """Start members for the first time.
@@ -258,7 +280,12 @@ class Ensemble:
     def end(self) -> None:
         """End all members by SIGTERM, and wait for that."""
         self._is_over = True
+        deadline_s = time.monotonic() + ENDS_S
         while any(member.is_running for member in self.members.values()):
+            if time.monotonic() > deadline_s:
+                running = (str(m.key) for m in self.members.values() if m.is_running)
+                self.hung.append(f"{', '.join(running)}: running {ENDS_S:g} s after the end")
+                return
             for member in self.members.values():
                 # Any other fault of it ends first.
                 if member.process is not None and member.fault is None:
@@ -271,8 +298,23 @@ class Ensemble:
     def kill(self) -> None:
         """Make sure that no process is left, in any state."""
         self._is_over = True
-        for member in self.members.values():
-            member.kill()
+        self.hung += filter(None, [member.kill() for member in self.members.values()])
+
+    def without_batch(self, journals: Path, partitions: int) -> list[str]:
+        """Return the members that have noted no batch yet, though they run or will be started.
+
+        Args:
+            journals: The directory of the notes.
+            partitions: How many there are; with fewer than members, nobody is expected to have one.
+        """
+        if len(self.members) > partitions:
+            return []
+        for name, member in self.members.items():
+            path = journals / f"{name}.jsonl"
+            is_out = member.process is None and member.start_s is None
+            if is_out or (path.exists() and _READS in path.read_text(encoding="ascii")):
+                self._silent.discard(name)
+        return sorted(self._silent)
 
     def is_extinct(self) -> bool:
         """Return whether no member runs or will be started again."""
@@ -296,14 +338,14 @@ class Ensemble:
             self._over(member, Outcome.DONE)
         elif now_s < member.fault_by_s:
             return
-        elif fault.kind is FaultKind.TERMINATE:
-            self.hung.append(f"{member.key} did not end within {END_S:g} s of SIGTERM")
+        elif fault.kind in (FaultKind.TERMINATE, FaultKind.KILL):
+            self.hung.append(f"{member.key} did not end in time: {fault.kind.value}")
             self._note(member, Note.KILLED)
             member.send(signal.SIGUSR1)
             time.sleep(SAYS_WHERE_S)
             member.send(signal.SIGKILL)
             member.fault_by_s = now_s + END_S
-        elif fault.kind is not FaultKind.KILL and member.orders.withdraw():
+        elif member.orders.withdraw():
             self._over(member, Outcome.UNREACHED)
 
     def _ended(self, member: Member, exit_code: int, now_s: float) -> None:
@@ -324,8 +366,7 @@ class Ensemble:
 
     def _how(self, member: Member, exit_code: int) -> End:
         kind = member.fault.kind if member.fault else None
-        # An application whose driver was not started yet dies of what stands for SIGKILL.
-        if exit_code in (-signal.SIGKILL, -application_session.SIGNAL_TO_SESSION[signal.SIGKILL]):
+        if exit_code == -signal.SIGKILL:
             was_ordered = kind is FaultKind.CRASH and not member.orders.is_given()
             was_killed = kind is FaultKind.KILL or kind is FaultKind.TERMINATE
             return End.KILLED if was_ordered or was_killed else End.FAILED

@@ -15,6 +15,7 @@ from typing import Any, Final
 from chaos.faults.clocks import wall_s
 from chaos.faults.schedule import Point
 from chaos.results.facts import Note, Partition, RunKey
+from spark_groups.types import OffsetRange
 
 JOURNALS: Final = "*.jsonl"
 
@@ -62,6 +63,20 @@ class Journal:
         }
         # The line may follow one that was cut off.
         os.write(self._descriptor, b"\n" + json.dumps(note).encode("ascii") + b"\n")
+
+    def note_reads(
+        self, batch: int, plan: str, ranges: Iterable[OffsetRange], *, is_replay: bool
+    ) -> None:
+        """Append a note about a batch that begins to read.
+
+        Args:
+            batch: Its number.
+            plan: What names its plan.
+            ranges: What it reads.
+            is_replay: Whether Spark runs an old batch again.
+        """
+        read = [(e.topic, e.partition, e.from_offset, e.until_offset) for e in ranges]
+        self.note(Note.READS, batch=batch, plan=plan, replay=is_replay, ranges=read)
 
     def note_partitions(self, what: Note, partitions: Iterable[Partition], **fields: Any) -> None:
         """Append a note about partitions, if there are any."""

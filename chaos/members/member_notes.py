@@ -19,7 +19,7 @@ from spark_groups.offsets.events import (
     OffsetsCommitted,
     PartitionsGivenUp,
 )
-from spark_groups.offsets.plan_text import plan_from_json
+from spark_groups.offsets.plan_text import plan_as_json, plan_from_json
 from spark_groups.protocol.events import (
     Event,
     NameOf,
@@ -98,12 +98,24 @@ class MemberNotes:
             Note.PLANNED, self._planned_s, batch=number, plan=digest(end), partitions=partitions
         )
 
+    def note_left(self, driver: GroupDriver) -> None:
+        """Note that the member has left in good order, and which commits were not answered.
+
+        Args:
+            driver: The member's, which has left.
+        """
+        named = (each.rpartition("-") for each in driver.snapshot().get("uncommitted", ()))
+        unanswered = [(topic, int(index)) for topic, _, index in named]
+        self._journal.note(Note.LEFT, partitions=unanswered)
+
     def _observe(self, event: Event, name_of: NameOf) -> None:
         """Note an event; the caller has the member's lock, so this must not wait."""
         kind = type(event)
         if kind is BatchPlanned:
             # The process may be stopped before it notes the plan.
             self._planned_s = wall_s() - (suspension_clock() - event.at)
+        if isinstance(event, BatchFinished):
+            self._journal.note(Note.PROVEN, plan=digest(plan_as_json(event.plan)))
         if kind in _NOTED:
             named = _names(getattr(event, "partitions", ()), name_of)
             reason = getattr(event, "reason", "")

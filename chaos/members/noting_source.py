@@ -56,10 +56,13 @@ class NotingReader(KafkaGroupStreamReader):
 
     def stop(self) -> None:
         """Leave the group; Spark calls this more than once."""
-        if self._run is not None and not self._is_leaving:
+        is_first = self._run is not None and not self._is_leaving
+        if is_first:
             self._is_leaving = True
             self._notes.note_end()
         super().stop()
+        if is_first and self._run is not None:
+            self._notes.of_member.note_left(self._run.driver)
 
     def _live(self) -> QueryRun:
         is_new = self._run is None

@@ -124,7 +124,7 @@ class PlainConsumer:
         plan = f"run {self._key.number}"
         partitions = [(each.topic, each.partition) for each in ranges]
         self._journal.note(Note.PLANNED, batch=self._batch, plan=plan, partitions=partitions)
-        self._journal.note(Note.READS, batch=self._batch, plan=plan, replay=False)
+        self._journal.note_reads(self._batch, plan, ranges, is_replay=False)
         self._points.reach(Point.AFTER_READ)
         rows = tuple(Row(*_place(each), each.value()) for each in messages)
         batch = SinkBatch(execution, self._setting.group_id, self._batch, ranges, rows)

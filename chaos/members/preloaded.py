@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import signal
 from typing import Final
 
 # The first of them: it repairs what others import.
 import chaos.faults.clocks  # noqa: F401
+from chaos.members.application_session import TO_SESSION
 from chaos.members.lifetime import be_parent, die_with_parent
 from chaos.systems.tables import import_kinds
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
@@ -28,6 +30,8 @@ MODULES: Final = (
 # Members hold the pipe that would show this process the end of its parent.
 die_with_parent()
 be_parent()
+# A process that it forks may get one before it has handlers; it is then acted on a moment later.
+signal.pthread_sigmask(signal.SIG_BLOCK, TO_SESSION)
 for _name in MODULES:
     importlib.import_module(_name)
 import_kinds()

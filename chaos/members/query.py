@@ -78,7 +78,7 @@ class Query:
     def work(self) -> None:
         """Run batches until SIGTERM."""
         signal.signal(signal.SIGTERM, self._terminated)
-        self._journal.note(Note.BEGINS, pid=os.getpid())
+        self._journal.note(Note.BEGINS, pid=os.getpid(), reports_batches=self._traits.listens)
         if self._traits.listens:
             self._server.start("batches are committed at the next trigger")
         self._run.control.start()
@@ -135,7 +135,7 @@ class Query:
     ) -> None:
         plan = self._run.batch(start, end)
         ranges = plan.ranges if plan is not None else ()
-        self._journal.note(Note.READS, batch=number, plan=digest(end), replay=is_replay)
+        self._journal.note_reads(number, digest(end), ranges, is_replay=is_replay)
         execution = execution_name(self._key, number)
         values = list(self._read(ranges))
         # Retention may have deleted records of a short-lived topic when a batch runs again.
@@ -197,6 +197,7 @@ class Query:
         self._run.await_last_report()
         self._journal.note(Note.LEAVES)
         self._run.leave()
+        self._notes.note_left(self._run.driver)
 
 
 def source_options(setting: Setting, traits: QueryTraits) -> dict[str, str]:

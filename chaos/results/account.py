@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from chaos.faults.network_schedule import NETWORK_KINDS
-from chaos.faults.schedule import CLOCK_KINDS, DISK_KINDS
+from chaos.faults.schedule import FaultClass
 from chaos.results.facts import (
     Batch,
     Commit,
@@ -31,6 +30,7 @@ from chaos.results.facts import (
     Note,
     Partition,
     Run,
+    Span,
     Trouble,
 )
 
@@ -51,6 +51,7 @@ class Cause(Enum):
     KILLED_IN_BATCH = "killed before commits/N was written, and the partition moved"
     KILLED_BEFORE_COMMIT = "killed between commits/N and Kafka's commit, and the partition moved"
     STOPPED = "stopped before the batch was known to be finished, and the partition moved"
+    STOPPED_UNANSWERED = "stopped without an answer to its offset commit, and the partition moved"
     NO_ROOM = "a full disk with the batch in hand, and the partition moved"
     FAILED = "the query failed with the batch in hand, and the partition moved"
     FENCED_FROZEN = "stood still beyond its session with the batch in hand"
@@ -423,50 +424,76 @@ def _account_sessions(evidence: Evidence, result: Account) -> None:
 def session_loss(evidence: Evidence, run: Run, at_s: float) -> SessionLoss:
     """Return why a process lost its session.
 
+    A fault is a cause only if it lasted when the coordinator accepted the last heartbeat, or
+    began in the first half of a session after that. What lasts for less, or began later, hit a
+    member that was silent already.
+
     Args:
         evidence: All that is known.
         run: The process.
         at_s: When it learned of that, in seconds of the wall clock.
     """
-    if _stood_still(run, at_s, evidence.session_s):
-        return SessionLoss.FROZEN
-    if _has_trouble(evidence, run, at_s, NETWORK_KINDS):
-        return SessionLoss.NETWORK
-    if _was_disrupted(evidence, at_s):
-        return SessionLoss.BROKER
-    is_clock = _has_trouble(evidence, run, at_s, CLOCK_KINDS)
-    return SessionLoss.CLOCK if is_clock else SessionLoss.LOAD
+    is_clock = _is_hit(evidence, run, at_s, _spans(evidence, run, FaultClass.CLOCK))
+    # Where a clock jumped, too, the other brokers are no excuse: they do not answer heartbeats.
+    disrupted = [
+        Span(each.from_s, each.in_sync_s)
+        for each in evidence.disruptions
+        if each.coordinated or not is_clock
+    ]
+    faults = {
+        SessionLoss.FROZEN: run.frozen,
+        SessionLoss.NETWORK: _spans(evidence, run, FaultClass.NETWORK),
+        SessionLoss.BROKER: disrupted,
+    }
+    causes = (loss for loss, spans in faults.items() if _is_hit(evidence, run, at_s, spans))
+    return next(causes, SessionLoss.CLOCK if is_clock else SessionLoss.LOAD)
 
 
-def _was_disrupted(evidence: Evidence, at_s: float) -> bool:
-    """Whether a broker had a fault at a time, or until a session before."""
+def _is_hit(evidence: Evidence, run: Run, at_s: float, spans: Iterable[Span]) -> bool:
+    """Whether one of these faults can be why the coordinator accepted no heartbeat."""
+    session_s = evidence.session_s
+    silence = _silence(run, at_s, session_s)
+    # A plain consumer does not tell when its heartbeats were accepted.
+    after_s = session_s if run.is_plain else session_s / 2
+    first_s, last_s = (at_s, at_s - after_s) if silence is None else silence
     return any(
-        each.from_s <= at_s <= each.in_sync_s + evidence.session_s for each in evidence.disruptions
+        each.from_s <= first_s and (each.until_s is None or each.until_s >= last_s)
+        for each in spans
     )
 
 
-def _has_trouble(evidence: Evidence, run: Run, at_s: float, kinds: Container[str]) -> bool:
-    """Whether a process had such a fault at a time, or until a session before."""
-    return any(
-        each.kind in kinds and each.concerns(run.key.member, at_s, evidence.session_s)
+def _silence(run: Run, at_s: float, session_s: float) -> tuple[float, float] | None:
+    """Return until when a fault must have begun, and from when on it must have lasted.
+
+    None: the coordinator accepted heartbeats, or the process does not tell.
+    """
+    began_s = [
+        noted_s - silent_s
+        for noted_s, silent_s in run.silent
+        if noted_s - silent_s <= at_s <= noted_s + session_s
+    ]
+    return (began_s[-1] + session_s / 2, began_s[-1]) if began_s else None
+
+
+def _spans(evidence: Evidence, run: Run, part: FaultClass) -> list[Span]:
+    """Return when the process's own machine or network had faults of a class."""
+    return [
+        Span(each.from_s, each.until_s)
         for each in evidence.troubles
-    )
+        if each.part is part and run.key.member in each.members
+    ]
 
 
 def _has_failed(evidence: Evidence, run: Run) -> bool:
     """Whether a process failed, perhaps before a fault ended it; not for want of room on a disk."""
     if run.end is End.FAILED:
         return True
-    is_full = _has_trouble(evidence, run, run.ended_s or 0.0, DISK_KINDS)
-    return not is_full and (run.end is End.NO_ROOM or run.failure is not None)
-
-
-def _stood_still(run: Run, at_s: float, session_s: float) -> bool:
-    """Whether a process stood still at a time, or had done so until a session before."""
-    return any(
-        span.from_s <= at_s and (span.until_s is None or at_s <= span.until_s + session_s)
-        for span in run.frozen
+    ended_s = run.ended_s or 0.0
+    is_full = any(
+        each.from_s <= ended_s and (each.until_s or 0.0) + evidence.session_s >= ended_s
+        for each in _spans(evidence, run, FaultClass.DISK)
     )
+    return not is_full and (run.end is End.NO_ROOM or run.failure is not None)
 
 
 def _went_back(commits: Mapping[Partition, Sequence[Commit]]) -> list[str]:
@@ -523,6 +550,10 @@ class _Doubles:
             if execution is None:
                 yield Cause.NONE, f"the journals lack the execution {name}"
                 continue
+            first, following = execution.ranges.get(partition, (0, 0))
+            if not first <= offset < following:
+                yield Cause.NONE, f"{name} wrote it, whose plan does not have it"
+                continue
             batch = self._facts.batches[execution.batch]
             by_batch.setdefault(id(batch), (batch, []))[1].append(execution)
         ordered = sorted(by_batch.values(), key=lambda each: _planned_s(each[0], partition))
@@ -537,7 +568,9 @@ class _Doubles:
         run = self._facts.runs[earlier.run]
         finished_s = batch.finished_s
         was_finished = finished_s is not None and finished_s < later.began_s
-        if earlier.run == later.run or was_finished or run.end is None:
+        # Spark runs the batch of the last plan again, with the ranges that the plan has.
+        is_same = later.is_replay and later.ranges == earlier.ranges
+        if earlier.run == later.run or not is_same or was_finished or run.end is None:
             return Cause.NONE
         return _REPLAYED[run.end]
 
@@ -549,6 +582,8 @@ class _Doubles:
         names = f"{later.executions[0].name} read it after {earlier.executions[0].name}"
         if committed > offset:
             return Cause.NONE, f"{names}, though {committed} was committed"
+        if not self._is_plain(earlier) and later.key[:2] == earlier.key[:2]:
+            return Cause.NONE, f"{names}, with another plan"
         run = self._facts.runs[earlier.planned_by]
         cause = self._why_uncommitted(run, partition, earlier, planned_s)
         return (_PLAIN.get(cause, Cause.NONE) if run.is_plain else cause), names
@@ -566,33 +601,50 @@ class _Doubles:
             # What it gives up after its failure belongs to its end.
             departure = departure if departure.at_s < run.ended_s else None
         if departure is None:
-            return self._of_end(run, batch, planned_again_s)
+            return self._of_end(run, batch, partition, planned_again_s)
         if departure.how is Note.LOST:
             return self._fenced(run, departure.at_s)
         # If it was revoked in good order, everything was committed before.
         is_late = departure.at_s - had_s >= self._evidence.rebalance_timeout_s * GIVEN_UP_AFTER
         return Cause.GIVEN_UP if departure.how is Note.GIVEN_UP and is_late else Cause.NONE
 
-    def _of_end(self, run: Run, batch: Batch, planned_again_s: float) -> Cause:
+    def _of_end(
+        self, run: Run, batch: Batch, partition: Partition, planned_again_s: float
+    ) -> Cause:
         """Return what the end of a process explains that had a batch in hand until then."""
         if run.end is None or run.ended_s is None:
             return Cause.NONE
         if run.ended_s > planned_again_s:
             # The coordinator had removed it already; it never learned of that.
             return self._fenced(run, planned_again_s)
+        if run.end is End.STOPPED and run.left_s is not None:
+            return self._of_stop(run, batch, partition, run.left_s)
         if run.end is not End.KILLED:
             return _IN_HAND[run.end]
         finished_s = batch.finished_s
         is_finished = finished_s is not None and finished_s <= run.ended_s
         return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
 
+    def _of_stop(self, run: Run, batch: Batch, partition: Partition, left_s: float) -> Cause:
+        """Return what a stop in good order explains: it commits what is known to be finished."""
+        finished_s = batch.finished_s
+        is_reported = run.reports_batches and finished_s is not None and finished_s <= left_s
+        if run.key not in batch.proven_by and not is_reported:
+            return Cause.STOPPED
+        if partition not in run.uncommitted:
+            return Cause.NONE
+        why = session_loss(self._evidence, run, left_s)
+        is_late = any(left_s - self._session_s <= at_s <= left_s for at_s, _ in run.late)
+        has_cause = is_late if why is SessionLoss.LOAD else why is not SessionLoss.CLOCK
+        return Cause.STOPPED_UNANSWERED if has_cause else Cause.NONE
+
+    def _is_plain(self, batch: Batch) -> bool:
+        return self._facts.runs[batch.planned_by].is_plain
+
     def _fenced(self, run: Run, at_s: float) -> Cause:
         """Return why a session was lost; it was not if the coordinator accepted heartbeats."""
         cause = _FENCED[session_loss(self._evidence, run, at_s)]
-        was_silent = any(
-            noted_s - silent_s <= at_s <= noted_s + self._session_s
-            for noted_s, silent_s in run.silent
-        )
+        was_silent = _silence(run, at_s, self._session_s) is not None
         # A plain consumer does not tell when its heartbeats were accepted.
         is_known = run.is_plain or cause is Cause.FENCED_FROZEN or was_silent
         return cause if is_known else Cause.NONE

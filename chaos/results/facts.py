@@ -14,6 +14,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from chaos.faults.schedule import FaultClass
+
 Partition = tuple[str, int]
 """A partition by the name of its topic: no topic is deleted in a run."""
 
@@ -37,7 +39,9 @@ class Note(str, Enum):
     CRASHES = "crashes"
     GAP = "gap"
     FAILS = "fails"
+    PROVEN = "proven"
     LEAVES = "leaves"
+    LEFT = "left"
     REFUSED = "refused"
     KILLED = "killed"
     FROZE = "froze"
@@ -118,6 +122,7 @@ class Trouble:
     """A fault of the machine or the network of members, as it was carried out.
 
     Args:
+        part: Its class.
         kind: What went wrong.
         members: The members that it concerned.
         from_s: When it began.
@@ -125,15 +130,12 @@ class Trouble:
         where: The part of the network; empty: it was the machine.
     """
 
+    part: FaultClass
     kind: str
     members: tuple[str, ...]
     from_s: float
     until_s: float
     where: str = ""
-
-    def concerns(self, member: str, at_s: float, later_s: float) -> bool:
-        """Return whether a member had it at a time, or until some seconds before."""
-        return member in self.members and self.from_s <= at_s <= self.until_s + later_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class Run:
     Args:
         key: Which one.
         is_plain: Whether it is a plain consumer.
+        reports_batches: Whether its member learns that a batch is finished as soon as it is.
         began_s: When it began; None: it never did.
         end: How it ended; None: it did not.
         ended_s: When.
@@ -169,10 +172,13 @@ class Run:
         silent: When the coordinator had accepted no heartbeat for so many seconds.
         refused: Batches whose offset commit was refused for good, or not answered.
         failure: What it died of, if it failed.
+        left_s: When it had left the group in good order; None: it did not.
+        uncommitted: Partitions whose offset commits were not answered by then.
     """
 
     key: RunKey
     is_plain: bool = False
+    reports_batches: bool = False
     began_s: float | None = None
     end: End | None = None
     ended_s: float | None = None
@@ -184,6 +190,8 @@ class Run:
     silent: list[tuple[float, float]] = field(default_factory=list)
     refused: set[int] = field(default_factory=set)
     failure: str | None = None
+    left_s: float | None = None
+    uncommitted: frozenset[Partition] = frozenset()
 
 
 @dataclass(slots=True)
@@ -196,6 +204,7 @@ class Execution:
         run: The process.
         is_replay: Whether Spark runs an old batch again.
         began_s: When it began.
+        ranges: The first and the next offset of each partition that it reads.
         writes_s: When it began to write; None: it never did.
         digest: That of the rows it read; None: it did not read all of them.
     """
@@ -205,6 +214,7 @@ class Execution:
     run: RunKey
     is_replay: bool
     began_s: float
+    ranges: Mapping[Partition, tuple[int, int]]
     writes_s: float | None = None
     digest: str | None = None
 
@@ -219,6 +229,7 @@ class Batch:
         planned_s: When it was known where its ranges begin, by partition.
         executions: Each time that it was run, in the order of time.
         finished_s: When it was in Spark's commit log; None: it never was.
+        proven_by: The processes whose member knew that it was finished, and began to commit it.
     """
 
     key: BatchKey
@@ -226,6 +237,7 @@ class Batch:
     planned_s: dict[Partition, float]
     executions: list[Execution] = field(default_factory=list)
     finished_s: float | None = None
+    proven_by: set[RunKey] = field(default_factory=set)
 
 
 class Commit(NamedTuple):
@@ -314,6 +326,7 @@ class _Reader:
         """The plan that offsets/N of a member may hold."""
         self._logged: dict[tuple[str, int], BatchKey] = {}
         """The plan that it does hold."""
+        self._by_plan: dict[tuple[str, str], BatchKey] = {}
         self._assigned_s: dict[tuple[RunKey, Partition], float] = {}
 
     def take(self, note: Mapping[str, Any]) -> None:
@@ -326,7 +339,15 @@ class _Reader:
         if "batch" in note:
             self._of_batch(kind, at_s, run, note)
             return
-        for partition in map(_partition, note.get("partitions", ())):
+        partitions = list(map(_partition, note.get("partitions", ())))
+        if kind is Note.PROVEN:
+            if proven := self._by_plan.get((key.member, note["plan"])):
+                self.facts.batches[proven].proven_by.add(key)
+            return
+        if kind is Note.LEFT:
+            run.left_s, run.uncommitted = at_s, frozenset(partitions)
+            return
+        for partition in partitions:
             if kind is Note.ASSIGNED:
                 self._assigned_s[key, partition] = at_s
             else:
@@ -341,7 +362,7 @@ class _Reader:
     def _of_run(self, kind: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
         match kind:
             case Note.BEGINS:
-                run.began_s = at_s
+                run.began_s, run.reports_batches = at_s, bool(note.get("reports_batches"))
             case Note.LATE:
                 run.late.append((at_s, float(note["overdue_s"])))
             case Note.SILENT:
@@ -375,7 +396,7 @@ class _Reader:
                 key = BatchKey(member, number, note["plan"])
                 planned_s = {each: self._planned_s(run, each, at_s) for each in partitions}
                 self.facts.batches.setdefault(key, Batch(key, run.key, planned_s))
-                self._planned[member, number] = key
+                self._planned[member, number] = self._by_plan[member, key.plan] = key
             case Note.LOGGED:
                 key = BatchKey(member, number, note["plan"])
                 self._logged.setdefault((member, number), key)
@@ -398,7 +419,9 @@ class _Reader:
         if expected is not None and expected != key:
             self.facts.changed_plans.append(f"batch {key.number} of {key.member}")
         batch = self.facts.batches.setdefault(key, Batch(key, run.key, {}))
-        execution = Execution(name, key, run.key, bool(note["replay"]), at_s)
+        self._by_plan[key.member, key.plan] = key
+        ranges = {(each[0], each[1]): (each[2], each[3]) for each in note.get("ranges", ())}
+        execution = Execution(name, key, run.key, bool(note["replay"]), at_s, ranges)
         batch.executions.append(execution)
         self.facts.executions[name] = execution
 

@@ -108,7 +108,10 @@ def render(report: Mapping[str, Any], timeline: Timeline) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title><style>{style}</style></head><body>",
         f"<h1>{escape(title)}: {verdict}</h1>",
-        *(f'<p class="bad">{escape(each)}</p>' for each in report["problems"]),
+        *(
+            f'<p class="bad">{escape(each)}</p>'
+            for each in (*report["problems"], *report.get("shortfalls", ()))
+        ),
         f"<p><code>{escape(report['command'])}</code></p>",
         *_figures(report, timeline),
         *_chart(report, timeline),

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
 
-from chaos.faults.network_schedule import NETWORK_KINDS
-from chaos.faults.schedule import DISK_KINDS
+from chaos.faults.schedule import FaultClass
 from chaos.results.account import Evidence
 from chaos.results.facts import Commit, Disruption, End, Execution, Partition, Run, RunKey, Span
 
@@ -222,13 +221,13 @@ def _of_troubles(
 ) -> Iterable[_Hit]:
     """Return faults of networks and disks: a partition was hit if a member there wrote it last."""
     for each in evidence.troubles:
-        if each.kind not in NETWORK_KINDS | DISK_KINDS:
+        if each.part is FaultClass.CLOCK:
             continue
         owners = _last_writers(written, each.from_s)
         theirs = {partition for partition, owner in owners.items() if owner.member in each.members}
         if theirs:
             # What a member reads while its disk is full it does not finish.
-            after_s = each.until_s if each.kind in DISK_KINDS else each.from_s
+            after_s = each.until_s if each.part is FaultClass.DISK else each.from_s
             target = ", ".join(each.members)
             yield _Hit(each.kind, target, each.from_s, after_s, frozenset(theirs))
 
@@ -314,7 +313,7 @@ def _is_of_one_process(
 def _cut_off(evidence: Evidence, run: Run) -> Iterable[Span]:
     """Return when its network or disk had faults, with the time that a process needs to recover."""
     for each in evidence.troubles:
-        if run.key.member in each.members and each.kind in NETWORK_KINDS | DISK_KINDS:
+        if run.key.member in each.members and each.part is not FaultClass.CLOCK:
             yield Span(each.from_s, each.until_s + evidence.session_s)
 
 

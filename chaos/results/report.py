@@ -16,6 +16,8 @@ from chaos.results.account import Account, Cause, SessionLoss, SinkAccount
 from chaos.results.facts import Deletion, Disruption, Trouble
 from chaos.results.recovery import Pause, Recoveries
 
+INCOMPLETE = 2
+"""The exit status of a run that could not complete, or does not count."""
 EXAMPLES_SHOWN = 20
 SLOWEST = 5
 """How many faults are named that partitions recovered from most slowly."""
@@ -61,6 +63,7 @@ class Circumstances:
         points: How often a process was killed, or stood still, at which point.
         drained_s: How long it took until everything was committed; None: it was not.
         problems: Problems beside those in the sinks.
+        shortfalls: Why the run does not count, though no promise may be broken.
     """
 
     command: str
@@ -86,16 +89,29 @@ class Circumstances:
     points: Counter[Point]
     drained_s: float | None
     problems: tuple[str, ...]
+    shortfalls: tuple[str, ...] = ()
 
 
 def all_problems(circumstances: Circumstances, account: Account) -> list[str]:
-    """Return all that must not be; empty: the run is good.
+    """Return all broken promises; empty: the run is good, if it counts.
 
     Args:
         circumstances: What the run was.
         account: What came of it.
     """
     return [*account.problems(), *circumstances.problems]
+
+
+def exit_status(circumstances: Circumstances, account: Account) -> int:
+    """Return 0 for a good run, 1 for a broken promise, 2 for a run that does not count.
+
+    Args:
+        circumstances: What the run was.
+        account: What came of it.
+    """
+    if all_problems(circumstances, account):
+        return 1
+    return INCOMPLETE if circumstances.shortfalls else 0
 
 
 def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
@@ -117,7 +133,7 @@ def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
             for name, causes in account.table_causes.items()
         },
         "problems": problems,
-        "is_good": not problems,
+        "is_good": exit_status(circumstances, account) == 0,
     }
 
 
@@ -147,9 +163,11 @@ def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
     details = [*account.examples, *account.replays_differ, *account.gaps, *account.went_back]
     details += account.failures
     parts += [Text(f"  {line}") for line in details[:EXAMPLES_SHOWN]]
-    if problems:
-        parts += [Text(f"NOT GOOD: {each}", style="bold red") for each in problems]
-    else:
+    parts += [Text(f"NOT GOOD: {each}", style="bold red") for each in problems]
+    parts += [
+        Text(f"DOES NOT COUNT: {each}", style="bold red") for each in circumstances.shortfalls
+    ]
+    if exit_status(circumstances, account) == 0:
         parts.append(Text("GOOD: nothing is lost, and every double has a cause", style="green"))
     return Group(*parts)
 

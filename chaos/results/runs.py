@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks import noted
 from chaos.results.account import Account, SessionLoss
-from chaos.results.report import Circumstances
+from chaos.results.report import INCOMPLETE, Circumstances
 
 RUNS: Final = noted.DOCS / "chaos.csv"
 PLACES: Final = ("spark_groups", "chaos")
@@ -50,8 +50,6 @@ _HEADS: Final = (
     "slowest recovery",
     "exit status",
 )
-INCOMPLETE: Final = 2
-"""The exit status of a run without a result."""
 APPEND: Final = "append"
 
 

@@ -142,8 +142,8 @@ class Broker:
                     (each.topic, each.partition): answer.result(ANSWER_S).offset
                     for each, answer in answers.items()
                 }
-            except KafkaException:
-                # A partition has got another leader meanwhile.
+            except (KafkaException, TimeoutError):
+                # A partition has got another leader meanwhile, or its leader does not answer.
                 return None
 
         return _await(answered, "the ends of partitions are not known")
@@ -216,6 +216,8 @@ class CommittedWatch:
     def __init__(self, broker: Broker, group_id: str) -> None:
         self.committed = 0
         """The sum of the committed offsets, when a broker last answered."""
+        self.problems: list[str] = []
+        """What ended the watch before its time."""
         self._broker = broker
         self._group_id = group_id
         self._ended = threading.Event()
@@ -226,9 +228,13 @@ class CommittedWatch:
         self._ended.set()
 
     def _watch(self) -> None:
-        while not self._ended.wait(_WATCH_S):
-            with contextlib.suppress(SparkGroupsError, ClusterError):
-                self.committed = sum(self._broker.committed(self._group_id).values())
+        try:
+            while not self._ended.wait(_WATCH_S):
+                with contextlib.suppress(SparkGroupsError, ClusterError):
+                    self.committed = sum(self._broker.committed(self._group_id).values())
+        except Exception as error:
+            self.problems.append(f"the watch of committed offsets died: {error!r}")
+            raise
 
 
 def _note_commit(

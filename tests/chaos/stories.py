@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chaos.faults.schedule import MachineFaultKind
+from chaos.faults.schedule import FaultClass, MachineFaultKind
 from chaos.results.account import Account, Evidence, SinkRow, TableEvidence, account
 from chaos.results.facts import (
     Commit,
@@ -73,11 +73,17 @@ class Story:
         is_replay: bool = False,
         digest: str = "the rows",
         in_table: Iterable[int] | None = None,
+        planned: tuple[int, int] | None = None,
     ) -> None:
-        """Run a batch up to both sinks; by default the table gets the rows that it lacks."""
+        """Run a batch up to both sinks; by default the table gets the rows that it lacks.
+
+        The range that is `planned` is by default that of the offsets.
+        """
         offsets = list(offsets)
         plan = plan or f"plan {batch} of {run}"
-        self.note(run, Note.READS, batch=batch, plan=plan, replay=is_replay)
+        first, until = planned or (min(offsets, default=0), max(offsets, default=-1) + 1)
+        ranges = [[TOPIC, 0, first, until]]
+        self.note(run, Note.READS, batch=batch, plan=plan, replay=is_replay, ranges=ranges)
         self.note(run, Note.READ, batch=batch, digest=f"{digest} of {plan}")
         self.note(run, Note.WRITES, batch=batch)
         there = {row.offset for row in self.table}
@@ -106,25 +112,28 @@ class Story:
         """End a process."""
         self.note(run, Note.ENDED, how=how.value)
 
-    def broker_fails(self, kind: str = "a broker: SIGKILL", *, leads: bool = True) -> None:
+    def broker_fails(
+        self, kind: str = "a broker: SIGKILL", *, leads: bool = True, coordinates: bool = True
+    ) -> None:
         """Have a broker fail: it is down, up and in sync again, each a second later."""
         from_s = next(self._seconds)
         down_s, up_s, in_sync_s = (next(self._seconds) for _ in range(3))
         led = ((TOPIC, 0),) if leads else ()
         self.disruptions.append(
-            Disruption(kind, 2, from_s, down_s, up_s, in_sync_s, led, coordinated=True)
+            Disruption(kind, 2, from_s, down_s, up_s, in_sync_s, led, coordinates)
         )
 
     def network_fails(self, *members: str, kind: str = "network: nothing passes") -> None:
         """Have the network of some members fail for a second."""
         from_s, until_s = next(self._seconds), next(self._seconds)
-        self.troubles.append(Trouble(kind, members, from_s, until_s, "east to broker 1"))
+        self.troubles.append(Trouble(FaultClass.NETWORK, kind, members, from_s, until_s))
 
     def machine_fails(self, kind: MachineFaultKind, between: Callable[[], None]) -> None:
         """Have the machine of `q1` fail, with what happens meanwhile."""
         from_s = next(self._seconds)
         between()
-        self.troubles.append(Trouble(kind.value, ("q1",), from_s, next(self._seconds)))
+        until_s = next(self._seconds)
+        self.troubles.append(Trouble(kind.part, kind.value, ("q1",), from_s, until_s))
 
     def delete_before(self, offset: int) -> None:
         """Have retention delete records; the topic is in no table then."""

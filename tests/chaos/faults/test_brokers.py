@@ -162,6 +162,20 @@ def test_broker_that_runs_on_a_full_disk_for_ever_is_a_problem(
     ]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_thread_that_dies_is_a_problem(
+    faults: BrokerFaults, cluster: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ValueError("unexpected")
+
+    monkeypatch.setattr(cluster, "await_in_sync", broken)
+    faults.carry_out(fault(BrokerFaultKind.KILL, 1))
+    done(faults, cluster)
+    assert faults.problems == ["a broker: SIGKILL: its thread died: ValueError('unexpected')"]
+    assert not faults.outcomes
+
+
 def test_broker_that_does_not_come_back_is_a_problem(
     faults: BrokerFaults, cluster: StandIn
 ) -> None:

@@ -194,7 +194,7 @@ def test_disk_has_room_again_when_it_is_time(
     assert disks.calls[-1] == f"make room in {name}"
     assert faults.outcomes[kind, Outcome.DONE] == 1
     (found,) = faults.troubles
-    assert found == Trouble(kind.value, members, found.from_s, found.until_s)
+    assert found == Trouble(FaultClass.DISK, kind.value, members, found.from_s, found.until_s)
     faults.carry_out(fault(kind, takes_s=0.0))
     faults.tick()
     assert len(faults.troubles) == 2

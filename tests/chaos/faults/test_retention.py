@@ -78,12 +78,22 @@ def test_nothing_is_deleted_where_readers_are_near_the_end(
     )
 
 
-def test_deletion_without_an_answer_may_have_happened() -> None:
+@pytest.mark.parametrize("error", [ClusterError("no answer"), TimeoutError()])
+def test_deletion_without_an_answer_may_have_happened(error: Exception) -> None:
     broker = StandIn({})
-    broker.error = ClusterError("no answer")
+    broker.error = error
     retention = deleted_by(broker, 0.5)
+    assert retention.problems == []
     assert retention.outcomes == {(RetentionFaultKind.OVERTAKE, Outcome.SKIPPED): 1}
     assert [each.before_offset for each in retention.deletions] == [50]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_thread_that_dies_is_a_problem() -> None:
+    broker = StandIn({})
+    broker.error = ValueError("unexpected")
+    expected = "retention overtakes readers: its thread died: ValueError('unexpected')"
+    assert deleted_by(broker, 0.5).problems == [expected]
 
 
 def test_same_seed_draws_the_same_deletions_in_order() -> None:

@@ -26,6 +26,8 @@ from chaos.faults.schedule import (
     draw_faults,
     draw_machine_faults,
     draw_queries,
+    due_times_s,
+    with_a_clock,
 )
 
 QUERIES = ("q1", "q2", "q3")
@@ -73,6 +75,20 @@ def test_who_stands_still_does_so_beyond_the_session_or_within() -> None:
             assert fault.takes_s > 10.0
         if fault.kind is FaultKind.PAUSE:
             assert fault.takes_s < 10.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_short_run_has_a_fault_of_each_kind_that_is_drawn_apart(seed: int) -> None:
+    for gap_s in (3.0, FURTHER_BROKER_GAP_S):
+        assert list(due_times_s(random.Random(seed), 2.0, gap_s))
+
+
+def test_one_query_has_a_clock_that_can_jump_if_that_is_possible() -> None:
+    slow = draw_queries(random.Random(7), 3, fast=False)
+    assert with_a_clock(slow, fast=False) == slow
+    first, *others = with_a_clock(slow, fast=True)
+    assert (first.reader, first.name, tuple(others)) == ("fast", "q1", slow[1:])
+    assert with_a_clock((first, *others), fast=True) == (first, *others)
 
 
 def drawn_of_brokers(seed: int) -> tuple[BrokerFault, ...]:

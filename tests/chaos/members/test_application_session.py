@@ -17,7 +17,9 @@ from tests.processes import is_alive
 from tests.waiting import wait_until
 
 SESSION = """
-import sys
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGUSR2})
+print("blocked", flush=True)
 from pathlib import Path
 from chaos.members import application_session
 from chaos.results.facts import RunKey
@@ -62,6 +64,26 @@ def held(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     finally:
         for pid in filter(is_alive, pids):
             os.kill(pid, signal.SIGKILL)
+        session.kill()
+        session.wait(30)
+
+
+@pytest.mark.parametrize("first", SIGNAL_TO_SESSION.values())
+def test_signal_before_there_are_handlers_is_acted_on_afterwards(
+    tmp_path: Path, first: signal.Signals
+) -> None:
+    command = (sys.executable, "-c", SESSION, str(tmp_path), "sleep", "600")
+    session = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+    )
+    try:
+        assert session.stdout is not None
+        # It imports its modules only after this line.
+        assert session.stdout.readline() == b"blocked\n"
+        session.send_signal(first)
+        session.send_signal(SIGNAL_TO_SESSION[signal.SIGKILL])
+        assert session.wait(60) == -signal.SIGKILL
+    finally:
         session.kill()
         session.wait(30)
 

@@ -9,6 +9,7 @@ import pytest
 
 from chaos.faults.schedule import Fault, FaultKind, Point
 from chaos.members.ensemble import FAILURES_MAX, Ensemble, Member, Outcome
+from chaos.members.journal import Journal
 from chaos.members.kinds import MemberKind
 from chaos.members.query import NO_ROOM, REFUSED_GAP
 from chaos.results.facts import End, Note, RunKey, read_facts, read_notes
@@ -159,6 +160,31 @@ def test_all_end_during_every_kind_of_fault(ensemble: Ensemble, kind: FaultKind)
     ensemble.end()
     assert last.signals[-1] is signal.SIGTERM
     assert not any(member.is_running for member in ensemble.members.values())
+
+
+def test_member_that_does_not_die_is_reported_and_not_awaited_for_ever(
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.members.ensemble.UNREACHED_S", 0.0)
+    monkeypatch.setattr("chaos.members.ensemble.ENDS_S", 0.2)
+    monkeypatch.setattr("chaos.members.ensemble.SAYS_WHERE_S", 0.0)
+    monkeypatch.setattr(Member, "send", lambda *_: None)
+    ensemble.carry_out(fault(FaultKind.KILL))
+    ensemble.tick()
+    assert ensemble.hung == ["q1.1 did not end in time: SIGKILL"]
+    ensemble.end()
+    assert ensemble.hung[1:] == ["q1.1, c1.1: running 0.2 s after the end"]
+
+
+def test_members_without_a_batch_are_named_if_they_can_have_one(
+    ensemble: Ensemble, files: Files
+) -> None:
+    assert ensemble.without_batch(files.journals, 1) == [], "one has no partition"
+    assert ensemble.without_batch(files.journals, 2) == ["c1", "q1"]
+    Journal(files.journals, RunKey("q1", 1)).note_reads(0, "a plan", [], is_replay=False)
+    process_of(ensemble, "c1").exitcode = REFUSED_GAP
+    ensemble.tick()
+    assert ensemble.without_batch(files.journals, 2) == []
 
 
 def test_member_whose_disk_is_full_comes_back_however_often_that_happens(

@@ -61,7 +61,10 @@ def test_partition_of_which_nothing_arrived_is_lost() -> None:
 
 
 def test_rows_that_a_table_has_twice_are_found() -> None:
-    story = two_batches()
+    story = Story()
+    story.whole_batch("q1.1", 0, range(5))
+    story.plan("q2.1", 0)
+    story.write("q2.1", 0, range(5, 10), planned=(0, 10))
     story.table.append(story.table[2]._replace(execution="q2.1.0"))
     found = story.account()
     assert found.problems() == ["1 rows doubled in delta"]
@@ -171,7 +174,7 @@ def test_replay_after_an_end_is_a_cause(end: End, cause: Cause) -> None:
 def test_replay_of_a_half_written_batch_doubles_what_was_written() -> None:
     story = Story()
     story.plan("q1.1", 0)
-    story.write("q1.1", 0, range(2), in_table=[])
+    story.write("q1.1", 0, range(2), in_table=[], planned=(0, 5))
     story.ends("q1.1")
     story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=True)
     found = story.account()
@@ -186,6 +189,37 @@ def test_replay_of_what_is_in_the_commit_log_has_no_cause() -> None:
     story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=True)
     assert story.account().causes == {Cause.NONE: 5}
     assert story.account().problems() == ["5 doubled rows of the append sink without a cause"]
+
+
+@pytest.mark.parametrize(("is_replay", "end"), [(False, 5), (True, 6)])
+def test_replay_that_is_none_or_has_other_ranges_has_no_cause(is_replay: bool, end: int) -> None:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.ends("q1.1")
+    story.write("q1.2", 0, range(5), plan="plan 0 of q1.1", is_replay=is_replay, planned=(0, end))
+    assert story.account().causes == {Cause.NONE: 5}
+
+
+def test_batch_of_the_same_number_with_another_plan_has_no_cause() -> None:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(5))
+    story.ends("q1.1")
+    story.write("q1.2", 0, range(5), plan="another", is_replay=True)
+    assert story.account().causes == {Cause.NONE: 5}
+
+
+def test_row_that_the_plan_of_its_batch_does_not_have_has_no_cause() -> None:
+    story = Story()
+    story.plan("q1.1", 0)
+    story.write("q1.1", 0, range(6), planned=(0, 5))
+    story.ends("q1.1")
+    story.write("q1.2", 0, range(6), plan="plan 0 of q1.1", is_replay=True, planned=(0, 5))
+    found = story.account()
+    assert found.causes == {Cause.REPLAYED_KILLED: 5, Cause.NONE: 2}
+    why = "q1.1.0 wrote it, whose plan does not have it"
+    assert f"append: doubled: ants-0 at 5: {why}" in found.examples
 
 
 def test_replay_beside_the_living_has_no_cause() -> None:
@@ -296,6 +330,57 @@ def test_uncommitted_batch_is_read_again_for_a_cause(
     found = read_twice(between).account()
     assert found.problems() == []
     assert found.causes == {cause: 5}
+
+
+def stopped_well(
+    story: Story, *, is_proven: bool = True, listens: bool = False, unanswered: bool = False
+) -> None:
+    """End `q1.1` in good order, with batch 0 in the commit log."""
+    story.note("q1.1", Note.BEGINS, reports_batches=listens)
+    story.finish("q1.1", 0)
+    if is_proven:
+        story.note("q1.1", Note.PROVEN, plan="plan 0 of q1.1")
+    story.note("q1.1", Note.LEAVES)
+    story.note("q1.1", Note.LEFT, partitions=[[TOPIC, 0]] if unanswered else [])
+    story.ends("q1.1", End.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("is_proven", "listens", "cause"),
+    [(True, False, Cause.NONE), (False, True, Cause.NONE), (False, False, Cause.STOPPED)],
+)
+def test_stop_in_good_order_explains_only_a_batch_not_known_to_be_finished(
+    is_proven: bool, listens: bool, cause: Cause
+) -> None:
+    story = read_twice(lambda story: stopped_well(story, is_proven=is_proven, listens=listens))
+    assert story.account().causes == {cause: 5}
+
+
+def no_fault(_: Story) -> None:
+    """Nothing happens."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (no_fault, Cause.NONE),
+        (lambda story: story.network_fails("q2"), Cause.NONE),
+        (lambda story: story.network_fails("q1"), Cause.STOPPED_UNANSWERED),
+        (lambda story: story.broker_fails(), Cause.STOPPED_UNANSWERED),
+        (
+            lambda story: story.note("q1.1", Note.LATE, overdue_s=3.0),
+            Cause.STOPPED_UNANSWERED,
+        ),
+    ],
+)
+def test_last_commit_may_have_no_answer_only_for_a_reason(
+    fault: Callable[[Story], None], cause: Cause
+) -> None:
+    def stopped_unanswered(story: Story) -> None:
+        fault(story)
+        stopped_well(story, unanswered=True)
+
+    assert read_twice(stopped_unanswered).account().causes == {cause: 5}
 
 
 def alive(story: Story) -> None:

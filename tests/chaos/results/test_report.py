@@ -6,15 +6,22 @@ import io
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 from rich.console import Console
 
 from chaos.faults.network_schedule import NetworkFaultKind
-from chaos.faults.schedule import BrokerFaultKind, FaultKind, MachineFaultKind, Point
+from chaos.faults.schedule import (
+    BrokerFaultKind,
+    FaultClass,
+    FaultKind,
+    MachineFaultKind,
+    Point,
+)
 from chaos.results.account import Account, Cause
 from chaos.results.facts import Deletion, Disruption, End, Trouble
 from chaos.results.recovery import FaultRecovery, Pause, Recoveries, Recovery
-from chaos.results.report import Circumstances, all_problems, as_plain, as_tables
+from chaos.results.report import Circumstances, all_problems, as_plain, as_tables, exit_status
 from tests.chaos.stories import TABLE, Story
 
 
@@ -41,7 +48,7 @@ def circumstances(*problems: str) -> Circumstances:
         },
         brokers=3,
         disruptions=(Disruption("a kind", 2, 1.0, 1.1, 4.0, 6.5, (("ants", 0),), True),),
-        troubles=(Trouble(MachineFaultKind.JUMP.value, ("q1",), 2.0, 3.0),),
+        troubles=(Trouble(FaultClass.CLOCK, MachineFaultKind.JUMP.value, ("q1",), 2.0, 3.0),),
         deletions=(Deletion(2.0, ("wasps", 0), 5),),
         recoveries=Recoveries(
             (
@@ -100,6 +107,18 @@ def test_every_problem_is_reported() -> None:
     assert re.search(r"why rows are in delta again +\n.*\n│ stood still beyond .* │ +3 │", text)
     assert as_plain(run, account)["table_causes"] == {TABLE: {Cause.FENCED_FROZEN.value: 3}}
     assert len(all_problems(run, account)) == 2
+
+
+def test_run_that_does_not_count_is_not_good_and_a_broken_promise_comes_first() -> None:
+    assert exit_status(circumstances(), replayed()) == 0
+    untried = replace(circumstances(), shortfalls=("no record was produced",))
+    text = shown(untried, replayed())
+    assert "DOES NOT COUNT: no record was produced" in text
+    assert "GOOD: nothing is lost" not in text
+    assert exit_status(untried, replayed()) == 2
+    plain = as_plain(untried, replayed())
+    assert (plain["is_good"], plain["problems"]) == (False, [])
+    assert exit_status(replace(untried, problems=("it hung",)), replayed()) == 1
 
 
 def test_programs_get_the_same_as_json() -> None:

@@ -12,6 +12,7 @@ import pytest
 from benchmarks import noted
 from chaos.results import runs
 from chaos.results.account import Cause
+from chaos.results.report import INCOMPLETE
 from spark_groups.commands.table_names import TableKind
 from tests.chaos.results.test_report import circumstances, replayed
 from tests.chaos.stories import TABLE
@@ -73,7 +74,7 @@ def test_page_adds_up_all_runs_and_shows_those_that_failed(tmp_path: Path, page:
     for account, status in ((replayed(), 0), (broken, 1)):
         line = {**started(), **runs.result(circumstances(), account), "exit_status": status}
         runs.note({**line, "commit": "abc"}, path, page)
-    runs.note({**started(), "commit": "abc", "exit_status": runs.INCOMPLETE}, path, page)
+    runs.note({**started(), "commit": "abc", "exit_status": INCOMPLETE}, path, page)
     text = page.read_text()
     counts = "Runs with a result: 2; with a broken promise: 1; that could not complete"
     assert f"**4.0 minutes** of faults. {counts}, and do not count: 1." in text

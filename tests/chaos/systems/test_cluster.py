@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,3 +44,22 @@ def test_committed_offsets_are_read_also_of_a_group_that_does_not_exist(
     with Cluster(kafka.bootstrap_servers) as cluster:
         commit_outside(cluster, group_id, {TopicIdPartition(topic_id(cluster, topic_name), 1): 5})
     assert broker.committed(group_id) == {(topic_name, 1): 5}
+
+
+def test_leader_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Admin:
+        """An admin client whose first request is not answered in time."""
+
+        def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
+            answer: Future[Any] = Future()
+            if asked_before:
+                answer.set_result(SimpleNamespace(offset=7))
+            else:
+                answer.set_exception(TimeoutError())
+            asked_before.append(asked)
+            return dict.fromkeys(asked, answer)
+
+    asked_before: list[Any] = []
+    monkeypatch.setattr(Broker, "_new_admin", lambda _: Admin())
+    assert Broker("nowhere").ends({"ants": 1}) == {("ants", 0): 7}
+    assert len(asked_before) == 2
