@@ -91,7 +91,7 @@ reach: env ## Play so many schedules with fresh seeds, and note them in docs/ben
 	$(call step,schedules that no run has played: $(SCHEDULES))
 	$(PY) -m benchmarks.reach --schedules $(SCHEDULES)
 
-plants: prerequisites env ## Plant bugs that chaos and the simulation must find, into docs/benchmarks/reliability.md; about 15 minutes
+plants: prerequisites env ## Plant bugs that chaos and the simulation must find, into docs/benchmarks/reliability.md; about 20 minutes
 	$(call step,every planted bug: until a check finds it)
 	$(PY) -m benchmarks.plants
 

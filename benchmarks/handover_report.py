@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Goal, Readings, Spread
-from benchmarks.report import NOT_MEASURED, facts_of, goal_table, joined, markdown_table
+from benchmarks.noted import markdown_table
+from benchmarks.report import NOT_MEASURED, facts_of, goal_table, joined
 from benchmarks.report import spread_text as text_of
 
 PAGE = Path("docs/benchmarks/handover.md")

@@ -19,6 +19,7 @@ from spark_groups.protocol.member import Member
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.messages import (
+    HeartbeatRequest,
     HeartbeatResponse,
     Node,
     OffsetAndMetadata,
@@ -26,6 +27,7 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
 )
 from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import Assignment
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 
@@ -48,8 +50,12 @@ class LightMember:
         config = MemberConfig(group_id=group_id, subscription=subscription, fast_heartbeats=False)
         self.member = Member(config, lambda: str(uuid.uuid4()))
         self.late_s: list[tuple[float, float]] = []
-        """When each accepted heartbeat was sent, and how much later than one interval after the
-        one before."""
+        """When each accepted heartbeat was sent that was due one interval after the one before,
+        and how much later than that. Joins and acknowledgements, which are due at once, are not
+        among them."""
+        self.changed_at: float | None = None
+        """When an answer last changed its state, its member epoch or its assignment."""
+        self._due_at: float | None = None
         self._accepted_at: float | None = None
 
     @property
@@ -57,12 +63,37 @@ class LightMember:
         """Whether it is a member and has everything of its assignment."""
         return self.member.state is MemberState.STABLE
 
-    def note(self) -> None:
-        """Note the last accepted heartbeat."""
+    def poll(self, now: float) -> HeartbeatRequest | None:
+        """Return the heartbeat to send now, None unless one is due."""
+        self._due_at = self.member.next_wakeup()
+        return self.member.poll_heartbeat(now)
+
+    def answered(self, response: HeartbeatResponse | None, now: float) -> None:
+        """Process the answer to the heartbeat in flight; None: there was none."""
+        before = self._standing()
+        if response is None:
+            self.member.handle_failure(now)
+        else:
+            self.member.handle_response(response, now)
+        self._note_lateness()
+        if self._standing() != before:
+            self.changed_at = now
+        self.member.poll_events()
+        if self.member.state is MemberState.RECONCILING:
+            self.member.acknowledge(now)
+
+    def _standing(self) -> tuple[MemberState, int, Assignment]:
+        return self.member.state, self.member.member_epoch, self.member.assigned
+
+    def _note_lateness(self) -> None:
         sent_at = self.member.last_accepted_sent_at
         before, self._accepted_at = self._accepted_at, sent_at
-        if sent_at is not None and before is not None and sent_at > before:
-            self.late_s.append((sent_at, max(0.0, sent_at - before - self.member.pace.interval_s)))
+        if sent_at is None or before is None or sent_at == before:
+            return
+        wanted_at = before + self.member.pace.interval_s
+        assert self._due_at is not None
+        if self._due_at >= wanted_at:
+            self.late_s.append((sent_at, sent_at - wanted_at))
 
 
 class _Sender:
@@ -108,22 +139,15 @@ class _Sender:
     def _run(self) -> None:
         while (light := self._next()) is not None:
             with self._changed:
-                request = light.member.poll_heartbeat(time.monotonic())
+                request = light.poll(time.monotonic())
             if request is None:
                 continue
             response = None
             with suppress(RequestError, ProtocolError):
                 response = self._connection.send(self._coordinator, request, ANSWER_S)
             with self._changed:
-                now = time.monotonic()
-                if isinstance(response, HeartbeatResponse):
-                    light.member.handle_response(response, now)
-                else:
-                    light.member.handle_failure(now)
-                light.note()
-                light.member.poll_events()
-                if light.member.state is MemberState.RECONCILING:
-                    light.member.acknowledge(now)
+                is_answer = isinstance(response, HeartbeatResponse)
+                light.answered(response if is_answer else None, time.monotonic())
                 self._schedule(light)
 
     def _next(self) -> LightMember | None:
@@ -184,8 +208,17 @@ class LightMembers:
         """Return the highest member epoch."""
         return max((each.member.member_epoch for each in self.all), default=0)
 
+    def changed_at(self) -> float:
+        """Return when an answer last changed a member that was not asked to leave."""
+        return max((each.changed_at or 0.0 for each in self.all), default=0.0)
+
     def late_s(self, since: float, until: float) -> Iterator[float]:
-        """Yield how late each heartbeat was that was sent between two moments."""
+        """Yield how late each heartbeat was that was due one interval after the one before.
+
+        Args:
+            since: When it was sent at the earliest, on the monotonic clock.
+            until: When it was sent at the latest.
+        """
         for light in list(self._sender_of):
             yield from (late for at, late in list(light.late_s) if since <= at <= until)
 

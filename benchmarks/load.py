@@ -36,8 +36,8 @@ from benchmarks.load_partitions import measure_partitions
 from benchmarks.load_report import section
 from benchmarks.load_spark import Query, notes_of, running
 from benchmarks.member_watch import MemberWatch
+from benchmarks.noted import write_section
 from benchmarks.processes import usage_by_role, usage_of
-from benchmarks.results import write_section
 from benchmarks.timed_commands import run_timed
 from benchmarks.triggers import PATIENT
 from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
@@ -80,23 +80,30 @@ class Group:
         self._partitions = partitions
 
     def step(self, what: str, change: Callable[[], object]) -> None:
-        """Change the members, and note how long the group takes, and how late heartbeats are."""
+        """Change the members, and note how long the group takes, and how late heartbeats are.
+
+        The group has taken until the last answer that changed a member: when a look finds it
+        settled does not count.
+        """
         before = self.light.epoch()
         began_at = time.monotonic()
         change()
         wait_until(lambda: self._has_settled(before), WAIT_S, what)
-        self._note(what, began_at, is_rebalance=True)
+        settled_at = max(self.light.changed_at(), self.spark.changed_at)
+        self._note(what, began_at, took_s=settled_at - began_at)
 
     def stay(self, seconds: float) -> None:
         """Note how late heartbeats are while no member changes."""
         began_at = time.monotonic()
         wait_until(lambda: time.monotonic() - began_at >= seconds, seconds + WAIT_S)
-        self._note("steady", began_at, is_rebalance=False)
+        self._note("steady", began_at, took_s=None)
 
     def _has_settled(self, above_epoch: int) -> bool:
         """Return whether every member has its whole target assignment."""
-        if not self.light.are_stable(above_epoch):
+        is_spark_stable = self.spark.is_stable and self.spark.member_epoch == self.light.epoch()
+        if not (self.light.are_stable(above_epoch) and is_spark_stable):
             return False
+        # The coordinator is not to be busy with descriptions.
         time.sleep(LOOK_S)
         with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
             found = cluster.describe_group(DescribeGroupRequest(group_id=GROUP))
@@ -104,14 +111,13 @@ class Group:
         is_everyone = len(found.members) == len(self.light.all) + 1
         return is_everyone and owned == self._partitions and found.group_state == "Stable"
 
-    def _note(self, what: str, began_at: float, *, is_rebalance: bool) -> None:
+    def _note(self, what: str, began_at: float, *, took_s: float | None) -> None:
         ended_at = time.monotonic()
-        took_s = ended_at - began_at
         self.steps.append(
             {
                 "what": what,
-                "took_s": took_s if is_rebalance else None,
-                "seconds": took_s,
+                "took_s": took_s,
+                "seconds": ended_at - began_at,
                 "light_late_ms": late_ms(self.light.late_s(began_at, ended_at)),
                 "spark_late_ms": late_ms(self.spark.late_s(began_at, ended_at)),
                 "load_average": os.getloadavg()[0],

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.figures import percentile
-from benchmarks.report import NOT_MEASURED, markdown_table
+from benchmarks.noted import markdown_table
+from benchmarks.report import NOT_MEASURED
 from spark_groups.offsets.commits import MAX_PARTITIONS_PER_COMMIT
 
 Part = Mapping[str, Any]
@@ -43,9 +44,10 @@ def _where(part: Part) -> Iterator[str]:
 def _members(part: Part) -> Iterator[str]:
     yield (
         f"{part['members']:,} light members and one Spark member share {part['partitions']:,}"
-        " partitions. A rebalance lasts until each member has its whole target assignment, and the"
-        " coordinator describes the group as stable. A heartbeat is late if it comes more than one"
-        " interval (5 s) after the one before."
+        " partitions. A rebalance lasts until the last response that changes a member; then each"
+        " member has its whole target assignment, and the coordinator describes the group as"
+        " stable. A heartbeat is late if it comes more than one interval (5 s) after the one"
+        " before; joins and acknowledgements, which are sent at once, do not count."
     )
     yield ""
     yield from markdown_table(
@@ -134,8 +136,8 @@ def _partitions(part: Part) -> Iterator[str]:
                 _answers(part["commit"]),
             ),
             (
-                f"heartbeats ({len(part['heartbeats_late_s'])}), later than 5 s after the one"
-                " before: median, p99, greatest",
+                f"heartbeats at the interval ({len(part['heartbeats_late_s'])}), later than 5 s"
+                " after the one before: median, p99, greatest",
                 f"{statistics.median(late_ms):.0f}, {percentile(late_ms, 99):.0f},"
                 f" {late_ms[-1]:.0f} ms",
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,25 +33,60 @@ def note(line: Mapping[str, object], columns: Sequence[str], path: Path) -> None
         columns: All columns, in order.
         path: The file.
     """
-    is_new = not path.exists()
+    if not path.exists():
+        write([], columns, path)
     with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(line)
+        csv.DictWriter(file, columns, lineterminator="\n").writerow(line)
 
 
-def page_with(name: str, text: str, page: Path = PAGE) -> str:
-    """Return a page with another text between the markers of a name.
+def write(lines: Iterable[Mapping[str, object]], columns: Sequence[str], path: Path) -> None:
+    """Write a file, in the place of an earlier one.
 
     Args:
-        name: What the markers name.
-        text: The text.
+        lines: Its lines: their values by column.
+        columns: All columns, in order.
+        path: The file.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a table, and an empty line.
+
+    Args:
+        heads: The first row.
+        rows: The other rows: a text for each cell.
+    """
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [*(f"| {' | '.join(each)} |" for each in lines), ""]
+
+
+def page_with(name: str, lines: Iterable[str], page: Path = PAGE) -> str:
+    """Return a page with other text between two markers.
+
+    Args:
+        name: The page has the lines `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+        lines: The text.
         page: The page.
     """
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, rest = page.read_text(encoding="utf-8").split(begin)
+    text = "\n".join(lines).strip()
     return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+
+
+def write_section(page: Path, name: str, lines: Iterable[str]) -> None:
+    """Replace the text between two markers of a page.
+
+    Args:
+        page: The page.
+        name: The name in the markers.
+        lines: The text.
+    """
+    page.write_text(page_with(name, lines, page), encoding="utf-8")
 
 
 def commit_of(*places: str) -> str:

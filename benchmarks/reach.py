@@ -86,9 +86,9 @@ def note(line: dict[str, object], path: Path = REACH) -> None:
     noted.note(line, COLUMNS, path)
 
 
-def table(known: Sequence[dict[str, str]]) -> str:
+def table(known: Sequence[dict[str, str]]) -> list[str]:
     """Return the table of the page: a line for each set of protocols."""
-    lines = ["| protocols | seeds | schedules | hours | broken seeds |", "|---|---|---|---|---|"]
+    lines = []
     for protocols in dict.fromkeys(each["protocols"] for each in known):
         own = [each for each in known if each["protocols"] == protocols]
         schedules = sum(int(each["schedules"]) for each in own)
@@ -96,8 +96,9 @@ def table(known: Sequence[dict[str, str]]) -> str:
         broken = "+".join(each["broken_seeds"] for each in own if each["broken_seeds"])
         seeds = f"{own[0]['first_seed']} to {own[-1]['last_seed']}"
         name = protocols.replace("+", ", ")
-        lines.append(f"| {name} | {seeds} | {schedules:,} | {hours:.1f} | {broken or 'none'} |")
-    return "\n".join(lines)
+        lines.append((name, seeds, f"{schedules:,}", f"{hours:.1f}", broken or "none"))
+    heads = ("protocols", "seeds", "schedules", "hours", "broken seeds")
+    return noted.markdown_table(heads, lines)
 
 
 def page() -> str:

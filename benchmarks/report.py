@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from benchmarks.figures import (
     readings_of,
     spark_cpu_s,
 )
+from benchmarks.noted import markdown_table
 from benchmarks.readers import JVM_TUNED
 
 PARTS = ("throughput", "throughput_unchecked", "triggers", "latency", "cold_start")
@@ -84,12 +85,6 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
         *_cold_start(readings_of(parts, "cold_start")),
     ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table, and an empty line."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return [*(f"| {' | '.join(each)} |" for each in lines), ""]
 
 
 def spread_text(found: Spread | None, digits: int, unit: str = "") -> str:

@@ -13,8 +13,6 @@ from typing import Any
 
 import pyspark
 
-from benchmarks import noted
-
 
 def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[Any]) -> None:
     """Keep readings for the report.
@@ -35,15 +33,3 @@ def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[An
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1), encoding="utf-8")
-
-
-def write_section(page: Path, name: str, lines: Iterable[str]) -> None:
-    """Replace the text between two markers of a page.
-
-    Args:
-        page: Has the lines `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
-        name: The name in the markers.
-        lines: The new text.
-    """
-    text = noted.page_with(name, "\n".join(lines).strip(), page)
-    page.write_text(text, encoding="utf-8")

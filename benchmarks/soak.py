@@ -31,10 +31,9 @@ from benchmarks import pictures
 from benchmarks.heartbeats import coordinator_of
 from benchmarks.light_members import LightMembers
 from benchmarks.load_spark import Query, notes_of, running
+from benchmarks.noted import markdown_table, write_section
 from benchmarks.planner_restart import Feed
 from benchmarks.processes import JVM, usage_by_role
-from benchmarks.report import markdown_table
-from benchmarks.results import write_section
 from benchmarks.trends import Kind, Sample, Trend, Verdict, after_warm_up, trend
 from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
 from spark_groups.lab.broker.embedded import EmbeddedKafka

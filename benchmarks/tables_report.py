@@ -18,7 +18,8 @@ from typing import Any
 from benchmarks import pictures
 from benchmarks.figures import SMALL as SMALL_RECORDS
 from benchmarks.figures import Goal, Readings, Spread
-from benchmarks.report import facts_of, goal_table, joined, markdown_table, spread_text
+from benchmarks.noted import markdown_table
+from benchmarks.report import facts_of, goal_table, joined, spread_text
 from benchmarks.table_ways import ARROW, COPY, ICEBERG, POSTGRES, SPARK, SPARK_TUNED, WAYS
 
 LARGE_RECORDS = "1000 B, none"

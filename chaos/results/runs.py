@@ -106,7 +106,7 @@ def note(line: Mapping[str, object], path: Path = RUNS, page: Path = noted.PAGE)
         page: The page.
     """
     noted.note(line, COLUMNS, path)
-    page.write_text(page_text(path, page), encoding="utf-8")
+    noted.write_section(page, "chaos", tables(noted.rows(path)))
 
 
 def page_text(path: Path = RUNS, page: Path = noted.PAGE) -> str:
@@ -119,26 +119,24 @@ def page_text(path: Path = RUNS, page: Path = noted.PAGE) -> str:
     return noted.page_with("chaos", tables(noted.rows(path)), page)
 
 
-def tables(known: Sequence[Mapping[str, str]]) -> str:
+def tables(known: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the tables: a line for each run, faults by kind, doubled rows by cause.
 
     Args:
         known: The lines of the file.
     """
     if not known:
-        return "No run is noted yet."
+        return ["No run is noted yet."]
     ended = [each for each in known if each["exit_status"] != str(INCOMPLETE)]
     failed = [each for each in ended if each["exit_status"] != "0"]
     minutes = sum(float(each["minutes"]) for each in ended)
+    sums = ("sum", f"{minutes:,.1f} minutes", "", *_sums(ended), "", "")
     lines = [
         f"**{minutes:,.1f} minutes** of faults. Runs with a result: {len(ended):,}; with a broken"
         f" promise: {len(failed):,}; that could not complete, and do not count:"
         f" {len(known) - len(ended):,}.",
         "",
-        _cells(_HEADS),
-        "|---" * len(_HEADS) + "|",
-        *(_cells(_run_cells(each)) for each in known),
-        _cells(("sum", f"{minutes:,.1f} minutes", "", *_sums(ended), "", "")),
+        *noted.markdown_table(_HEADS, (*map(_run_cells, known), sums)),
     ]
     for column, what, how_many in (
         ("faults", "fault", "how often"),
@@ -147,9 +145,9 @@ def tables(known: Sequence[Mapping[str, str]]) -> str:
         found: Counter[str] = Counter()
         for each in ended:
             found += _parted(each[column])
-        lines += ["", f"| {what} | {how_many} |", "|---|---|"]
-        lines += [_cells((name, f"{count:,}")) for name, count in found.most_common()]
-    return "\n".join(lines)
+        counts = ((name, f"{count:,}") for name, count in found.most_common())
+        lines += noted.markdown_table((what, how_many), counts)
+    return lines
 
 
 def _run_cells(run: Mapping[str, str]) -> Iterable[str]:
@@ -187,7 +185,3 @@ def _parted(text: str) -> Counter[str]:
         name, _, count = part.rpartition("=")
         found[name] = int(count)
     return found
-
-
-def _cells(texts: Iterable[str]) -> str:
-    return f"| {' | '.join(texts)} |"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,6 +39,23 @@ def test_lateness_of_no_heartbeat_is_unknown() -> None:
     assert load.late_ms(iter(())) == {"count": 0, "p50": None, "p99": None, "max": None}
     found = load.late_ms(iter([0.0, 0.001, 0.005]))
     assert found == {"count": 3, "p50": 1.0, "p99": 5.0, "max": 5.0}
+
+
+def test_step_ends_with_the_last_change_and_not_with_the_look_that_finds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began_at = time.monotonic()
+    light: Any = SimpleNamespace(
+        epoch=lambda: 1, changed_at=lambda: began_at + 2.0, late_s=lambda *_: iter(())
+    )
+    spark: Any = SimpleNamespace(changed_at=began_at + 3.0, late_s=lambda *_: iter(()))
+    kafka: Any = SimpleNamespace(bootstrap_servers="")
+    group = load.Group(kafka, light, spark, 4)
+    monkeypatch.setattr(group, "_has_settled", lambda _: time.monotonic() > began_at + 0.3)
+    group.step("they join", lambda: None)
+    (step,) = group.steps
+    # The step began after that moment.
+    assert 2.0 < step["took_s"] <= 3.0
 
 
 @pytest.mark.broker

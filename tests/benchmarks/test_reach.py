@@ -62,6 +62,6 @@ def test_the_table_has_a_line_for_each_set_of_protocols() -> None:
     rest = {"broken_seeds": "", "seconds": "1800"}
     second = {**first, "first_seed": "501", "last_seed": "1000", **rest, "broken_seeds": "777"}
     design = {**first, "protocols": "design-0.9+delayed", "schedules": "10", **rest}
-    lines = reach.table([{**first, **rest}, second, design]).splitlines()
+    lines = reach.table([{**first, **rest}, second, design])
     assert lines[2] == "| consumer | 1 to 1000 | 6,000 | 1.0 | 777 |"
     assert lines[3] == "| design-0.9, delayed | 1 to 500 | 10 | 0.5 | none |"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak
-from benchmarks.results import write_section
+from benchmarks.noted import write_section
 from benchmarks.trends import Kind, Sample
 
 PAGE = "before\n<!-- soak: begin -->\nold\n<!-- soak: end -->\nafter\n"
