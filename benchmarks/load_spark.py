@@ -5,8 +5,8 @@
 JSON has the fields of `Query`. The rows go to the `noop` sink, so that only the source is measured.
 Like a job it has a listener, a registered source, Python workers that start early, and a clean end
 by SIGTERM. The heap is touched at the start, so that resident memory grows only outside the heap.
-The notes have the content of the heap after a collection, and the size of classes and compiled
-code.
+The notes have the content of the heap after a collection, and the size of the loaded classes; the
+JVM itself limits compiled code (`ReservedCodeCacheSize`), and fills that cache for hours.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from tests.spark.applications import kill_everything, start_module
 LOOK_S: Final = 0.2
 COLLECT_S: Final = 15.0
 END_S: Final = 120.0
+METASPACE: Final = "Metaspace"
+"""The JVM's pool of loaded classes."""
 MB: Final = 1024 * 1024
 
 
@@ -139,7 +141,9 @@ def main(query: Query) -> None:
 def _note(spark: SparkSession, query: StreamingQuery, path: Path) -> None:
     """Note each batch, and the heap after a collection, until the query ends."""
     jvm = spark.sparkContext._jvm
-    memory = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
+    management = jvm.java.lang.management.ManagementFactory
+    memory = management.getMemoryMXBean()
+    pools = {each.getName(): each for each in management.getMemoryPoolMXBeans()}
     noted, collected_at = -1, 0.0
     with path.open("a", encoding="ascii") as file, contextlib.suppress(Exception):
         # The JVM ends during a call.
@@ -152,8 +156,8 @@ def _note(spark: SparkSession, query: StreamingQuery, path: Path) -> None:
             if time.monotonic() - collected_at > COLLECT_S:
                 collected_at = time.monotonic()
                 jvm.java.lang.System.gc()
-                heap, code = memory.getHeapMemoryUsage(), memory.getNonHeapMemoryUsage()
-                used = {"heap_mb": heap.getUsed() / MB, "code_mb": code.getUsed() / MB}
+                heap, classes = memory.getHeapMemoryUsage(), pools[METASPACE].getUsage()
+                used = {"heap_mb": heap.getUsed() / MB, "classes_mb": classes.getUsed() / MB}
                 _write(file, {"kind": "memory", **used})
             time.sleep(LOOK_S)
 

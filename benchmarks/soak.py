@@ -53,7 +53,7 @@ MISSING_S: Final = 60.0
 """How many seconds before its end a run may stop reading, or noting a series, and still count."""
 JVM_PARTS: Final = {
     "heap_mb": f"{JVM}: heap after a collection",
-    "code_mb": f"{JVM}: classes and compiled code",
+    "classes_mb": f"{JVM}: classes",
 }
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "load.md"
 COUNTS: Final = (
