@@ -73,7 +73,10 @@ _LEADERLESS: Final = frozenset(
     }
 )
 """Errors while a partition gets another leader."""
-_UNREACHABLE: Final = _LEADERLESS | {
+_BEHIND: Final = _LEADERLESS | _GONE
+"""Errors while brokers, or the metadata of librdkafka, have not caught up."""
+_UNREACHABLE: Final = _BEHIND | {
+    KafkaError._DESTROY_BROKER,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -337,6 +340,7 @@ class _Round:
     def __init__(self, consumer: RangeConsumer, ranges: Sequence[OffsetRange]) -> None:
         self._consumer = consumer
         self._settings = consumer.settings
+        self._topic_ids = {each.topic: each.topic_id for each in ranges}
         self._cursors = {
             each.topic_partition: _Cursor(each.topic_partition, each.from_offset, each.until_offset)
             for each in ranges
@@ -351,9 +355,6 @@ class _Round:
         deadline = time.monotonic() + self._settings.poll_timeout_s
         while self._cursors:
             messages = self._take(deadline)
-            if not messages:
-                self._end_cut()
-                deadline = time.monotonic() + self._settings.poll_timeout_s
             events: list[Message] = []
             if any(map(Message.error, messages)):
                 events = [each for each in messages if each.error() is not None]
@@ -363,6 +364,9 @@ class _Round:
                 deadline = time.monotonic() + self._settings.poll_timeout_s
                 self._add(messages)
             self._note_events(events)
+            if not messages and self._cursors and time.monotonic() >= deadline:
+                self._end_cut()
+                deadline = time.monotonic() + self._settings.poll_timeout_s
             if len(self._buffer) >= BATCH_ROWS or self._buffer.size_bytes >= BATCH_BYTES:
                 yield self._buffer.take()
                 # Time that Spark spends on a batch does not count against the brokers.
@@ -443,11 +447,27 @@ class _Round:
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._consumer.last_error = f"{_name(event)}: {error.str()}"
                 self._skip_lost(cursor)
-            elif error.code() in _GONE:
-                lose(self._settings, f"{cursor} cannot be read: {error.str()}")
-                self._end(cursor)
             else:
                 self._consumer.last_error = f"{_name(event)}: {error.str()}"
+                if error.code() in _GONE:
+                    self._look_again(cursor, error)
+
+    def _look_again(self, cursor: _Cursor, error: KafkaError) -> None:
+        """Continue if a partition exists although librdkafka reports that it does not.
+
+        A topic never loses a partition: while it has the planned ID, a broker is behind that has
+        just started, or does not know a new partition yet.
+
+        Raises:
+            DataLossError: The topic was deleted, and `failOnDataLoss` is true.
+        """
+        topic = cursor.topic_partition.topic
+        planned = self._topic_ids[topic]
+        if _topic_ids(self._consumer, {(topic, planned)}).get(topic) == planned:
+            self._skip_lost(cursor)
+            return
+        lose(self._settings, f"{cursor} cannot be read: {error.str()}")
+        self._end(cursor)
 
     def _skip_lost(self, cursor: _Cursor) -> None:
         """Continue after offsets that the broker does not have.
@@ -505,7 +525,7 @@ class _Round:
         )
 
     def _offsets_there(self, cursor: _Cursor) -> range:
-        """Return the offsets that the broker has; ask again while the partition has no leader.
+        """Return the offsets that the broker has; ask again while brokers are behind.
 
         Raises:
             KafkaException: There was no answer in time, or another error.
@@ -518,8 +538,8 @@ class _Round:
                     *self._consumer.fetcher.get_watermark_offsets(cursor.position(), timeout=left_s)
                 )
             except KafkaException as error:
-                is_moving = error.args[0].code() in _LEADERLESS
-                if not is_moving or time.monotonic() + _ASK_AGAIN_S >= deadline:
+                is_behind = error.args[0].code() in _BEHIND
+                if not is_behind or time.monotonic() + _ASK_AGAIN_S >= deadline:
                     raise
                 self._consumer.last_error = f"{cursor}: {error.args[0].str()}"
             time.sleep(_ASK_AGAIN_S)

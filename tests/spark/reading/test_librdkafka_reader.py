@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import TopicDescription
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, DataLossError
@@ -126,16 +126,18 @@ def test_offsets_that_are_there_after_all_are_read(
 
 
 class _Leaderless:
-    """A fetcher whose partition has no leader for some answers.
+    """A fetcher for whose partition some answers are errors of brokers that are behind.
 
     Args:
         fetcher: The consumer that has the partition.
-        answers: How many answers say so.
+        answers: How many answers are errors.
+        code: Their code.
     """
 
-    def __init__(self, fetcher: Consumer, answers: int) -> None:
+    def __init__(self, fetcher: Consumer, answers: int, code: int) -> None:
         self._fetcher = fetcher
         self.answers = answers
+        self._code = code
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
@@ -143,15 +145,24 @@ class _Leaderless:
     def get_watermark_offsets(self, *asked: Any, **how: Any) -> tuple[int, int]:
         if self.answers > 0:
             self.answers -= 1
-            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+            raise KafkaException(KafkaError(self._code))
         return self._fetcher.get_watermark_offsets(*asked, **how)
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize(("answers", "is_over"), [(2, False), (1000, True)])
-def test_offsets_are_asked_for_again_while_a_leader_moves(
-    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, answers: int, is_over: bool
+@pytest.mark.parametrize("answers", [2, 1000])
+# A broker that has just started does not know partitions that were added meanwhile.
+@pytest.mark.parametrize(
+    "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._UNKNOWN_PARTITION]
+)
+def test_offsets_are_asked_for_again_while_brokers_are_behind(
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    settings: RangeSettings,
+    code: int,
+    answers: int,
 ) -> None:
+    is_over = answers > 100
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
     consumer = RangeConsumer(replace(settings, request_timeout_s=1.0 if is_over else 10.0))
@@ -159,16 +170,94 @@ def test_offsets_are_asked_for_again_while_a_leader_moves(
         topic_id = consumer.topic_ids([topic_name])[topic_name]
         reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
         (cursor,) = reading._cursors.values()
-        moving: Any = _Leaderless(consumer.fetcher, answers)
+        moving: Any = _Leaderless(consumer.fetcher, answers, code)
         consumer.fetcher = moving
         if is_over:
-            with pytest.raises(BrokerUnreachableError, match="Not leader for partition"):
+            with pytest.raises(BrokerUnreachableError, match=KafkaError(code).str()):
                 reading._skip_lost(cursor)
             return
         reading._skip_lost(cursor)
         assert moving.answers == 0
         read = [row["offset"] for batch in reading.batches() for row in batch.to_pylist()]
         assert read == [1, 2, 3]
+    finally:
+        consumer.close()
+
+
+class _Reporting:
+    """A fetcher that first reports that the partition does not exist, each time it is assigned.
+
+    Args:
+        fetcher: The consumer that has the partition.
+        topic: The topic of the partition.
+        reports: How often.
+    """
+
+    def __init__(self, fetcher: Consumer, topic: str, reports: int) -> None:
+        self._fetcher = fetcher
+        self._topic = topic
+        self._reports = reports
+        self._is_due = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fetcher, name)
+
+    def assign(self, positions: Any) -> None:
+        self._is_due = self._reports > 0
+        self._fetcher.assign(positions)
+
+    def consume(self, *asked: Any) -> Any:
+        if not self._is_due:
+            return self._fetcher.consume(*asked)
+        self._is_due, self._reports = False, self._reports - 1
+        error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+        return [Message(topic=self._topic, partition=0, error=error)]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("reports", "is_over"), [(2, False), (1000, True)])
+def test_a_partition_that_metadata_does_not_have_yet_is_read(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings, reports: int, is_over: bool
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
+    consumer = RangeConsumer(replace(settings, poll_timeout_s=2.0 if is_over else 60.0))
+    try:
+        topic_id = consumer.topic_ids([topic_name])[topic_name]
+        reporting: Any = _Reporting(consumer.fetcher, topic_name, reports)
+        consumer.fetcher = reporting
+        batches = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)]).batches()
+        if is_over:
+            with pytest.raises(BrokerUnreachableError, match="Unknown partition"):
+                next(batches)
+            return
+        assert [row["offset"] for batch in batches for row in batch.to_pylist()] == [1, 2, 3]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.broker
+def test_a_partition_of_a_topic_that_was_deleted_is_lost(
+    kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    consumer = RangeConsumer(replace(settings, request_timeout_s=1.0))
+    try:
+        consumer.topic_ids([topic_name])
+        reporting: Any = _Reporting(consumer.fetcher, topic_name, 1)
+        consumer.fetcher = reporting
+        planned = [OffsetRange(uuid.uuid4(), topic_name, 0, 1, 4)]
+        with pytest.raises(DataLossError, match="Unknown partition"):
+            next(_Round(consumer, planned).batches())
+    finally:
+        consumer.close()
+
+
+def test_a_connection_that_librdkafka_gives_up_is_a_broker_that_does_not_answer() -> None:
+    consumer = RangeConsumer(SETTINGS)
+    try:
+        given_up = KafkaError(KafkaError._DESTROY_BROKER)
+        assert isinstance(consumer.failure(given_up, "describing t"), BrokerUnreachableError)
     finally:
         consumer.close()
 
