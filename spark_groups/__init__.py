@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from spark_groups.spark.tables.postgres import postgres_table
     from spark_groups.spark.tables.sqlite import sqlite_table
     from spark_groups.spark.tables.write import write_table
+    from spark_groups.wire.security.bearer_token import BearerToken
 
 __all__ = [
     "AtLast",
+    "BearerToken",
     "EmbeddedKafka",
     "Fate",
     "GroupListener",
@@ -86,6 +88,7 @@ _NAMES = {
     "spark_groups.spark.tables.postgres": ("postgres_table",),
     "spark_groups.spark.tables.sqlite": ("sqlite_table",),
     "spark_groups.spark.tables.write": ("write_table",),
+    "spark_groups.wire.security.bearer_token": ("BearerToken",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

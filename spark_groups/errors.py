@@ -16,7 +16,7 @@ class OptionsError(SparkGroupsError):
 
 
 class BrokerUnreachableError(SparkGroupsError):
-    """No broker answered in time; the message names the addresses."""
+    """No broker, or no source of tokens, answered in time; the message names the addresses."""
 
 
 class ProtocolError(SparkGroupsError):

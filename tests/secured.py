@@ -120,6 +120,8 @@ class TokenIssuer:
     Args:
         url: Where it is.
         asked: The forms of the requests that came.
+        provided: The tokens for token providers: the process, and the claim `nonce` if any.
+        is_down: Whether it gives token providers no tokens.
         lifetime_s: How long its tokens are good.
         subject: Whom they name.
         audience: For whom they are.
@@ -127,6 +129,8 @@ class TokenIssuer:
 
     url: str = ""
     asked: list[dict[str, list[str]]] = field(default_factory=list)
+    provided: list[tuple[int, str]] = field(default_factory=list)
+    is_down: bool = False
     lifetime_s: float = 300.0
     subject: str = "bob"
     audience: str = "kafka"
@@ -184,6 +188,9 @@ def token_issuer() -> Iterator[TokenIssuer]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if self.path == "/provided":
+                self._provide(json.loads(body))
+                return
             issuer.asked.append(urllib.parse.parse_qs(body))
             if self.path == "/down":
                 self._answer(503, {})
@@ -194,6 +201,14 @@ def token_issuer() -> Iterator[TokenIssuer]:
                 self._answer(200, {"access_token": token, "expires_in": issuer.lifetime_s})
             else:
                 self._answer(401, {"error": "invalid_client", "error_description": "who is it?"})
+
+        def _provide(self, asked: dict[str, Any]) -> None:
+            if asked["client_secret"] != CLIENT_SECRET or issuer.is_down:
+                self._answer(503, {})
+                return
+            issuer.provided.append((asked["process"], asked["claims"].get("nonce", "")))
+            token = issuer.token(**asked["claims"])
+            self._answer(200, {"token": token, "expires_at_ms": asked["claims"]["exp"] * 1000})
 
         def _answer(self, status: int, values: dict[str, Any], **headers: str) -> None:
             content = json.dumps(values).encode()
@@ -284,6 +299,18 @@ class SecuredKafka:
             **_dotted(more),
         }
 
+    def provided(self, lifetime_s: int = 300, **claims: str) -> dict[str, str]:
+        """Return settings for SASL_PLAINTEXT with the token provider of `tests.provided_tokens`."""
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.provider": "tests.provided_tokens:provided",
+            "sasl.oauthbearer.test.url": self.issuer.url.replace("/token", "/provided"),
+            "sasl.oauthbearer.test.client.secret": CLIENT_SECRET,
+            "sasl.oauthbearer.test.lifetime": str(lifetime_s),
+            **{f"sasl.oauthbearer.test.claim.{name}": text for name, text in claims.items()},
+        }
+
     def allow(self, user: str, kind: str, name: str, *operations: str, deny: bool = False) -> None:
         """Give a user rights on a TOPIC or a GROUP, or deny them."""
         permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
@@ -353,6 +380,8 @@ def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
         for listener in ("login", "openlogin", "short"):
             properties |= _sasl_properties(f"listener.name.{listener}.", keys_url)
         properties["listener.name.short.plain.connections.max.reauth.ms"] = str(SESSION_LIFETIME_MS)
+        # A session with a token ends with the token, if that is sooner.
+        properties["listener.name.short.oauthbearer.connections.max.reauth.ms"] = "3600000"
         properties["listener.name.openlogin.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-512"
         users = [
             f"{mechanism}=[name={user},password={password}]"

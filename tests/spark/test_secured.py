@@ -44,7 +44,7 @@ RESOURCES = ("environment", "jobs", "stages", "sql?details=true&planDescription=
 
 @pytest.fixture
 def queries(secured: SecuredKafka, topic_name: str, group_id: str) -> dict[str, dict[str, str]]:
-    """Options of a query with a password and a client certificate, and of one with tokens."""
+    """Options of queries: a password and a client certificate, tokens, and a token provider."""
     servers = secured.kafka.bootstrap_servers
     create_topic(servers, topic_name, 2)
     produce(servers, topic_name, [Row(b"row", partition=each % 2) for each in range(ROWS)])
@@ -59,14 +59,19 @@ def queries(secured: SecuredKafka, topic_name: str, group_id: str) -> dict[str, 
     settings = {
         "with_password": secured.login("SCRAM-SHA-512") | certificate,
         "with_tokens": secured.tokens(),
+        "with_provider": secured.provided(nonce=group_id) | {"sasl.oauthbearer.scope": "kafka"},
     }
     for user in ("alice", "bob"):
         secured.allow(user, "TOPIC", topic_name, "READ")
     found = {}
-    for user, name in (("alice", "with_password"), ("bob", "with_tokens")):
+    for user, name, listener in (
+        ("alice", "with_password", "LOGIN"),
+        ("bob", "with_tokens", "LOGIN"),
+        ("bob", "with_provider", "SHORT"),
+    ):
         secured.allow(user, "GROUP", f"{group_id}-{name}", "READ")
         found[name] = {
-            "kafka.bootstrap.servers": secured.kafka.listener("LOGIN"),
+            "kafka.bootstrap.servers": secured.kafka.listener(listener),
             "kafka.group.id": f"{group_id}-{name}",
             "subscribe": topic_name,
             "startingOffsets": "earliest",
@@ -123,7 +128,10 @@ def written_by(directory: Path) -> dict[str, str]:
 
 
 def test_rows_arrive_and_no_secret_is_shown(
-    application: Path, queries: dict[str, dict[str, str]], secured: SecuredKafka
+    application: Path,
+    queries: dict[str, dict[str, str]],
+    secured: SecuredKafka,
+    group_id: str,
 ) -> None:
     def failed() -> bool:
         return "the query with_" in (application / "log").read_text(errors="replace")
@@ -149,7 +157,7 @@ def test_rows_arrive_and_no_secret_is_shown(
         "last line of the key": key_lines[-2],
         "password of the key": KEY_PASSWORD,
         "jaas": 'ScramLoginModule required username="',
-        "secret of the token client": CLIENT_SECRET,
+        "secret of the token client, and of the token provider": CLIENT_SECRET,
         "token": secured.issuer.token().split(".")[0],
     }
     leaks = [
@@ -159,6 +167,9 @@ def test_rows_arrive_and_no_secret_is_shown(
         if secret in text
     ]
     assert leaks == []
+    provided = [process for process, nonce in secured.issuer.provided if nonce == group_id]
+    assert len(provided) == len(set(provided)), "one call in each process"
+    assert len(provided) > 1, "on the driver and on executors"
     # Options are shown there, except secrets.
     assert secured.kafka.listener("LOGIN") in shown["log"]
     assert any("with_tokens/checkpoint/offsets" in place for place in shown)

@@ -18,7 +18,11 @@ from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.options.values import parse_starting_offsets
 from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
 from spark_groups.wire.security.security import PLAINTEXT, Security
-from spark_groups.wire.security.settings import SECURITY_SETTINGS, security_of
+from spark_groups.wire.security.settings import (
+    SECURITY_SETTINGS,
+    provider_settings,
+    security_of,
+)
 
 Options = TypeVar("Options")
 
@@ -88,7 +92,10 @@ _REFUSED: Final = {name.lower(): name for name in REFUSED}
 
 def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:
     """Yield a problem for each unknown or refused option; names in `given` are in lower case."""
+    free = {f"{_PREFIX}{name}" for name in provider_settings(_without_prefix(given))}
     for name in given:
+        if name in free:
+            continue
         prefix = next((each for each in REFUSED_PREFIXES if name.startswith(each)), None)
         if name in _REFUSED:
             yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
@@ -188,6 +195,14 @@ SECURITY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
 )
 """Name, default and meaning of each option, for the option table."""
 
+
+def _without_prefix(given: Mapping[str, str]) -> dict[str, str]:
+    """Return Kafka's settings by their own names."""
+    return {
+        name.removeprefix(_PREFIX): text for name, text in given.items() if name.startswith(_PREFIX)
+    }
+
+
 _KEY_IN_THE_OPEN: Final = (
     f"{_PREFIX}ssl.keystore.key: Spark prints options with query plans and would expose an"
     " unencrypted key: set an encrypted key and kafka.ssl.key.password, or"
@@ -197,9 +212,7 @@ _KEY_IN_THE_OPEN: Final = (
 
 def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
     """Return TLS and SASL settings; problems never contain secrets."""
-    settings = {
-        name.removeprefix(_PREFIX): given[name] for name, _, _ in SECURITY_OPTIONS if name in given
-    }
+    settings = _without_prefix(given)
     key = settings.get("ssl.keystore.key", "")
     if "PRIVATE KEY-----" in key and "ENCRYPTED PRIVATE KEY-----" not in key:
         problems.append(_KEY_IN_THE_OPEN)

@@ -27,6 +27,7 @@ from spark_groups.spark.source.running_query import RunningQuery, cluster_of, ru
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.config_references import PATHS_VARIABLE, Allowed, resolved
+from spark_groups.wire.security.token_provider import PROVIDER_OPTION
 
 _V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
 _KAFKA: Final = "kafka"
@@ -62,6 +63,7 @@ _MEMBERSHIP: Final = frozenset(
 _SELECTION: Final = frozenset(
     {"assign", "subscribe", "subscribepattern", "kafka.group.id", "groupidprefix"}
 )
+_JVM_LOGIN: Final = ("kafka.sasl.login.callback.handler.class", "kafka.sasl.mechanism")
 _BOUNDS: Final = ("starting", "ending")
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):")
 _PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -197,9 +199,20 @@ def reading_options(
         further: Options for Spark's Kafka source alone; they take precedence.
         ranges: At most one per partition.
         reading_id: The `group.id` of the JVM consumers, by which executors cache them.
+
+    Raises:
+        OptionsError: The stream's tokens come from a provider, which a JVM cannot call.
     """
     passed = {name.lower(): value for name, value in stream.items() if _is_forwarded(name.lower())}
     mine = {name.lower(): value for name, value in further.items()}
+    if PROVIDER_OPTION in passed:
+        if not any(name in mine for name in _JVM_LOGIN):
+            raise OptionsError(
+                f"Spark's own Kafka source cannot call {PROVIDER_OPTION}: give foreach_batch_rows"
+                f" the login of a JVM as further options, such as {_JVM_LOGIN[0]}"
+            )
+        # The provider's settings, secrets among them, mean nothing to a JVM.
+        passed = {k: v for k, v in passed.items() if not k.startswith("kafka.sasl.oauthbearer.")}
     return {
         **TUNING,
         **_store_types(passed),

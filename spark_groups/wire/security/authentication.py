@@ -15,10 +15,13 @@ from spark_groups.wire.schemas.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from spark_groups.wire.security.sasl import (
     Exchange,
     PasswordLogin,
+    ProviderLogin,
+    TokenLogin,
     password_exchange,
     token_exchange,
 )
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.token_provider import provider_source
 from spark_groups.wire.security.tokens import TOKENS
 
 Ask = Callable[[Message, Mapping[str, Any]], Values]
@@ -35,7 +38,7 @@ def log_in(ask: Ask, security: Security, address: Address, deadline: float) -> f
 
     Raises:
         AccessError: Authentication failed, not retried; names the option to correct.
-        BrokerUnreachableError: The token endpoint did not answer.
+        BrokerUnreachableError: The source of tokens did not answer.
     """
     login = security.login
     assert login is not None
@@ -66,7 +69,7 @@ def _exchange(security: Security, deadline: float) -> Exchange:
         return password_exchange(security.login, deadline - time.monotonic())
     assert security.login is not None
     token = TOKENS.token(security.login, security.tls, deadline - time.monotonic())
-    return token_exchange(security.login, token.text)
+    return token_exchange(token)
 
 
 def _choose_mechanism(ask: Ask, mechanism: str, security: Security, address: Address) -> None:
@@ -95,9 +98,15 @@ def _refused(answer: Values, challenge: bytes, security: Security, address: Addr
         who = f"user {login.username!r}"
         remedy = "check username and password in kafka.sasl.jaas.config"
     else:
-        who = "the token of " + (repr(login.client_id) if login.client_id else login.endpoint_url)
+        who = f"the token of {_issuer(login)}"
         remedy = "check its issuer, audience, scope and expiry"
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
             status = printable(json.loads(challenge)["status"])
             reason = f"{reason} ({status})" if status not in reason else reason
     return f"{address} rejected {who} ({login.mechanism.value}): {reason}; {remedy}"
+
+
+def _issuer(login: TokenLogin | ProviderLogin) -> str:
+    if isinstance(login, ProviderLogin):
+        return provider_source(login)
+    return repr(login.client_id) if login.client_id else login.endpoint_url

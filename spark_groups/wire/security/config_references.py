@@ -31,6 +31,8 @@ PATTERN_VARIABLE: Final = "SPARK_GROUPS_ALLOWLIST_PATTERN"
 """A regular expression that matches the whole names of readable variables."""
 URLS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_URLS"
 """Permitted token endpoints: whole addresses, separated by commas."""
+TOKEN_PROVIDERS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_TOKEN_PROVIDERS"
+"""Permitted token providers: names as options give them, separated by commas."""
 PROVIDERS: Final = ("env", "file", "directory")
 HOST_VARIABLES: Final = frozenset({"HOSTNAME", "POD_NAME", "NODE_NAME"})
 """Variables that only name a host, and are always readable."""
@@ -48,6 +50,7 @@ class Allowed:
         paths: Roots of readable files; None for all.
         pattern: Readable variables, as a regular expression; None for all.
         urls: Permitted token endpoints; None for all.
+        token_providers: Permitted token providers; None for all.
         is_connect: Whether the settings came through Spark Connect.
     """
 
@@ -55,6 +58,7 @@ class Allowed:
     paths: tuple[str, ...] | None
     pattern: str | None = None
     urls: frozenset[str] | None = None
+    token_providers: frozenset[str] | None = None
     is_connect: bool = False
 
     @classmethod
@@ -86,11 +90,13 @@ class Allowed:
                 f" {error}"
             ) from None
         urls = _listed(environ.get(URLS_VARIABLE, ""))
+        token_providers = _listed(environ.get(TOKEN_PROVIDERS_VARIABLE, ""))
         return cls(
             providers=frozenset(named) - {"none"},
             paths=tuple(_listed(environ.get(PATHS_VARIABLE, ""))),
             pattern=pattern,
             urls=frozenset(urls) if urls or is_connect else None,
+            token_providers=(frozenset(token_providers) if token_providers or is_connect else None),
             is_connect=is_connect,
         )
 
@@ -140,6 +146,15 @@ class Allowed:
             raise ValueError(
                 f"tokens may not be fetched from there: {URLS_VARIABLE} in the environment of the"
                 " driver does not include the address. To allow it, add it there"
+            )
+
+    def check_token_provider(self, name: str) -> None:
+        """Raise a ValueError unless tokens may come from a provider, which runs as the driver."""
+        if self.token_providers is not None and name not in self.token_providers:
+            where = "on Spark Connect by default" if self.is_connect else "here"
+            raise ValueError(
+                f"the token provider {name!r} is not allowed {where}. To allow it, set"
+                f" {TOKEN_PROVIDERS_VARIABLE}={name} in the environment of the driver"
             )
 
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from spark_groups.errors import AccessError
+from spark_groups.wire.security.bearer_token import BearerToken
 
 
 class Mechanism(Enum):
@@ -53,13 +54,33 @@ class TokenLogin:
         return Mechanism.OAUTHBEARER
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderLogin:
+    """A client with tokens from a function that the user names (OAUTHBEARER).
+
+    Args:
+        provider: Its name, as the user wrote it.
+        settings: Its settings by name, in lower case, without `kafka.sasl.oauthbearer.`.
+        extensions: SASL extensions, sent to the broker with every token.
+    """
+
+    provider: str
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The only mechanism with tokens."""
+        return Mechanism.OAUTHBEARER
+
+
 _ITERATIONS: Final = re.compile(r",i=([0-9]{1,18})(?:,|$)", re.ASCII)
 _ITERATIONS_S: Final = 2.0
 """The time that iterations may always take; if little time is left, the next attempt has more."""
 _SAMPLE_ITERATIONS: Final = 4096
 """The size of the sample: the least number of iterations that Kafka accepts."""
 
-Login = PasswordLogin | TokenLogin
+Login = PasswordLogin | TokenLogin | ProviderLogin
 Exchange = Generator[bytes, bytes, None]
 """Yields messages to send, receives the answers, and ends when the client has sent its last one."""
 
@@ -117,10 +138,10 @@ def _fail_if_iterations_take_longer(
         )
 
 
-def token_exchange(login: TokenLogin, token: str) -> Exchange:
-    """Return the exchange for a token, with the login's extensions."""
-    extensions = "".join(f"{name}={value}\1" for name, value in login.extensions)
-    refusal = yield f"n,,\1auth=Bearer {token}\1{extensions}\1".encode()
+def token_exchange(token: BearerToken) -> Exchange:
+    """Return the exchange for a token, with its extensions."""
+    extensions = "".join(f"{name}={value}\1" for name, value in token.extensions)
+    refusal = yield f"n,,\1auth=Bearer {token.text}\1{extensions}\1".encode()
     if refusal:
         # The reason comes in JSON first, without an error code; the code answers this one byte.
         yield b"\1"

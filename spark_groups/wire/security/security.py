@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.wire.security.sasl import Login, Mechanism, PasswordLogin, TokenLogin
+from spark_groups.wire.security.sasl import (
+    Login,
+    Mechanism,
+    PasswordLogin,
+    ProviderLogin,
+    TokenLogin,
+)
 from spark_groups.wire.security.tls import Tls
 from spark_groups.wire.security.tokens import TOKENS
 
@@ -71,7 +77,7 @@ class Security:
     @property
     def handshake_s(self) -> float:
         """Seconds that securing a connection may take after connecting."""
-        if isinstance(self.login, TokenLogin):
+        if isinstance(self.login, TokenLogin | ProviderLogin):
             return TOKEN_TIMEOUT_S
         return HANDSHAKE_S if self.uses_tls or self.uses_sasl else 0.0
 
@@ -85,7 +91,7 @@ class Security:
         if isinstance(self.login, PasswordLogin):
             settings["sasl.username"] = self.login.username
             settings["sasl.password"] = self.login.password
-        elif isinstance(self.login, TokenLogin):
+        elif isinstance(self.login, TokenLogin | ProviderLogin):
             settings["oauth_cb"] = _token_callback(self.login, self.tls)
         return settings
 
@@ -106,10 +112,10 @@ def _tls_settings(tls: Tls) -> dict[str, Any]:
     return settings
 
 
-def _token_callback(login: TokenLogin, tls: Tls) -> Any:
+def _token_callback(login: TokenLogin | ProviderLogin, tls: Tls) -> Any:
     def token(_: str) -> tuple[str, float, str, dict[str, str]]:
         found = TOKENS.token(login, tls, TOKEN_TIMEOUT_S)
-        return found.text, found.expires_at_s, login.client_id or "", dict(login.extensions)
+        return found.text, found.expires_at_s, found.principal, dict(found.extensions)
 
     return token
 

@@ -13,10 +13,18 @@ from functools import partial
 from typing import Final, TypeVar
 
 from spark_groups.errors import OptionsError
+from spark_groups.wire.security.bearer_token import check_extensions
 from spark_groups.wire.security.config_references import Allowed, resolved
-from spark_groups.wire.security.sasl import Login, Mechanism, PasswordLogin, TokenLogin
+from spark_groups.wire.security.sasl import (
+    Login,
+    Mechanism,
+    PasswordLogin,
+    ProviderLogin,
+    TokenLogin,
+)
 from spark_groups.wire.security.security import PROTOCOLS, Security
 from spark_groups.wire.security.tls import Tls
+from spark_groups.wire.security.token_provider import TokenProvider, find_provider
 
 Result = TypeVar("Result")
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
@@ -58,6 +66,13 @@ SECURITY_SETTINGS: Final = (
     ),
     SecuritySetting("sasl.oauthbearer.scope", "none", "The scope of the token."),
     SecuritySetting(
+        "sasl.oauthbearer.token.provider",
+        "none",
+        "A function that returns tokens, instead of an endpoint: msk, entra, the name of an entry"
+        " point in spark_groups.token_providers, or package.module:function. All other"
+        " kafka.sasl.oauthbearer options are its settings.",
+    ),
+    SecuritySetting(
         "ssl.truststore.location", "the system's", "A file with the trusted authorities."
     ),
     SecuritySetting("ssl.truststore.type", "what the file is", "PEM or PKCS12."),
@@ -96,6 +111,8 @@ _SHADED: Final = "kafkashaded."
 """Databricks' prefix of Kafka's class names."""
 _EXTENSION: Final = "extension_"
 _TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_PROVIDER: Final = "sasl.oauthbearer.token.provider"
+_PROVIDED: Final = "sasl.oauthbearer."
 _CLIENT: Final = "sasl.oauthbearer.client.credentials.client."
 
 
@@ -134,7 +151,8 @@ class _Reading:
         self._allowed = allowed
         self.problems: list[tuple[str, str]] = []
         self._settings: dict[str, str] = {}
-        for name in (each.name for each in SECURITY_SETTINGS if each.name in settings):
+        own = [each.name for each in SECURITY_SETTINGS if each.name in settings]
+        for name in (*own, *provider_settings(settings)):
             text = self._try(name, partial(resolved, settings[name], allowed))
             if text is not None:
                 self._settings[name] = text
@@ -240,30 +258,38 @@ class _Reading:
             what = f"{name!r} is none of {offered}" if name else f"is missing: one of {offered}"
             self._wrong("sasl.mechanism", what)
             return None
-        module = None
-        if _JAAS in self._settings:
-            module = self._try(_JAAS, lambda: parse_jaas(self._settings[_JAAS]))
-            if module is None:
-                return None
-            wanted, class_name = _MODULES[mechanism], module.name.removeprefix(_SHADED)
-            if class_name != wanted:
-                why = (
-                    "belongs to another mechanism"
-                    if class_name in _MODULES.values()
-                    else "is a Java class, which only a JVM can run"
-                )
-                self._wrong(
-                    _JAAS, f"{module.name} {why}: sasl.mechanism={mechanism.value} needs {wanted}"
-                )
-                return None
+        module = self._login_module(mechanism) if _JAAS in self._settings else None
+        if module is None and _JAAS in self._settings:
+            return None
         if mechanism is Mechanism.OAUTHBEARER:
             return self._token_login(module)
+        if _PROVIDER in self._settings:
+            self._wrong(
+                _PROVIDER,
+                f"is set, but sasl.mechanism is {mechanism.value}, which uses no token: set"
+                " sasl.mechanism to OAUTHBEARER, or remove the provider",
+            )
         if module is None:
             self._wrong(
                 _JAAS, f'is missing: {_MODULES[mechanism]} required username=".." password="..";'
             )
             return None
         return self._password_login(mechanism, module)
+
+    def _login_module(self, mechanism: Mechanism) -> LoginModule | None:
+        module = self._try(_JAAS, lambda: parse_jaas(self._settings[_JAAS]))
+        if module is None:
+            return None
+        wanted, class_name = _MODULES[mechanism], module.name.removeprefix(_SHADED)
+        if class_name == wanted:
+            return module
+        why = (
+            "belongs to another mechanism"
+            if class_name in _MODULES.values()
+            else "is a Java class, which only a JVM can run"
+        )
+        self._wrong(_JAAS, f"{module.name} {why}: sasl.mechanism={mechanism.value} needs {wanted}")
+        return None
 
     def _password_login(self, mechanism: Mechanism, module: LoginModule) -> Login | None:
         missing = [each for each in ("username", "password") if not module.options.get(each)]
@@ -278,6 +304,14 @@ class _Reading:
 
     def _token_login(self, module: LoginModule | None) -> Login | None:
         options = dict(module.options) if module is not None else {}
+        extensions = tuple(
+            (name.removeprefix(_EXTENSION), options.pop(name))
+            for name in sorted(options)
+            if name.startswith(_EXTENSION)
+        )
+        self._try(_JAAS, partial(check_extensions, extensions))
+        if _PROVIDER in self._settings:
+            return self._provider_login(options, extensions)
         url = self._settings.get(_TOKEN_URL)
         scheme = (url or "").partition(":")[0].lower()
         if scheme not in ("https", "http", "file"):
@@ -285,11 +319,6 @@ class _Reading:
             self._wrong(_TOKEN_URL, what)
             return None
         self._try(_TOKEN_URL, lambda: self._allowed.check_url(url or ""))
-        extensions = tuple(
-            (name.removeprefix(_EXTENSION), options.pop(name))
-            for name in sorted(options)
-            if name.startswith(_EXTENSION)
-        )
         client_id = self._settings.get(f"{_CLIENT}id") or options.pop("clientId", None)
         secret = self._settings.get(f"{_CLIENT}secret") or options.pop("clientSecret", None)
         scope = self._settings.get("sasl.oauthbearer.scope") or options.pop("scope", None)
@@ -306,6 +335,31 @@ class _Reading:
             extensions=extensions,
         )
 
+    def _provider_login(
+        self, options: Mapping[str, str], extensions: tuple[tuple[str, str], ...]
+    ) -> Login | None:
+        endpoint = (_TOKEN_URL, f"{_CLIENT}id", f"{_CLIENT}secret")
+        both = [name for name in endpoint if name in self._settings]
+        if both:
+            self._wrong(_PROVIDER, f"is set as well as {', '.join(both)}: remove one of them")
+        if options:
+            self._wrong(_JAAS, f"{', '.join(options)} is not supported with {_PROVIDER}")
+        name = self._settings[_PROVIDER].strip()
+        if self._try(_PROVIDER, partial(self._find_provider, name)) is None:
+            return None
+        settings = {
+            each.removeprefix(_PROVIDED).lower(): text
+            for each, text in self._settings.items()
+            if each.startswith(_PROVIDED) and each != _PROVIDER
+        }
+        return ProviderLogin(
+            provider=name, settings=tuple(sorted(settings.items())), extensions=extensions
+        )
+
+    def _find_provider(self, name: str) -> TokenProvider:
+        self._allowed.check_token_provider(name)
+        return find_provider(name)
+
     def _try(self, name: str, read: Callable[[], Result]) -> Result | None:
         try:
             return read()
@@ -315,6 +369,18 @@ class _Reading:
 
     def _wrong(self, name: str, problem: str) -> None:
         self.problems.append((name, problem))
+
+
+def provider_settings(settings: Mapping[str, str]) -> list[str]:
+    """Return the names of settings that only a token provider knows; empty without a provider.
+
+    Args:
+        settings: Names without the prefix `kafka.`.
+    """
+    if _PROVIDER not in settings:
+        return []
+    own = {each.name for each in SECURITY_SETTINGS}
+    return [name for name in settings if name.startswith(_PROVIDED) and name not in own]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens: fetched with client credentials over HTTP, or read from a file."""
+"""OAUTHBEARER tokens: fetched over HTTP or by a provider, or read from a file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, printable
-from spark_groups.wire.security.sasl import TokenLogin
+from spark_groups.wire.security.bearer_token import BearerToken
+from spark_groups.wire.security.renewal import CALL_TIMEOUT_S, RenewedToken
+from spark_groups.wire.security.sasl import ProviderLogin, TokenLogin
 from spark_groups.wire.security.tls import Tls
+from spark_groups.wire.security.token_provider import provided_token, provider_source
 
 TOKEN_BYTES_MAX: Final = 1024 * 1024
 _ERROR_FIELDS: Final = ("error", "error_description")
@@ -27,26 +30,11 @@ _ERROR_FIELD_MAX: Final = 500
 """The characters of each field that an error message repeats."""
 UNKNOWN_LIFETIME_S: Final = 300.0
 """The assumed lifetime of a token without an expiry."""
-_RENEW_AT: Final = 0.8
 _TOKENS_MAX: Final = 16
 _SECRETS_REMEDY: Final = (
     "check kafka.sasl.oauthbearer.client.credentials.client.id and ...client.secret, or clientId"
     " and clientSecret in kafka.sasl.jaas.config, and kafka.sasl.oauthbearer.scope"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token and its expiry.
-
-    Args:
-        expires_at_s: Seconds since 1970.
-        renew_at_s: When to fetch the next one.
-    """
-
-    text: str = field(repr=False)
-    expires_at_s: float
-    renew_at_s: float
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -57,49 +45,56 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class TokenStore:
-    """The tokens of a process, each shared by all connections until shortly before it expires."""
+    """The tokens of a process, each shared by all connections with the same login."""
 
     def __init__(self) -> None:
-        self._tokens: OrderedDict[TokenLogin, Token] = OrderedDict()
+        self._tokens: OrderedDict[TokenLogin | ProviderLogin, RenewedToken] = OrderedDict()
         self._lock = threading.Lock()
 
-    def token(self, login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
+    def token(self, login: TokenLogin | ProviderLogin, tls: Tls, timeout_s: float) -> BearerToken:
         """Return a token that is valid for a while.
 
         Args:
             tls: Trusted certificates for the endpoint, in addition to the system's.
-            timeout_s: For fetching a token.
+            timeout_s: How long to wait for a token.
 
         Raises:
-            AccessError: The endpoint refused, or its answer contains no token.
-            BrokerUnreachableError: The endpoint did not answer in time.
+            AccessError: The endpoint or the provider refused, or returned no token.
+            BrokerUnreachableError: The endpoint or the provider did not answer in time.
         """
+        if isinstance(login, TokenLogin) and login.endpoint_url.lower().startswith("file:"):
+            return _read_token(login)
+        return self._renewed(login, tls).token(timeout_s)
+
+    def _renewed(self, login: TokenLogin | ProviderLogin, tls: Tls) -> RenewedToken:
         with self._lock:
             known = self._tokens.get(login)
-        if known is not None and time.time() < known.renew_at_s:
-            return known
-        if login.endpoint_url.lower().startswith("file:"):
-            return _read_token(login.endpoint_url)
-        fresh = _fetch_in_time(login, tls, timeout_s)
-        with self._lock:
-            self._tokens[login] = fresh
+            if known is None:
+                if isinstance(login, ProviderLogin):
+                    known = RenewedToken(partial(provided_token, login), token_source(login))
+                else:
+                    known = RenewedToken(partial(_fetch, login, tls), token_source(login))
+                self._tokens[login] = known
             self._tokens.move_to_end(login)
             while len(self._tokens) > _TOKENS_MAX:
-                self._tokens.popitem(last=False)
-        return fresh
+                self._tokens.popitem(last=False)[1].close()
+        return known
 
-    def forget(self, login: TokenLogin) -> None:
+    def forget(self, login: TokenLogin | ProviderLogin) -> None:
         """Fetch another token next time: a broker rejected this one."""
         with self._lock:
-            self._tokens.pop(login, None)
+            known = self._tokens.get(login)
+        if known is not None:
+            known.forget()
 
 
 TOKENS: Final = TokenStore()
 """The tokens of this process."""
 
 
-def _read_token(url: str) -> Token:
-    path = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+def _read_token(login: TokenLogin) -> BearerToken:
+    url = urllib.parse.urlsplit(login.endpoint_url)
+    path = Path(urllib.request.url2pathname(url.path))
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -108,36 +103,20 @@ def _read_token(url: str) -> Token:
             f"the token in {path} cannot be read: {reason}; correct"
             " kafka.sasl.oauthbearer.token.endpoint.url"
         ) from None
-    return _token(text, None, str(path))
+    return _token(login, text, None, str(path))
 
 
-def _fetch_in_time(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
-    """Fetch in a thread of its own: urllib limits each read, but not all of them together."""
-    fetched: list[Token | Exception] = []
-
-    def fetch() -> None:
-        try:
-            fetched.append(_fetch(login, tls, max(0.001, timeout_s)))
-        except (AccessError, BrokerUnreachableError) as error:
-            fetched.append(error)
-        except ValueError:
-            # The error's text may contain the whole address.
-            name = "kafka.sasl.oauthbearer.token.endpoint.url"
-            fetched.append(
-                AccessError(f"{_endpoint(login)} is not a valid address: correct {name}")
-            )
-
-    thread = threading.Thread(target=fetch, name="oauth-token", daemon=True)
-    thread.start()
-    thread.join(max(0.001, timeout_s))
-    if not fetched:
-        raise BrokerUnreachableError(f"{_endpoint(login)} did not answer in time")
-    if isinstance(fetched[0], Exception):
-        raise fetched[0]
-    return fetched[0]
+def _fetch(login: TokenLogin, tls: Tls) -> BearerToken:
+    try:
+        return _requested(login, tls)
+    except ValueError:
+        # The error's text may contain the whole address.
+        name = "kafka.sasl.oauthbearer.token.endpoint.url"
+        raise AccessError(f"{token_source(login)} is not a valid address: correct {name}") from None
 
 
-def _fetch(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
+def _requested(login: TokenLogin, tls: Tls) -> BearerToken:
+    source = token_source(login)
     form = {"grant_type": "client_credentials"}
     if login.scope:
         form["scope"] = login.scope
@@ -154,7 +133,7 @@ def _fetch(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
         _NoRedirects, urllib.request.HTTPSHandler(context=_context(tls))
     )
     try:
-        with opener.open(request, timeout=timeout_s) as answer:
+        with opener.open(request, timeout=CALL_TIMEOUT_S) as answer:
             body = answer.read(TOKEN_BYTES_MAX)
     except urllib.error.HTTPError as error:
         with error:
@@ -163,15 +142,16 @@ def _fetch(login: TokenLogin, tls: Tls, timeout_s: float) -> Token:
         cause = getattr(error, "reason", error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise AccessError(
-                f"the certificate of {_endpoint(login)} is not trusted: {cause.verify_message}; set"
+                f"the certificate of {source} is not trusted: {cause.verify_message}; set"
                 " kafka.ssl.truststore.location or .certificates to its authority"
             ) from None
-        raise BrokerUnreachableError(f"{_endpoint(login)} cannot be reached: {cause}") from None
+        raise BrokerUnreachableError(f"{source} cannot be reached: {cause}") from None
     try:
         values = json.loads(body)
-        return _token(values["access_token"], values.get("expires_in"), _endpoint(login))
+        text, expires_in_s = values["access_token"], values.get("expires_in")
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise AccessError(f"the answer of {_endpoint(login)} has no access_token") from None
+        raise AccessError(f"the answer of {source} has no access_token") from None
+    return _token(login, text, expires_in_s, source)
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -200,30 +180,46 @@ def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
     if login.client_secret:
         reason = reason.replace(login.client_secret, "***")
     if error.code >= 500 or error.code == 429:
-        return BrokerUnreachableError(f"{_endpoint(login)} did not issue a token: {reason}")
-    return AccessError(f"{_endpoint(login)} did not issue a token: {reason}; {_SECRETS_REMEDY}")
+        return BrokerUnreachableError(f"{token_source(login)} did not issue a token: {reason}")
+    return AccessError(f"{token_source(login)} did not issue a token: {reason}; {_SECRETS_REMEDY}")
 
 
-def _endpoint(login: TokenLogin) -> str:
-    """Return the endpoint for messages, without its query, which may contain a secret."""
+def token_source(login: TokenLogin | ProviderLogin) -> str:
+    """Return the source of tokens for messages.
+
+    An endpoint comes without its query, which may contain a secret.
+    """
+    if isinstance(login, ProviderLogin):
+        return provider_source(login)
     address = login.endpoint_url.partition("?")[0]
     scheme, _, rest = address.partition("://")
     return f"the token endpoint {scheme}://{rest.rpartition('@')[2]}"
 
 
-def _token(text: Any, expires_in_s: Any, where: str) -> Token:
-    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not text:
-        raise AccessError(f"{where} has no valid token")
+def _token(login: TokenLogin, text: Any, expires_in_s: Any, where: str) -> BearerToken:
     now = time.time()
     lifetime_s = expires_in_s if isinstance(expires_in_s, int | float) else _lifetime_s(text, now)
-    return Token(text, now + lifetime_s, now + _RENEW_AT * lifetime_s)
+    try:
+        return BearerToken(
+            text, int((now + lifetime_s) * 1000), login.client_id or "", login.extensions
+        )
+    except (ValueError, OverflowError):
+        raise AccessError(f"{where} has no valid token") from None
 
 
-def _lifetime_s(text: str, now: float) -> float:
+def _lifetime_s(text: Any, now: float) -> float:
     """Return the lifetime of a JSON Web Token; an estimate, which brokers check."""
     try:
         payload = text.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return max(0.0, float(claims["exp"]) - now)
-    except (IndexError, KeyError, TypeError, ValueError, binascii.Error, RecursionError):
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        binascii.Error,
+        RecursionError,
+    ):
         return UNKNOWN_LIFETIME_S

@@ -20,6 +20,7 @@ from spark_groups.spark.options.checks import (
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
 from spark_groups.spark.reading.librdkafka_reader import librdkafka_settings
+from spark_groups.wire.security.sasl import ProviderLogin
 from spark_groups.wire.security.security import PLAINTEXT
 from spark_groups.wire.security.settings import SECURITY_SETTINGS
 from tests.secured import issue, jaas
@@ -115,6 +116,25 @@ def test_driver_and_executors_get_the_same() -> None:
     assert options.range_settings().security == options.security
     travelled = pickle.loads(pickle.dumps(options)).range_settings()
     assert librdkafka_settings(travelled)["sasl.password"] == SECRET
+
+
+PROVIDED = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "OAUTHBEARER",
+    "kafka.sasl.oauthbearer.token.provider": "tests.provided_tokens:provided",
+    "kafka.sasl.oauthbearer.test.url": "http://localhost:1",
+}
+
+
+def test_a_token_provider_has_options_of_its_own() -> None:
+    login = SourceOptions.of(NEEDED | PROVIDED).security.login
+    assert isinstance(login, ProviderLogin)
+    assert login.settings == (("test.url", "http://localhost:1"),)
+    del (without := dict(PROVIDED))["kafka.sasl.oauthbearer.token.provider"]
+    with pytest.raises(
+        OptionsError, match=r"oauthbearer\.test\.url is not an option of this source"
+    ):
+        SourceOptions.of(NEEDED | without)
 
 
 def test_options_show_no_secret() -> None:

@@ -245,6 +245,22 @@ def test_what_reads_is_passed_on_and_what_plans_or_joins_is_not() -> None:
     assert not absent & options.keys()
 
 
+def test_a_jvm_cannot_call_a_token_provider() -> None:
+    stream = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.provider": "entra",
+        "kafka.sasl.oauthbearer.entra.client.secret": "hush-123456",
+    }
+    with pytest.raises(OptionsError, match=r"cannot call .*such as kafka\.sasl\.login\.callback"):
+        reading(**stream)
+    further = {"kafka.sasl.login.callback.handler.class": "org.example.Handler"}
+    options = reading(further, **stream)
+    assert options["kafka.sasl.mechanism"] == "OAUTHBEARER"
+    assert "hush-123456" not in options.values()
+    assert not any("oauthbearer" in name for name in options)
+
+
 def test_further_options_go_before_those_of_the_stream() -> None:
     further = {
         "kafka.max.poll.records": "50",

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groups.errors import AccessError
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.connection import Connection
+from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.schemas.messages import LIST_GROUPS
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.security.tokens import TOKENS
@@ -98,6 +98,36 @@ def test_a_refused_token_is_not_used_again(secured: SecuredKafka) -> None:
         TOKENS.forget(security.login)
     with Cluster(servers, security=security) as cluster:
         assert cluster.nodes()
+
+
+def test_a_token_of_a_provider(secured: SecuredKafka) -> None:
+    servers = secured.kafka.listener("SHORT")
+    assert opened(servers, secured.provided()) == 1
+    said = refused(servers, secured.provided(aud="another-service"))
+    assert "rejected the token of the token provider 'tests.provided_tokens:provided'" in said
+    assert "invalid_token" in said
+    # The broker tolerates 30 s between its clock and the issuer's.
+    said = refused(servers, secured.provided(lifetime_s=-3600))
+    assert "rejected the token of the token provider" in said
+    assert secured.issuer.token().split(".")[0] not in said
+
+
+def test_a_session_ends_with_its_token(secured: SecuredKafka) -> None:
+    host, port = secured.kafka.listener("SHORT").split(":")
+    connection = Connection(host, int(port), security=security_of(secured.provided(lifetime_s=6)))
+    connection.connect(10)
+    assert connection.is_usable()
+    wait_until(lambda: not connection.is_usable(), 10, what="the end of the session")
+
+    def is_closed() -> bool:
+        try:
+            connection.request(LIST_GROUPS, EVERY_GROUP, 5)
+        except RequestError:
+            return True
+        return False
+
+    assert not is_closed()
+    wait_until(is_closed, 30, what="the broker to end the session")
 
 
 def test_a_mechanism_that_is_not_offered(secured: SecuredKafka) -> None:

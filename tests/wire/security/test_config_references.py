@@ -180,3 +180,23 @@ def test_every_setting_for_security_may_refer(
     broken = settings | {"sasl.jaas.config": "${env:SPARK_GROUPS_NO_SUCH}"}
     with pytest.raises(OptionsError, match=r"kafka\.sasl\.jaas\.config: \$\{env:SPARK_GROUPS_NO"):
         security_of(broken)
+
+
+def test_token_providers_run_as_the_driver_and_may_be_limited() -> None:
+    def refusal_of(name: str, environ: dict[str, str]) -> str:
+        try:
+            Allowed.by(environ).check_token_provider(name)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    variable = "SPARK_GROUPS_ALLOWED_TOKEN_PROVIDERS"
+    assert refusal_of("msk", {}) == refusal_of("msk", CLASSIC) == ""
+    assert f"on Spark Connect by default. To allow it, set {variable}=msk" in refusal_of(
+        "msk", CONNECT
+    )
+    for environ in ({}, CONNECT):
+        named = environ | {variable: "msk, ours"}
+        assert refusal_of("ours", named) == ""
+        assert "'os:getcwd' is not allowed" in refusal_of("os:getcwd", named)
+    EVERYTHING.check_token_provider("os:getcwd")

@@ -6,6 +6,7 @@ import pytest
 from scramp import ScramMechanism
 
 from spark_groups.errors import AccessError
+from spark_groups.wire.security.bearer_token import BearerToken
 from spark_groups.wire.security.sasl import (
     Exchange,
     Mechanism,
@@ -76,8 +77,7 @@ def test_iterations_that_take_longer_than_there_is_time_are_refused(
 
 
 def test_a_token_goes_along_with_its_extensions() -> None:
-    login = TokenLogin(endpoint_url="https://x", extensions=(("a", "1"), ("b", "2")))
-    exchange = token_exchange(login, "abc")
+    exchange = token_exchange(BearerToken("abc", 0, extensions=(("a", "1"), ("b", "2"))))
     assert next(exchange) == b"n,,\1auth=Bearer abc\1a=1\1b=2\1\1"
     assert ended(exchange, b"")
     refused = token_exchange(TokenLogin(endpoint_url="https://x"), "abc")

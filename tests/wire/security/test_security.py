@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.wire.security import security as security_warnings
-from spark_groups.wire.security.sasl import Login, Mechanism, PasswordLogin, TokenLogin
+from spark_groups.wire.security.sasl import (
+    Login,
+    Mechanism,
+    PasswordLogin,
+    ProviderLogin,
+    TokenLogin,
+)
 from spark_groups.wire.security.security import PLAINTEXT, PROTOCOLS, Security, warn_of_open_secrets
 from spark_groups.wire.security.tls import Tls
-from tests.secured import token_issuer
+from tests.secured import CLIENT_SECRET, token_issuer
 
 SECRET = "hush-123456"
 
@@ -68,6 +75,25 @@ def test_librdkafka_is_given_the_same_tokens() -> None:
         assert len(issuer.asked) == 1
         assert expires_at_s > 0
         assert (principal, extensions) == ("batch-client", {"logicalCluster": "lkc-1"})
+
+
+def test_librdkafka_is_given_the_tokens_of_a_provider() -> None:
+    settings = {"test.client.secret": CLIENT_SECRET, "test.lifetime": "300"}
+    with token_issuer() as issuer:
+        settings["test.url"] = issuer.url.replace("/token", "/provided")
+        login = ProviderLogin(
+            provider="tests.provided_tokens:provided",
+            settings=tuple(settings.items()),
+            extensions=(("logicalCluster", "lkc-1"),),
+        )
+        security = Security("SASL_PLAINTEXT", login=login)
+        give = security.librdkafka_settings()["oauth_cb"]
+        text, expires_at_s, principal, extensions = give("")
+        assert give("")[0] == text
+        assert len(issuer.provided) == 1
+        assert 290 < expires_at_s - time.time() < 310
+        assert (principal, extensions) == ("provided", {"logicalCluster": "lkc-1"})
+        assert security.handshake_s > 3
 
 
 PLAIN = PasswordLogin(Mechanism.PLAIN, "alice", "hush-123456")

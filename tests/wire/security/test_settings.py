@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.wire.security.config_references import EVERYTHING
-from spark_groups.wire.security.sasl import Mechanism, PasswordLogin, TokenLogin
+from spark_groups.wire.security.sasl import (
+    Mechanism,
+    PasswordLogin,
+    ProviderLogin,
+    TokenLogin,
+)
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import SECURITY_SETTINGS, parse_jaas, security_of
 from tests.secured import Identity, issue, jaas
@@ -73,6 +79,31 @@ def test_a_client_of_tokens() -> None:
     older = {key: value for key, value in TOKENS.items() if "credentials" not in key}
     assert security_of({**older, "sasl.jaas.config": in_jaas}).login == expected
     assert SECRET not in repr(found)
+
+
+PROVIDED = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.provider": "tests.provided_tokens:provided",
+}
+
+
+def test_a_token_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_GROUPS_TEST_SECRET", SECRET)
+    settings = {
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.Test.Client.Secret": "${env:SPARK_GROUPS_TEST_SECRET}",
+        "sasl.jaas.config": jaas("oauthbearer.OAuthBearer", extension_logicalCluster="lkc-1"),
+    }
+    found = security_of(PROVIDED | settings)
+    assert found.login == ProviderLogin(
+        provider="tests.provided_tokens:provided",
+        settings=(("scope", "kafka"), ("test.client.secret", SECRET)),
+        extensions=(("logicalCluster", "lkc-1"),),
+    )
+    assert SECRET not in repr(found) + str(found)
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert found.principal == ""
 
 
 def test_a_token_in_a_file_needs_no_client() -> None:
@@ -141,6 +172,30 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (
         {k: v for k, v in TOKENS.items() if not k.endswith("secret")},
         "client.secret are required to get a token",
+    ),
+    (
+        SCRAM | {"sasl.oauthbearer.token.provider": "msk"},
+        "kafka.sasl.oauthbearer.token.provider: is set, but sasl.mechanism is SCRAM-SHA-512",
+    ),
+    (
+        TOKENS | {"sasl.oauthbearer.token.provider": "msk"},
+        "token.provider: is set as well as sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer",
+    ),
+    (
+        PROVIDED | {"sasl.jaas.config": jaas("oauthbearer.OAuthBearer", clientSecret=SECRET)},
+        "kafka.sasl.jaas.config: clientSecret is not supported with sasl.oauthbearer.token.prov",
+    ),
+    (
+        PROVIDED | {"sasl.jaas.config": jaas("oauthbearer.OAuthBearer", extension_auth=SECRET)},
+        "kafka.sasl.jaas.config: 'auth' cannot name a SASL extension",
+    ),
+    (
+        PROVIDED | {"sasl.oauthbearer.token.provider": "no.such:token"},
+        "kafka.sasl.oauthbearer.token.provider: 'no.such:token' cannot be loaded: importing",
+    ),
+    (
+        {"sasl.oauthbearer.token.provider": "msk"},
+        "token.provider: is set, but security.protocol is PLAINTEXT, which does not use it",
     ),
     (
         {"sasl.jaas.config": SCRAM["sasl.jaas.config"]},

@@ -1,0 +1,171 @@
+"""A token that a thread renews: its source fails, hangs, recovers, and is asked by many at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from spark_groups.errors import AccessError, BrokerUnreachableError
+from spark_groups.wire.security import renewal
+from spark_groups.wire.security.bearer_token import BearerToken
+from spark_groups.wire.security.renewal import SILENT_CALLS_MAX, UNUSED_MAX, RenewedToken
+from tests.waiting import wait_until
+
+SOURCE = "the token provider 'tests'"
+
+
+class Source:
+    """A source of tokens that tests change while it runs.
+
+    Args:
+        lifetime_s: How long its tokens are good.
+    """
+
+    def __init__(self, lifetime_s: float = 300.0) -> None:
+        self.lifetime_s = lifetime_s
+        self.calls = 0
+        self.failure: Exception | None = None
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def __call__(self) -> BearerToken:
+        self.calls += 1
+        call = self.calls
+        self.may_answer.wait(30)
+        if self.failure is not None:
+            raise self.failure
+        return BearerToken(f"token-{call}", int((time.time() + self.lifetime_s) * 1000))
+
+
+@contextmanager
+def renewed(source: Callable[[], BearerToken], **options: float) -> Iterator[RenewedToken]:
+    """Give the token of a source; it is not renewed afterwards."""
+    token = RenewedToken(source, SOURCE, **options)
+    try:
+        yield token
+    finally:
+        token.close()
+
+
+def test_many_threads_share_one_call() -> None:
+    source = Source()
+    source.may_answer.clear()
+    with renewed(source) as token, ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(token.token, 10) for _ in range(8)]
+        wait_until(lambda: source.calls)
+        source.may_answer.set()
+        assert {each.result(10).text for each in asked} == {"token-1"}
+        assert token.token(1).text == "token-1"
+    assert source.calls == 1
+
+
+@pytest.fixture
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tokens be renewed 0.2 s after they were fetched, long before they expire."""
+    monkeypatch.setattr(renewal, "refresh_at_ms", lambda _token, now_ms, _chance: now_ms + 200)
+
+
+@pytest.mark.usefixtures("early")
+def test_a_token_is_renewed_before_it_expires_and_no_thread_waits() -> None:
+    source = Source()
+    with renewed(source) as token:
+        first = token.token(10)
+        source.may_answer.clear()
+        wait_until(lambda: source.calls == 2, what="the renewal")
+        began_at = time.monotonic()
+        assert token.token(10) == first, "the old one while the new one is not there"
+        assert time.monotonic() - began_at < 1
+        source.may_answer.set()
+        wait_until(lambda: token.token(10).text == "token-2", what="the next token")
+
+
+@pytest.mark.usefixtures("early")
+def test_a_failure_is_retried_while_the_token_is_valid_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "spark_groups.wire.security.renewal")
+    source = Source()
+    with renewed(source) as token:
+        first = token.token(10)
+        source.failure = AccessError(f"{SOURCE} failed with KeyError: 'x'")
+        wait_until(lambda: source.calls >= 3, what="two calls that fail")
+        assert token.token(1) == first
+        source.failure = None
+        wait_until(lambda: token.token(10) != first, what="the next token")
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["WARNING", "INFO"], caplog.text
+    assert f"{SOURCE} failed with KeyError: 'x'; the current token is used for" in caplog.text
+    assert "token-" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [AccessError, BrokerUnreachableError])
+def test_a_failure_without_a_token_is_an_error_and_paced(kind: type[Exception]) -> None:
+    source = Source()
+    source.failure = kind("it failed")
+    with renewed(source) as token:
+        began_at = time.monotonic()
+        while time.monotonic() - began_at < 1.0:
+            with pytest.raises(kind, match="it failed"):
+                token.token(10)
+        # Pauses of 0.1, 0.2, 0.4 and 0.8 s.
+        assert source.calls <= 5
+        source.failure = None
+        token.forget()
+        assert token.token(10).text
+
+
+def test_a_source_that_hangs_holds_up_no_thread_beyond_the_deadline() -> None:
+    source = Source()
+    source.may_answer.clear()
+    with renewed(source, call_timeout_s=0.3) as token:
+        for timeout_s in (0.1, 10.0):
+            began_at = time.monotonic()
+            with pytest.raises(BrokerUnreachableError, match="did not answer"):
+                token.token(timeout_s)
+            assert time.monotonic() - began_at < 5
+        silent = "has not answered 3 earlier calls"
+        wait_until(lambda: silent in failure_of(token), what="no further call")
+        assert source.calls == SILENT_CALLS_MAX
+        source.may_answer.set()
+        wait_until(lambda: not failure_of(token), what="a token")
+
+
+def failure_of(token: RenewedToken) -> str:
+    """Return why there is no token; empty: there is one."""
+    try:
+        token.token(5)
+    except BrokerUnreachableError as error:
+        return str(error)
+    return ""
+
+
+def test_a_rejected_token_is_replaced() -> None:
+    source = Source()
+    with renewed(source) as token:
+        for call in range(1, 6):
+            assert token.token(10).text == f"token-{call}"
+            token.forget()
+    assert source.calls == 5
+
+
+def test_an_unexpected_error_ends_no_thread_silently() -> None:
+    source = Source()
+    source.failure = ZeroDivisionError("hush")
+    with renewed(source) as token:
+        assert failure_of(token) == f"{SOURCE}: ZeroDivisionError"
+
+
+def test_an_unused_token_is_not_renewed_for_ever() -> None:
+    source = Source(lifetime_s=0.4)
+    with renewed(source) as token:
+        token.token(10)
+        thread = next(each for each in threading.enumerate() if each.name == "token-renewal")
+        thread.join(30)
+        assert not thread.is_alive()
+        assert source.calls <= UNUSED_MAX + 1
+        assert token.token(10).text == f"token-{source.calls}"
