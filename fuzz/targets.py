@@ -69,6 +69,7 @@ from spark_groups.spark.options.source_options import SourceOptions, option_tabl
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, ReadTopic, TopicPartition
 from spark_groups.wire.connection import Connection
+from spark_groups.wire.fetch.batches import find_record
 from spark_groups.wire.fetch.messages import fetch_from_wire
 from spark_groups.wire.schemas import messages
 from spark_groups.wire.schemas.codec import decode, encode
@@ -166,6 +167,13 @@ def _feed_records(octets: bytes) -> None:
         rest = decoder.take()
         for batch in [*made, rest] if rest is not None else made:
             batch.validate(full=True)
+
+
+def _feed_first_record(octets: bytes) -> None:
+    for from_offset in (0, 7, 2**62):
+        with contextlib.suppress(ProtocolError):
+            found = find_record(octets, from_offset, ((1, 0), (2, 5)))
+            assert found.next_offset >= from_offset
 
 
 def _block_corpus() -> list[bytes]:
@@ -594,6 +602,7 @@ def _feed_toml(octets: bytes) -> None:
 
 TARGETS: Final = (
     Target("records", _record_corpus, _feed_records),
+    Target("first record", _record_corpus, _feed_first_record),
     Target("blocks", _block_corpus, _feed_blocks),
     Target("codec", _codec_corpus, _feed_codec),
     Target("embedded", _embedded_corpus, _feed_embedded),

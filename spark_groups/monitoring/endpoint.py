@@ -49,6 +49,7 @@ PROBES: Final[dict[str, Callable[[Health], bool]]] = {
 """By path: whether a health is answered with 200."""
 
 Take = Callable[[], dict[str, Any]]
+Measure = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class MonitoringEndpoint:
@@ -57,15 +58,18 @@ class MonitoringEndpoint:
     Args:
         take: Returns the member's snapshot.
         port: 0 binds any free port.
+        measure: Adds to a snapshot what only brokers know, for metrics; probes do without.
     """
 
-    def __init__(self, take: Take, *, host: str, port: int) -> None:
+    def __init__(
+        self, take: Take, *, host: str, port: int, measure: Measure = lambda view: view
+    ) -> None:
         self._take = take
         self._address = (host, port)
         self._server: _Server | None = None
         self._is_local = False
         registry = CollectorRegistry()
-        registry.register(_Member(take))
+        registry.register(_Member(lambda: measure(take())))
         self._metrics = make_wsgi_app(registry)
 
     def start(self) -> None:

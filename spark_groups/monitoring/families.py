@@ -71,6 +71,16 @@ def _number_of(name: str) -> Callable[[View], Known]:
     return lambda view: len(view[name])
 
 
+def _extreme(name: str, of: Callable[[list[float]], float]) -> Callable[[View], Known]:
+    """Return what reads the largest or smallest known number of the partitions."""
+
+    def value(view: View) -> Known:
+        known = [each[name] for each in view["partitions"] if each.get(name) is not None]
+        return of(known) if known else None
+
+    return value
+
+
 def _budget_used(view: View) -> Known:
     age_s, timeout_s = view.get("revocation_age_s"), view.get("revocation_timeout_s")
     return age_s / timeout_s if age_s is not None and timeout_s else None
@@ -145,6 +155,28 @@ GAUGES: Final = (
         lambda view: max(_lags(view["partitions"]), default=None),
     ),
     Gauge(
+        "behind_seconds_max",
+        "Maximum age of the first unread record of a partition; absent if unknown.",
+        _extreme("seconds_behind", max),
+    ),
+    Gauge(
+        "catch_up_seconds_max",
+        "Time until the last partition has caught up at current rates; +Inf: never.",
+        _extreme("catch_up_s", max),
+    ),
+    Gauge(
+        "deletion_seconds_min",
+        "Time until retention may first delete an unread record; absent if unknown, or never.",
+        _extreme("deletion_in_s", min),
+    ),
+    Gauge(
+        "deleted_unread_offsets",
+        "Unread offsets that retention has deleted already.",
+        lambda view: sum_of_known(
+            each.get("deleted_unread_offsets") for each in view["partitions"]
+        ),
+    ),
+    Gauge(
         "pending_lag_sum",
         "Sum of lags of pending partitions.",
         lambda view: sum(_lags(view["pending_ranges"])),
@@ -157,6 +189,21 @@ PARTITION_GAUGES: Final = (
     ),
     Gauge("position", "Next offset to plan.", _of("position")),
     Gauge("log_end_offset", "Log end as of Spark's last call.", _of("log_end_offset")),
+    Gauge(
+        "behind_seconds",
+        "Age of the first unread record; 0 if no record is unread.",
+        _of("seconds_behind"),
+    ),
+    Gauge(
+        "catch_up_seconds",
+        "Time until the partition has caught up at current rates; +Inf: never.",
+        _of("catch_up_s"),
+    ),
+    Gauge(
+        "deletion_seconds",
+        "Time until retention may delete the first unread record; 0: at any time.",
+        _of("deletion_in_s"),
+    ),
 )
 INFO: Final = ("member_id", "instance_id", "coordinator")
 

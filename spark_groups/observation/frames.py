@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from spark_groups.errors import GroupNotFoundError, SparkGroupsError
 from spark_groups.observation.group_events import EventKind, GroupEvent, group_changes
+from spark_groups.observation.lag_times import (
+    ALERT_HOURS,
+    AlertKind,
+    DeletionAlert,
+    deletion_alert,
+)
 from spark_groups.observation.lag_trends import LagHistory, LagTrend, LagTrends
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.ownership import Ownership, OwnershipSpan
-from spark_groups.observation.plain_values import View, by_topic, json_value
+from spark_groups.observation.plain_values import View, by_topic, json_value, partition_ranges
 from spark_groups.observation.revocations import Revocation, Revocations
 from spark_groups.observation.views import GroupView
+from spark_groups.types import TopicPartition
 
 EVENTS_MAX: Final = 300
 
@@ -68,6 +75,7 @@ class Frame(View):
         trend: The trend of the group's total lag.
         lag_history: The total lag in each minute of the last day.
         partitions: In the order of the view.
+        alerts: Partitions whose unread records are, or may soon be, deleted.
         events: The latest last.
     """
 
@@ -80,6 +88,7 @@ class Frame(View):
     lag_history: LagHistory = field(default_factory=LagHistory)
     partitions: tuple[PartitionHistory, ...] = ()
     revocations: tuple[Revocation, ...] = ()
+    alerts: tuple[DeletionAlert, ...] = ()
     events: tuple[GroupEvent, ...] = ()
 
     @property
@@ -103,14 +112,20 @@ class Frame(View):
             "lag_history": json_value(asdict(self.lag_history)),
             "partitions": [json_value(asdict(each)) for each in self.partitions],
             "revocations": [each.to_json() for each in self.revocations],
+            "alerts": [json_value(asdict(each)) for each in self.alerts],
             "events": events,
         }
 
 
 class GroupHistory:
-    """Makes frames from successive views of one group."""
+    """Makes frames from successive views of one group.
 
-    def __init__(self, group_id: str) -> None:
+    Args:
+        alert_hours: As `deletion_alert` has it.
+    """
+
+    def __init__(self, group_id: str, alert_hours: float = ALERT_HOURS) -> None:
+        self._alert_hours = alert_hours
         self._frame = Frame(group_id=group_id, at_s=0.0)
         self._trends = LagTrends()
         self._ownership = Ownership()
@@ -129,6 +144,8 @@ class GroupHistory:
         self._events.extend(self._revocations.look(view, at_s))
         self._events.extend(self._ownership.look(view, at_s))
         self._trends.look(view, at_s)
+        alerts = _with_unknown(deletion_alerts(view, self._alert_hours), self._frame.alerts, view)
+        self._events.extend(_alert_events(self._frame.alerts, alerts, at_s))
         self._frame = Frame(
             group_id=self._frame.group_id,
             at_s=at_s,
@@ -149,6 +166,7 @@ class GroupHistory:
                 for each in view.partitions
             ),
             revocations=self._revocations.under_way(),
+            alerts=alerts,
             events=tuple(self._events),
         )
         return self._frame
@@ -174,6 +192,56 @@ class GroupHistory:
         self._events.append(GroupEvent(at_s=at_s, kind=kind, text=text))
 
 
+def deletion_alerts(view: GroupView, alert_hours: float = ALERT_HOURS) -> tuple[DeletionAlert, ...]:
+    """Return the alerts of a group's partitions, in their order."""
+    found = (
+        deletion_alert(each.topic, each.partition, each.time, alert_hours)
+        for each in view.partitions
+    )
+    return tuple(each for each in found if each is not None)
+
+
+def _with_unknown(
+    alerts: Sequence[DeletionAlert], before: Sequence[DeletionAlert], view: GroupView
+) -> tuple[DeletionAlert, ...]:
+    """Return the alerts, with the previous ones of partitions that were not readable this time."""
+    unknown = {(e.topic, e.partition) for e in view.partitions if e.time.is_unknown}
+    kept = [each for each in before if (each.topic, each.partition) in unknown]
+    known = {(each.topic, each.partition) for each in alerts}
+    return (*alerts, *(each for each in kept if (each.topic, each.partition) not in known))
+
+
+def _alert_events(
+    before: Sequence[DeletionAlert], after: Sequence[DeletionAlert], at_s: float
+) -> Iterator[GroupEvent]:
+    """Yield one event for all alerts of a kind that began, and one for all that ended."""
+    known = {(each.topic, each.partition, each.kind) for each in before}
+    now = {(each.topic, each.partition, each.kind) for each in after}
+    for kind in AlertKind:
+        began = [e for e in after if e.kind is kind and (e.topic, e.partition, e.kind) not in known]
+        if began:
+            more = f" (and {len(began) - 1:,} more partitions)" if len(began) > 1 else ""
+            partitions = tuple(TopicPartition(each.topic, each.partition) for each in began)
+            yield GroupEvent(
+                at_s=at_s,
+                kind=EventKind.DELETION_ALERT,
+                text=began[0].text + more,
+                partitions=partitions,
+            )
+    ended = tuple(
+        TopicPartition(each.topic, each.partition)
+        for each in before
+        if (each.topic, each.partition, each.kind) not in now
+    )
+    if ended:
+        yield GroupEvent(
+            at_s=at_s,
+            kind=EventKind.DELETION_ALERT_ENDED,
+            text=f"deletion alert ended: {partition_ranges(ended)}",
+            partitions=ended,
+        )
+
+
 def steady_clock() -> Callable[[], float]:
     """Return a clock of seconds since 1970 that ignores changes of the system clock."""
     ahead_s = time.time() - time.monotonic()
@@ -186,15 +254,20 @@ class GroupWatch:
     Args:
         observer: Reads the group; closed with the watch.
         now: The clock of the frames, in seconds since 1970.
+        alert_hours: As `deletion_alert` has it.
     """
 
     def __init__(
-        self, observer: GroupObserver, group_id: str, now: Callable[[], float] | None = None
+        self,
+        observer: GroupObserver,
+        group_id: str,
+        now: Callable[[], float] | None = None,
+        alert_hours: float = ALERT_HOURS,
     ) -> None:
         self._observer = observer
         self._group_id = group_id
         self._now = now or steady_clock()
-        self._history = GroupHistory(group_id)
+        self._history = GroupHistory(group_id, alert_hours)
 
     def close(self) -> None:
         """Close all connections."""

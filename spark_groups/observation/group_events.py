@@ -25,6 +25,8 @@ class EventKind(Enum):
     PARTITIONS_RELEASED = "partitions released"
     PARTITIONS_MOVED = "partitions moved"
     COMMITS_REFUSED = "commits refused"
+    DELETION_ALERT = "deletion alert"
+    DELETION_ALERT_ENDED = "deletion alert ended"
     GROUP_MISSING = "group missing"
     NOT_READABLE = "not readable"
     READABLE = "readable"

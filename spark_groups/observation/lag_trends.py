@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
+from spark_groups.observation.catch_up import CatchUp, Progress, catch_up, slowest
 from spark_groups.observation.views import GroupView
 
 SAMPLES_MAX: Final = 40
@@ -29,12 +30,14 @@ class LagTrend:
         read_rate: Growth of the committed offset.
         written_rate: Growth of the log end offset.
         recent_lags: The lag at each of the last polls, the oldest first; None: unknown.
+        catch_up: When it will have caught up; of a group: when the last partition will have.
     """
 
     lag_rate: float | None = None
     read_rate: float | None = None
     written_rate: float | None = None
     recent_lags: tuple[int | None, ...] = ()
+    catch_up: CatchUp = field(default_factory=CatchUp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +55,12 @@ class LagHistory:
     lags: tuple[int | None, ...] = ()
 
 
-class _Sample(NamedTuple):
-    at_s: float
-    lag: int | None
-    committed_offset: int | None
-    log_end_offset: int | None
-
-
 class LagTrends:
     """The trend of every partition of a group, and of the group."""
 
     def __init__(self) -> None:
-        self._samples: dict[PartitionKey, deque[_Sample]] = {}
-        self._totals: deque[_Sample] = deque(maxlen=SAMPLES_MAX)
+        self._samples: dict[PartitionKey, deque[Progress]] = {}
+        self._totals: deque[Progress] = deque(maxlen=SAMPLES_MAX)
         self._steps: deque[int | None] = deque(maxlen=HISTORY_STEPS_MAX)
         self._last_step = 0
 
@@ -75,18 +71,19 @@ class LagTrends:
         for each in view.partitions:
             key = each.topic_id, each.partition
             samples = known.get(key) or deque(maxlen=SAMPLES_MAX)
-            samples.append(_Sample(at_s, each.lag, each.committed_offset, each.log_end_offset))
+            samples.append(Progress(at_s, each.lag, each.committed_offset, each.log_end_offset))
             self._samples[key] = samples
         # A sum over some partitions only would change whenever others become known.
         lag = None if view.totals.unknown_lag_partitions else view.totals.lag
         committed = sum_if_known(each.committed_offset for each in view.partitions)
         end = sum_if_known(each.log_end_offset for each in view.partitions)
-        self._totals.append(_Sample(at_s, lag, committed, end))
+        self._totals.append(Progress(at_s, lag, committed, end))
         self._note(lag, int(at_s // HISTORY_STEP_S))
 
     def trend(self, key: PartitionKey) -> LagTrend:
         """Return the trend of one partition."""
-        return _trend(self._samples.get(key, ()))
+        samples = self._samples.get(key, ())
+        return _trend(samples, catch_up(tuple(samples)))
 
     def history(self) -> LagHistory:
         """Return the total lag over a day."""
@@ -106,7 +103,9 @@ class LagTrends:
 
     def total(self) -> LagTrend:
         """Return the trend of the total lag."""
-        return _trend(self._totals)
+        return _trend(
+            self._totals, slowest(catch_up(tuple(each)) for each in self._samples.values())
+        )
 
 
 def sum_if_known(values: Iterable[Number | None]) -> Number | None:
@@ -116,17 +115,18 @@ def sum_if_known(values: Iterable[Number | None]) -> Number | None:
     return sum(known) if len(known) == len(given) else None
 
 
-def _trend(samples: Iterable[_Sample]) -> LagTrend:
+def _trend(samples: Iterable[Progress], catching_up: CatchUp) -> LagTrend:
     seen = tuple(samples)
     return LagTrend(
         lag_rate=_rate(seen, lambda each: each.lag),
         read_rate=_rate(seen, lambda each: each.committed_offset),
         written_rate=_rate(seen, lambda each: each.log_end_offset),
         recent_lags=tuple(each.lag for each in seen),
+        catch_up=catching_up,
     )
 
 
-def _rate(samples: tuple[_Sample, ...], of: Callable[[_Sample], int | None]) -> float | None:
+def _rate(samples: tuple[Progress, ...], of: Callable[[Progress], int | None]) -> float | None:
     if not samples or (now := of(samples[-1])) is None:
         return None
     last_s = samples[-1].at_s

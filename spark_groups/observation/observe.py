@@ -12,6 +12,7 @@ from typing import Final
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode, GroupNotFoundError
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
+from spark_groups.observation.unread_times import UnreadTimes
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
@@ -46,6 +47,7 @@ class GroupObserver:
         bootstrap_servers: `host:port` of one or more brokers.
         timeout_s: The timeout of one observation.
         security: TLS and authentication; None: neither.
+        read_committed: Whether the groups skip records of aborted transactions.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
@@ -57,11 +59,13 @@ class GroupObserver:
         *,
         timeout_s: float = OBSERVE_TIMEOUT_S,
         security: Security | None = None,
+        read_committed: bool = False,
     ) -> None:
         self._servers = parse_bootstrap_servers(bootstrap_servers)
         self._timeout_s = timeout_s
         self._security = security
         self._cluster: Cluster | None = None
+        self._unread_times = UnreadTimes(read_committed=read_committed)
 
     def __enter__(self) -> GroupObserver:
         return self
@@ -81,11 +85,21 @@ class GroupObserver:
             self._cluster = None
 
     def view(self, group_id: str) -> GroupView:
-        """Read a group, with the snapshots of its members on this machine.
+        """Read a group, its lag in time, and the snapshots of its members on this machine.
 
         Raises as `observe` does.
         """
-        return view_group(self.observe(group_id), read_snapshots(group_id))
+        deadline = time.monotonic() + self._timeout_s
+        reading = self.observe(group_id)
+        if self._cluster is not None:
+            unread = self._unread_times.read(
+                self._cluster,
+                reading.unread_offsets(),
+                reading.topic_names(),
+                deadline - time.monotonic(),
+            )
+            reading = replace(reading, unread=unread)
+        return view_group(reading, read_snapshots(group_id))
 
     def observe(self, group_id: str, *, timeout_s: float | None = None) -> GroupReading:
         """Read description, offsets and topics of a consumer or classic group.

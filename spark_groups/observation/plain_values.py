@@ -56,3 +56,20 @@ def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
     text = "; ".join(f"{printable(topic)} {', '.join(each)}" for topic, each in written.items())
     rest = sum(last - first + 1 for _, first, last in ranges[RANGES_SHOWN:])
     return f"{text} and {rest:,} more" if rest else text
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in its two largest units: `2 d 3 h`, `5 min 12 s`, `0.4 s`."""
+    if not seconds:
+        return "0 s"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for name, unit_s, smaller, smaller_s in _UNITS:
+        if whole >= unit_s:
+            rest = whole % unit_s // smaller_s
+            return f"{whole // unit_s:,} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+_UNITS: Final = (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from spark_groups.observation.lag_times import UnreadReading
 from spark_groups.protocol.messages import (
+    NO_OFFSET,
     DescribedMember,
     DescribeGroupResponse,
     ListOffsetsResponse,
@@ -37,6 +39,7 @@ class GroupReading:
         description: In a classic group, epochs are 0 and target assignments equal assignments.
         log_ends: Read after the committed offsets, so that commits in between do not make lag
             negative.
+        unread: The first unread record of each partition with lag; None: they were not read.
     """
 
     description: DescribeGroupResponse
@@ -46,6 +49,7 @@ class GroupReading:
     log_starts: ListOffsetsResponse = field(default_factory=ListOffsetsResponse)
     log_ends: ListOffsetsResponse = field(default_factory=ListOffsetsResponse)
     topics: tuple[TopicMetadata, ...] = ()
+    unread: UnreadReading | None = None
 
     def topic_names(self) -> dict[TopicId, str]:
         """Return names by topic id, including topics that only the coordinator knows."""
@@ -74,6 +78,23 @@ class GroupReading:
                     TopicIdPartition(topic.topic_id, each) for each in range(topic.partition_count)
                 )
         return frozenset(found)
+
+    def unread_offsets(self) -> dict[TopicIdPartition, int]:
+        """Return the first unread offset of each partition with lag.
+
+        This is the committed offset, else the log start, as for lag; never before the log start.
+        """
+        found = {}
+        for key, end in self.log_ends.offsets.items():
+            committed, start = self.committed.offsets.get(key), self.log_starts.offsets.get(key)
+            offset = start
+            if committed is not None and committed.committed_offset != NO_OFFSET:
+                offset = max(committed.committed_offset, start or 0)
+            elif key in self.committed.errors:
+                offset = None
+            if offset is not None and offset < end:
+                found[key] = offset
+        return found
 
 
 CLASSIC_MEMBER_TYPE: Final = 0

@@ -12,6 +12,13 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.observation.lag_times import (
+    UNKNOWN_RETENTION,
+    LagTime,
+    lag_time,
+    largest_behind_s,
+    soonest_deletion_s,
+)
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.observation.plain_values import View, by_topic
 from spark_groups.observation.reading import GroupReading, GroupType
@@ -40,6 +47,10 @@ class GroupTotals:
         moving_partitions: Partitions that will have another owner.
         lag: The sum of all known lags; None if none is known.
         unknown_lag_partitions: Partitions whose lag is unknown.
+        seconds_behind: The age of the oldest first unread record; 0.0 if no record is unread; None
+            if no age is known.
+        unknown_time_partitions: Partitions for which that age is unknown.
+        deletion_in_s: When retention may first delete an unread record; None: unknown, or never.
     """
 
     members: int
@@ -49,6 +60,9 @@ class GroupTotals:
     moving_partitions: int
     lag: int | None
     unknown_lag_partitions: int
+    seconds_behind: float | None = None
+    unknown_time_partitions: int = 0
+    deletion_in_s: float | None = None
 
 
 def group_totals(
@@ -64,6 +78,9 @@ def group_totals(
         moving_partitions=sum(each.moves_to is not None for each in partitions),
         lag=sum_of_known(each.lag for each in partitions),
         unknown_lag_partitions=sum(each.lag is None for each in partitions),
+        seconds_behind=largest_behind_s(each.time for each in partitions),
+        unknown_time_partitions=sum(each.time.seconds_behind is None for each in partitions),
+        deletion_in_s=soonest_deletion_s(each.time for each in partitions),
     )
 
 
@@ -167,6 +184,7 @@ class PartitionView:
         log_end_offset: The high watermark.
         lag: Log end offset minus committed offset (or log start offset); None: unknown.
         lag_origin: LOG_START_OFFSET if no offset is committed; None: unknown.
+        time: The lag in time.
         remark: Anything unusual; empty if there is nothing.
         withheld: The range that waits for the next owner until the current owner revokes the
             partition, as reported by a member on this machine; None: unknown, or no range.
@@ -183,6 +201,7 @@ class PartitionView:
     log_end_offset: int | None
     lag: int | None
     lag_origin: LagOrigin | None
+    time: LagTime = field(default_factory=LagTime)
     remark: str = ""
     withheld: WithheldRange | None = None
 
@@ -393,8 +412,33 @@ def _view_partition(
         log_end_offset=end,
         lag=lag,
         lag_origin=origin,
+        time=_lag_time(reading, key, lag, committed_offset, start),
         remark=remark,
         withheld=next((each for member_id, each in waiting.items() if member_id != owner), None),
+    )
+
+
+def _lag_time(
+    reading: GroupReading,
+    key: TopicIdPartition,
+    lag: int | None,
+    committed_offset: int | None,
+    log_start_offset: int | None,
+) -> LagTime:
+    unread = reading.unread
+    if unread is None or lag is None:
+        return LagTime()
+    first = unread.first
+    # With all of its log deleted, a partition lags and has nothing to read.
+    is_empty = log_start_offset is not None and log_start_offset == reading.log_ends.offsets[key]
+    is_known = lag == 0 or is_empty or key in first.found
+    return lag_time(
+        first.found.get(key),
+        unread.now_ms,
+        unread.retention.get(key.topic_id, UNKNOWN_RETENTION),
+        committed_offset=committed_offset,
+        log_start_offset=log_start_offset,
+        reason="" if is_known else first.unknown.get(key, "no leader was asked"),
     )
 
 

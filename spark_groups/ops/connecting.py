@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,9 +27,35 @@ from spark_groups.wire.security.settings import security_of
 
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 
+
+class IsolationLevel(str, Enum):
+    """`isolation.level` of a group's members, by Kafka's names."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's id.")]
 GroupArguments = Annotated[
     list[str], typer.Argument(metavar="GROUP...", help="The ids of one or more groups.")
+]
+IsolationLevelOption = Annotated[
+    IsolationLevel,
+    typer.Option(
+        "--isolation-level",
+        help="That of the group's members: with read_committed, the first unread record is none of"
+        " an aborted or unfinished transaction.",
+    ),
+]
+AlertHours = Annotated[
+    float,
+    typer.Option(
+        "--alert-hours",
+        metavar="HOURS",
+        min=0.0,
+        help="Alert if retention may delete unread records within this time, or within half of"
+        " retention.ms if that is less.",
+    ),
 ]
 EveryPartitionFlag = Annotated[bool, typer.Option("--all", help="Show a row for every partition.")]
 DryRunFlag = Annotated[
@@ -64,10 +91,15 @@ class Brokers:
     timeout_s: float = OBSERVE_TIMEOUT_S
     security: Security | None = None
 
-    def observer(self) -> GroupObserver:
-        """Return an observer of groups on these brokers."""
+    def observer(
+        self, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> GroupObserver:
+        """Return an observer of groups on these brokers, whose members read at a level."""
         return GroupObserver(
-            self.bootstrap_servers, timeout_s=self.timeout_s, security=self.security
+            self.bootstrap_servers,
+            timeout_s=self.timeout_s,
+            security=self.security,
+            read_committed=isolation_level is IsolationLevel.READ_COMMITTED,
         )
 
     @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,13 +13,25 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import SparkGroupsError, printable
+from spark_groups.observation.catch_up import CatchUp, Outlook, Progress, catch_up, slowest
+from spark_groups.observation.frames import deletion_alerts
+from spark_groups.observation.lag_times import (
+    ALERT_HOURS,
+    AlertKind,
+    DeletionAlert,
+    LagTime,
+    deletion_text,
+)
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.observation.plain_values import View
+from spark_groups.observation.plain_values import View, duration_text
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.ops.connecting import (
+    AlertHours,
     Brokers,
     EveryPartitionFlag,
     GroupArguments,
+    IsolationLevel,
+    IsolationLevelOption,
     JsonFlag,
     connects,
 )
@@ -32,7 +44,17 @@ from spark_groups.ops.lag_rules import (
     judge_partition,
     worst,
 )
-from spark_groups.ops.output import UNKNOWN, Column, number, partition_rows_max, show, table_of
+from spark_groups.ops.output import (
+    ALARM_STYLE,
+    UNKNOWN,
+    Column,
+    behind_text,
+    catch_up_text,
+    number,
+    partition_rows_max,
+    show,
+    table_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +66,9 @@ class PartitionLag:
         log_end_offset: None: unknown.
         lag: Log end offset minus committed offset (or log start offset); None: unknown.
         lag_origin: The offset from which lag is counted; None: unknown.
+        time: The lag in time.
         lag_change: The growth of the lag since the first sample; None: unknown.
+        catch_up: When it will have caught up, at the rates between the samples.
         status: None: not checked, or too few samples are known.
         remark: Anything unusual; empty if there is nothing.
     """
@@ -55,7 +79,9 @@ class PartitionLag:
     log_end_offset: int | None
     lag: int | None
     lag_origin: LagOrigin | None
+    time: LagTime = field(default_factory=LagTime)
     lag_change: int | None = None
+    catch_up: CatchUp = field(default_factory=CatchUp)
     status: PartitionStatus | None = None
     remark: str = ""
 
@@ -68,6 +94,12 @@ class GroupLag:
         lag: The sum of all known lags; None if none is known.
         unknown_lag_partitions: The number of partitions whose lag is unknown.
         partitions: Sorted by topic and index.
+        seconds_behind: The age of the oldest first unread record; 0.0 if no record is unread; None
+            if no age is known.
+        unknown_time_partitions: The number of partitions for which that age is unknown.
+        deletion_in_s: When retention may first delete an unread record; None: unknown, or never.
+        catch_up: When the last partition will have caught up.
+        alerts: Partitions whose unread records are, or may soon be, deleted.
         verdict: None: not checked.
     """
 
@@ -76,6 +108,11 @@ class GroupLag:
     lag: int | None
     unknown_lag_partitions: int
     partitions: tuple[PartitionLag, ...]
+    seconds_behind: float | None = None
+    unknown_time_partitions: int = 0
+    deletion_in_s: float | None = None
+    catch_up: CatchUp = field(default_factory=CatchUp)
+    alerts: tuple[DeletionAlert, ...] = ()
     verdict: Verdict | None = None
 
 
@@ -104,17 +141,28 @@ class LagView(View):
         return document
 
 
-def view_group_lag(view: GroupView) -> GroupLag:
-    """Return the current lag of a group."""
-    return _group_lag(view, [_partition_lag(each) for each in view.partitions])
+def view_group_lag(view: GroupView, alert_hours: float = ALERT_HOURS) -> GroupLag:
+    """Return the current lag of a group.
+
+    Args:
+        alert_hours: As `deletion_alert` has it.
+    """
+    return _group_lag(
+        view, [_partition_lag(each) for each in view.partitions], deletion_alerts(view, alert_hours)
+    )
 
 
-def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int = 0) -> GroupLag:
+def judge_group_lag(
+    samples: Sequence[tuple[float, GroupView]],
+    allowed_lag: int = 0,
+    alert_hours: float = ALERT_HOURS,
+) -> GroupLag:
     """Return the lag of a group, and whether the group keeps up.
 
     Args:
         samples: The time in seconds and the group at that time, the oldest first; at least one.
         allowed_lag: The largest lag with which a partition keeps up.
+        alert_hours: As `deletion_alert` has it.
     """
     now_s, view = samples[-1]
     seen: dict[tuple[str, int], list[LagSample]] = {}
@@ -127,6 +175,7 @@ def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int
                     partition.committed_offset,
                     partition.lag,
                     batches.get(partition.owner or ""),
+                    partition.log_end_offset,
                 )
             )
     latest = _batch_beginnings(view, now_s)
@@ -137,11 +186,28 @@ def judge_group_lag(samples: Sequence[tuple[float, GroupView]], allowed_lag: int
         batch_began_at_s = latest.get(partition.owner or "")
         batch_age_s = None if batch_began_at_s is None else now_s - batch_began_at_s
         partitions.append(_partition_lag(partition, known, status, batch_age_s))
-    return _group_lag(view, partitions, judge_group(each.status for each in partitions))
+    alerts = deletion_alerts(view, alert_hours)
+    outlooks = {(each.topic, each.partition): each.catch_up.outlook for each in partitions}
+    verdict = worst(
+        (
+            judge_group(each.status for each in partitions),
+            *(_judge_alert(each, outlooks[each.topic, each.partition]) for each in alerts),
+        )
+    )
+    return _group_lag(view, partitions, alerts, verdict)
+
+
+def _judge_alert(alert: DeletionAlert, outlook: Outlook) -> Verdict:
+    """Return WARN if the partition may still be read in time, else ERR."""
+    reads_on = outlook in (Outlook.CAUGHT_UP, Outlook.CATCHING_UP)
+    return Verdict.WARN if alert.kind is AlertKind.EXPIRING and reads_on else Verdict.ERR
 
 
 def _group_lag(
-    view: GroupView, partitions: Sequence[PartitionLag], verdict: Verdict | None = None
+    view: GroupView,
+    partitions: Sequence[PartitionLag],
+    alerts: tuple[DeletionAlert, ...],
+    verdict: Verdict | None = None,
 ) -> GroupLag:
     return GroupLag(
         group_id=view.group_id,
@@ -149,6 +215,11 @@ def _group_lag(
         lag=view.totals.lag,
         unknown_lag_partitions=view.totals.unknown_lag_partitions,
         partitions=tuple(partitions),
+        seconds_behind=view.totals.seconds_behind,
+        unknown_time_partitions=view.totals.unknown_time_partitions,
+        deletion_in_s=view.totals.deletion_in_s,
+        catch_up=slowest(each.catch_up for each in partitions),
+        alerts=alerts,
         verdict=verdict,
     )
 
@@ -173,6 +244,10 @@ def _partition_lag(
     remark = partition.remark
     if not remark and status not in (None, PartitionStatus.OK) and batch_age_s is not None:
         remark = f"a batch has been running for {batch_age_s:.1f} s"
+    progress = [
+        Progress(each.at_s, each.lag, each.committed_offset, each.log_end_offset)
+        for each in samples
+    ]
     return PartitionLag(
         topic=partition.topic,
         partition=partition.partition,
@@ -180,14 +255,17 @@ def _partition_lag(
         log_end_offset=partition.log_end_offset,
         lag=partition.lag,
         lag_origin=partition.lag_origin,
+        time=partition.time,
         lag_change=None if first is None or partition.lag is None else partition.lag - first,
+        catch_up=catch_up(progress),
         status=status,
-        remark=remark,
+        remark=remark or partition.time.remark,
     )
 
 
 SAMPLES: Final = 6
 INTERVAL_S: Final = 5.0
+ALERTS_SHOWN: Final = 10
 
 
 @connects
@@ -210,14 +288,20 @@ def lag(  # noqa: PLR0917
             metavar="OFFSETS", min=0, help="The largest lag with which a partition keeps up."
         ),
     ] = 0,
+    alert_hours: AlertHours = ALERT_HOURS,
+    isolation_level: IsolationLevelOption = IsolationLevel.READ_UNCOMMITTED,
     as_json: JsonFlag = False,
     every_partition: EveryPartitionFlag = False,
 ) -> None:
-    """Show the lag of groups, in each partition and in total.
+    """Show the lag of groups, in each partition and in total: in offsets and in time.
+
+    A partition is as far behind as its first unread record is old. If retention may soon delete
+    unread records, an alert names the partition.
 
     --check applies the rules of Burrow: a lagging partition is an error if its committed offset
     never moved, stopped moving or went back, and a warning if its lag never falls. Samples
-    must span several commits; a query commits once per batch.
+    must span several commits; a query commits once per batch. An alert is an error, and a warning
+    if its partition is catching up.
 
     Example: spark-groups lag flight-readers --check --interval 10
 
@@ -225,13 +309,15 @@ def lag(  # noqa: PLR0917
     cannot be read). Without --check: 1 if a group does not exist or no broker answers.
     """
     try:
-        with brokers.observer() as observer:
-            view = (
-                _take_samples(observer, groups, samples, interval, allowed_lag) if check else None
-            )
-            view = view or LagView(
-                groups=tuple(view_group_lag(observer.view(each)) for each in groups)
-            )
+        with brokers.observer(isolation_level) as observer:
+            if check:
+                taken = _take_samples(observer, groups, samples, interval)
+                window_s = max(each[-1][0] - each[0][0] for each in taken)
+                judged = (judge_group_lag(each, allowed_lag, alert_hours) for each in taken)
+                view = LagView(groups=tuple(judged), window_s=round(window_s, 3))
+            else:
+                seen = (view_group_lag(observer.view(each), alert_hours) for each in groups)
+                view = LagView(groups=tuple(seen))
     except SparkGroupsError as error:
         if not check:
             raise
@@ -244,22 +330,16 @@ def lag(  # noqa: PLR0917
 
 
 def _take_samples(
-    observer: GroupObserver,
-    group_ids: list[str],
-    samples: int,
-    interval_s: float,
-    allowed_lag: int,
-) -> LagView:
+    observer: GroupObserver, group_ids: list[str], samples: int, interval_s: float
+) -> list[list[tuple[float, GroupView]]]:
+    """Return the samples of each group, with their times."""
     taken: dict[str, list[tuple[float, GroupView]]] = {each: [] for each in group_ids}
     began_s = time.monotonic()
     for sample in range(samples):
         time.sleep(max(0.0, began_s + sample * interval_s - time.monotonic()))
         for group_id, found in taken.items():
             found.append((time.monotonic(), observer.view(group_id)))
-    return LagView(
-        groups=tuple(judge_group_lag(each, allowed_lag) for each in taken.values()),
-        window_s=round(time.monotonic() - began_s, 3),
-    )
+    return list(taken.values())
 
 
 _STYLES: Final[Mapping[Verdict, str]] = {
@@ -292,10 +372,20 @@ def _line(group: GroupLag) -> Text:
         f"  {printable(group.group_state) or UNKNOWN}  total lag {number(group.lag)}",
         f" in {len(group.partitions):,} partitions",
         f" ({unknown:,} unknown)" if unknown else "",
+        "" if group.seconds_behind is None else f"  {duration_text(group.seconds_behind)} behind",
+        _catching_up(group),
     )
     if group.verdict is not None:
         line.append("  ").append(group.verdict.name, _STYLES[group.verdict])
     return line
+
+
+def _catching_up(group: GroupLag) -> str:
+    outlooks = {
+        Outlook.CATCHING_UP: f"  catches up {catch_up_text(group.catch_up)}",
+        Outlook.NEVER: "  never catches up",
+    }
+    return outlooks.get(group.catch_up.outlook, "")
 
 
 def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[RenderableType]:
@@ -310,6 +400,9 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
     notes = [Text(f"and {rest:,} partitions with less lag: use --all")] if rest else []
     if any(_counts_from_log_start(each) for each in shown):
         notes.append(Text("* no committed offset: lag counts from the log start"))
+    notes += [Text(printable(each.text), ALARM_STYLE) for each in group.alerts[:ALERTS_SHOWN]]
+    if len(group.alerts) > ALERTS_SHOWN:
+        notes.append(Text(f"and alerts of {len(group.alerts) - ALERTS_SHOWN:,} more partitions"))
     found = {each.status for each in shown} - {None, PartitionStatus.OK}
     notes += [
         Text(f"{status.value}: {meaning}")
@@ -329,6 +422,18 @@ def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
         Column("COMMITTED", _committed, is_number=True),
         Column("LOG END", lambda each: number(each.log_end_offset), is_number=True),
         Column("LAG", _lag, is_number=True),
+        Column(
+            "BEHIND",
+            lambda each: behind_text(each.time.seconds_behind),
+            is_number=True,
+            is_shown=any(each.time.seconds_behind is not None for each in partitions),
+        ),
+        Column("CATCHES UP", lambda each: catch_up_text(each.catch_up), True, judged),
+        Column(
+            "DELETION",
+            lambda each: deletion_text(each.time),
+            is_shown=any(deletion_text(each.time) for each in partitions),
+        ),
         Column("CHANGE", _change, is_number=True, is_shown=judged),
         Column("STATUS", _status, is_shown=judged),
         Column(

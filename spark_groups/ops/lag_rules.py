@@ -51,12 +51,14 @@ class LagSample:
         committed_offset: None: no offset is committed.
         lag: None: unknown.
         batch_began_at_s: When the batch that reads it began; None: no batch, or unknown.
+        log_end_offset: None: unknown; the rules do not use it.
     """
 
     at_s: float
     committed_offset: int | None
     lag: int | None
     batch_began_at_s: float | None = None
+    log_end_offset: int | None = None
 
 
 def judge_partition(

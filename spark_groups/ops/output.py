@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groups.errors import printable
-from spark_groups.observation.plain_values import View
+from spark_groups.observation.catch_up import CatchUp, Outlook
+from spark_groups.observation.plain_values import View, duration_text
 
 PARTITION_ROWS_MAX: Final = 60
 _UNBOUNDED_COLUMNS: Final = 10_000
@@ -92,6 +93,18 @@ def number(value: int | None) -> str:
 def plain(value: int | None) -> str:
     """Return a number without separators, as Kafka's tools print it."""
     return UNKNOWN if value is None else str(value)
+
+
+def behind_text(seconds: float | None) -> str:
+    """Return the age of the first unread record."""
+    return UNKNOWN if seconds is None else duration_text(seconds)
+
+
+def catch_up_text(found: CatchUp) -> str:
+    """Return when a partition or a group will have caught up."""
+    if found.outlook is Outlook.CATCHING_UP and found.catch_up_s is not None:
+        return f"in {duration_text(found.catch_up_s)}"
+    return UNKNOWN if found.outlook is Outlook.UNKNOWN else found.outlook.value
 
 
 def plain_table() -> Table:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from spark_groups.errors import printable
 from spark_groups.observation.local_members import LocalMember
-from spark_groups.observation.plain_values import partition_ranges
+from spark_groups.observation.plain_values import duration_text, partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, MemberView, PartitionView
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.ops.output import (
@@ -104,6 +104,7 @@ def group_header(view: GroupView, width: int) -> RenderableType:
         f" ({unknown:,} of {totals.partitions:,} partitions unknown)" if unknown else ""
     )
     moving = [("moving", number(totals.moving_partitions))] if totals.moving_partitions else []
+    behind = [("behind", duration_text(seconds))] if (seconds := totals.seconds_behind) else []
     lines.append(
         _facts(
             width,
@@ -113,6 +114,7 @@ def group_header(view: GroupView, width: int) -> RenderableType:
             ("unassigned", number(totals.unassigned_partitions)),
             *moving,
             ("total lag", lag),
+            *behind,
         )
     )
     return Group(*lines)

@@ -10,7 +10,14 @@ import typer
 
 from spark_groups.monitoring.limited_server import is_loopback
 from spark_groups.observation.frames import GroupWatch
-from spark_groups.ops.connecting import Brokers, connects
+from spark_groups.observation.lag_times import ALERT_HOURS
+from spark_groups.ops.connecting import (
+    AlertHours,
+    Brokers,
+    IsolationLevel,
+    IsolationLevelOption,
+    connects,
+)
 from spark_groups.ops.feeds import Feeds, Watch
 from spark_groups.ops.group_list_watch import GroupListWatch
 from spark_groups.ops.page_server import GROUP_LIST, PageServer
@@ -24,7 +31,7 @@ WATCHED_MAX: Final = 32
 
 
 @connects
-def serve(
+def serve(  # noqa: PLR0917
     brokers: Brokers,
     host: Annotated[
         str,
@@ -46,6 +53,8 @@ def serve(
             help="Watch this group even while its page is closed, to keep its history; repeatable.",
         ),
     ] = None,
+    alert_hours: AlertHours = ALERT_HOURS,
+    isolation_level: IsolationLevelOption = IsolationLevel.READ_UNCOMMITTED,
 ) -> None:
     """Serve a read-only page of all groups in the cluster, and of each group as it changes.
 
@@ -61,7 +70,8 @@ def serve(
     def open_watch(group_id: str) -> AbstractContextManager[Watch]:
         if group_id == GROUP_LIST:
             return closing(GroupListWatch(brokers))
-        return closing(GroupWatch(brokers.observer(), group_id))
+        observer = brokers.observer(isolation_level)
+        return closing(GroupWatch(observer, group_id, alert_hours=alert_hours))
 
     kept = tuple(dict.fromkeys(watch or ()))
     if "" in kept or len(kept) > WATCHED_MAX:

@@ -24,17 +24,33 @@ from rich.text import Text
 from spark_groups.errors import printable
 from spark_groups.observation.frames import Frame, GroupWatch
 from spark_groups.observation.group_events import EventKind, GroupEvent
+from spark_groups.observation.lag_times import (
+    ALERT_HOURS,
+    DeletionAlert,
+    deletion_text,
+    largest_behind_s,
+)
 from spark_groups.observation.lag_trends import LagTrend, sum_if_known
-from spark_groups.observation.plain_values import partition_ranges
+from spark_groups.observation.plain_values import duration_text, partition_ranges
 from spark_groups.observation.revocations import Revocation
 from spark_groups.observation.views import GroupView, MemberView, PartitionView
-from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
+from spark_groups.ops.connecting import (
+    AlertHours,
+    Brokers,
+    GroupArgument,
+    IsolationLevel,
+    IsolationLevelOption,
+    JsonFlag,
+    connects,
+)
 from spark_groups.ops.output import (
     ALARM_STYLE,
     MOVING_STYLE,
     QUIET_STYLE,
     UNKNOWN,
     Column,
+    behind_text,
+    catch_up_text,
     console,
     number,
     plain,
@@ -116,9 +132,11 @@ def watch(  # noqa: PLR0917
     duration: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.1, help="Stop after this many seconds.")
     ] = None,
+    alert_hours: AlertHours = ALERT_HOURS,
+    isolation_level: IsolationLevelOption = IsolationLevel.READ_UNCOMMITTED,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a group as it changes: members, partitions, lag, and events.
+    """Show a group as it changes: members, partitions, lag in offsets and in time, and events.
 
     In a terminal the view is redrawn at each poll; in a pipe there is a line for each event. With
     --json each poll prints one line of JSON. While brokers do not answer, the last view is shown,
@@ -129,7 +147,8 @@ def watch(  # noqa: PLR0917
     Exit code 1 if the group was never read before --count or --duration ended; 130 after Ctrl-C.
     """
     has_seen = False
-    looking = closing(GroupWatch(brokers.observer(), group))
+    observer = brokers.observer(isolation_level)
+    looking = closing(GroupWatch(observer, group, alert_hours=alert_hours))
     with looking as group_watch, _showing(as_json=as_json) as show:
         for frame in _frames(group_watch, interval, count, duration):
             has_seen = has_seen or frame.view is not None
@@ -169,7 +188,10 @@ Shown = TypeVar("Shown")
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPARKLINE_COLUMNS: Final = 12
 REVOCATIONS_SHOWN: Final = 3
-_ALARMING: Final = frozenset({EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED})
+ALERTS_SHOWN: Final = 3
+_ALARMING: Final = frozenset(
+    {EventKind.NOT_READABLE, EventKind.COMMITS_REFUSED, EventKind.DELETION_ALERT}
+)
 
 
 def clock_time(at_s: float) -> str:
@@ -191,6 +213,7 @@ def divide(height: int, frame: Frame) -> Lines:
     members = 0 if frame.view is None else len(frame.view.members)
     # Header and trend, two table headers, three empty lines, and one free line.
     left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
+    left -= min(len(frame.alerts), ALERTS_SHOWN + 1)
     events = max(3, min(len(frame.events), left // 4))
     members = max(2, min(members, (left - events) // 3))
     return Lines(members, max(3, left - events - members), events)
@@ -214,6 +237,7 @@ def render_frame(
         parts += [group_header(view, width), _trend_line(frame.trend)]
         parts += _members(view, names, width, lines.members)
         parts += _revocations(frame.revocations)
+        parts += _alerts(frame.alerts)
         parts += [Text(), *_partitions(frame, view, names, lines.partitions)]
     if frame.events:
         parts.append(Text())
@@ -245,6 +269,7 @@ def summary_line(frame: Frame) -> str:
             f"members {totals.members:,}",
             f"partitions {totals.partitions:,}" + (f" ({', '.join(unsettled)})" * bool(unsettled)),
             f"lag {number(totals.lag)} ({rate_text(frame.trend.lag_rate)})",
+            *(f"behind {duration_text(behind)}" for behind in [totals.seconds_behind] if behind),
         )
     )
 
@@ -284,7 +309,8 @@ def _trend_line(trend: LagTrend) -> Text:
         ("written", trend.written_rate),
     )
     line = Text("  ".join(f"{name} {rate_text(rate)}" for name, rate in rates), QUIET_STYLE)
-    return line.append(f"  {sparkline(trend.recent_lags, 2 * SPARKLINE_COLUMNS)}")
+    line.append(f"  {sparkline(trend.recent_lags, 2 * SPARKLINE_COLUMNS)}")
+    return line.append(f"  catches up: {catch_up_text(trend.catch_up)}", QUIET_STYLE)
 
 
 def _members(view: GroupView, names: MemberNames, width: int, rows: int) -> list[RenderableType]:
@@ -303,6 +329,15 @@ def _is_settled(member: MemberView) -> bool:
 def _revocations(revocations: Sequence[Revocation]) -> list[RenderableType]:
     shown = revocations[:REVOCATIONS_SHOWN]
     return [Text(_revocation(each), MOVING_STYLE) for each in shown]
+
+
+def _alerts(alerts: Sequence[DeletionAlert]) -> list[RenderableType]:
+    shown = [
+        Text(printable(each.text), ALARM_STYLE, no_wrap=True, overflow="ellipsis")
+        for each in alerts[:ALERTS_SHOWN]
+    ]
+    rest = len(alerts) - ALERTS_SHOWN
+    return [*shown, _more(rest, "partitions with a deletion alert")] if rest > 0 else [*shown]
 
 
 def _revocation(revocation: Revocation) -> str:
@@ -343,11 +378,21 @@ def _partitions(
         Column("LOG END", lambda row: number(row[0].log_end_offset), True, single),
         Column("COUNT", lambda row: number(len(row)), True, not single),
         Column("LAG", lambda row: lag_text(row[0]) if single else _shared_lag(row), True),
+        Column("BEHIND", _behind, is_number=True, is_shown=bool(view.totals.seconds_behind)),
+        Column("DELETION", _deletion, is_shown=single and bool(frame.alerts)),
         Column("LAG CHANGE", lag_change, is_number=True),
         Column("TREND", trend),
     )
     rest = sum(map(len, more))
     return [_one_line_each(table), *([_more(rest, "partitions")] if rest else [])]
+
+
+def _behind(row: list[PartitionView]) -> str:
+    return behind_text(largest_behind_s(each.time for each in row))
+
+
+def _deletion(row: list[PartitionView]) -> str:
+    return deletion_text(row[0].time)
 
 
 def _is_stable(partition: PartitionView) -> bool:

@@ -28,7 +28,7 @@ from spark_groups.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from spark_groups.types import TopicId
+from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.configuration import (
     ConfigEntry,
@@ -37,6 +37,8 @@ from spark_groups.wire.configuration import (
     check_alteration,
     configuration_from_wire,
     configuration_to_wire,
+    configurations_from_wire,
+    configurations_to_wire,
     refuse,
 )
 from spark_groups.wire.connection import (
@@ -45,6 +47,7 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.coordinator_connection import exchange, fetch_all
+from spark_groups.wire.fetch.first_records import FirstRecords, FirstRecordSearch
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
     ATTEMPT_TIMEOUT_S,
@@ -211,6 +214,29 @@ class Cluster:
         ends = {key: EpochEnd(each.offset, each.leader_epoch) for key, each in found.items()}
         return OffsetForLeaderEpochResponse(ends=ends, errors=errors)
 
+    def first_records(
+        self,
+        offsets: Mapping[TopicIdPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout_s: float = inf,
+    ) -> FirstRecords:
+        """Return the first record at or after an offset of each partition.
+
+        The leaders return about one batch of each partition, so this is for few records. It needs
+        READ on the topics; a partition that a leader refuses is unknown, which is no error.
+
+        Args:
+            read_committed: Whether to skip records of aborted and of unfinished transactions.
+            timeout_s: When to give up, if that is before the timeout of a call.
+        """
+        deadline = min(time.monotonic() + timeout_s, self._deadline())
+        self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
+        search = FirstRecordSearch(
+            self._pool, self._leaders, offsets, read_committed=read_committed
+        )
+        return search.run(deadline)
+
     def _refresh(self, topic_ids: set[TopicId], deadline: float) -> None:
         if topic_ids:
             asked = metadata_to_wire(topic_ids=topic_ids)
@@ -343,6 +369,19 @@ class Cluster:
         else:
             values = self._ask_any(DESCRIBE_CONFIGS, asked, deadline)
         return configuration_from_wire(values, name)
+
+    def topic_configurations(
+        self, names: Iterable[str], keys: Iterable[str], *, timeout_s: float = inf
+    ) -> tuple[Mapping[str, Mapping[str, ConfigEntry]], Mapping[str, str]]:
+        """Return the configuration of topics, and the reasons of refusals, both by topic name.
+
+        Args:
+            keys: Only these keys.
+            timeout_s: When to give up, if that is before the timeout of a call.
+        """
+        deadline = min(time.monotonic() + timeout_s, self._deadline())
+        asked = configurations_to_wire(ConfigResource.TOPIC, names, keys)
+        return configurations_from_wire(self._ask_any(DESCRIBE_CONFIGS, asked, deadline))
 
     def alter_configuration(
         self, resource: ConfigResource, name: str, changes: Mapping[str, str | None]

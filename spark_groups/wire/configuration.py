@@ -60,12 +60,19 @@ def configuration_to_wire(
     resource: ConfigResource, name: str, keys: Iterable[str] | None
 ) -> Values:
     """Request the configuration of one resource; all keys if None."""
-    asked = {
-        "resource_type": int(resource),
-        "resource_name": name,
-        "configuration_keys": None if keys is None else tuple(keys),
-    }
-    return {"resources": (asked,), "include_synonyms": False, "include_documentation": False}
+    return configurations_to_wire(resource, (name,), keys)
+
+
+def configurations_to_wire(
+    resource: ConfigResource, names: Iterable[str], keys: Iterable[str] | None
+) -> Values:
+    """Request the configuration of several resources; all keys if None."""
+    wanted = None if keys is None else tuple(keys)
+    asked = tuple(
+        {"resource_type": int(resource), "resource_name": each, "configuration_keys": wanted}
+        for each in names
+    )
+    return {"resources": asked, "include_synonyms": False, "include_documentation": False}
 
 
 def configuration_from_wire(values: Values, name: str) -> Mapping[str, ConfigEntry]:
@@ -78,6 +85,24 @@ def configuration_from_wire(values: Values, name: str) -> Mapping[str, ConfigEnt
         raise ProtocolError(f"{len(values['results'])} configurations in the answer about {name!r}")
     (result,) = values["results"]
     refuse(result["error_code"], f"DescribeConfigs of {name!r}", result["error_message"])
+    return _entries(result)
+
+
+def configurations_from_wire(
+    values: Values,
+) -> tuple[Mapping[str, Mapping[str, ConfigEntry]], Mapping[str, str]]:
+    """Read the configurations of several resources, and the reasons of refusals, both by name."""
+    results = values["results"]
+    found = {each["resource_name"]: _entries(each) for each in results if not each["error_code"]}
+    refused = {
+        each["resource_name"]: ErrorCode.name_of(each["error_code"])
+        for each in results
+        if each["error_code"]
+    }
+    return found, refused
+
+
+def _entries(result: Values) -> dict[str, ConfigEntry]:
     return {
         each["name"]: ConfigEntry(
             each["value"], _ORIGINS.get(each["config_source"], ConfigOrigin.UNKNOWN)

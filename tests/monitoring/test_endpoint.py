@@ -53,6 +53,26 @@ def test_paths_answer_for_the_member(caplog: pytest.LogCaptureFixture) -> None:
         endpoint.close()
 
 
+def test_only_metrics_are_measured_and_probes_do_not_wait_for_brokers() -> None:
+    view = busy_view()
+    measured: list[str] = []
+
+    def measure(snapshot: dict[str, Any]) -> dict[str, Any]:
+        measured.append(snapshot["group"])
+        partitions = [{**each, "seconds_behind": 7.5} for each in snapshot["partitions"]]
+        return {**snapshot, "partitions": partitions}
+
+    endpoint = MonitoringEndpoint(lambda: view, host="127.0.0.1", port=0, measure=measure)
+    endpoint.start()
+    try:
+        assert health(endpoint.port)[0] == 200
+        assert not measured
+        assert scrape(endpoint.port).value("behind_seconds_max") == 7.5
+        assert measured
+    finally:
+        endpoint.close()
+
+
 def test_port_and_thread_are_gone_after_the_end() -> None:
     before = threads()
     endpoint = serving(busy_view)

@@ -43,6 +43,26 @@ def scraped(view: dict[str, Any]) -> Scrape:
     return Scrape(generate_latest(registry(view)).decode("utf-8"))
 
 
+def test_lag_in_time_is_exported_as_far_as_it_is_known() -> None:
+    view = busy_view()
+    assert scraped(view).value("behind_seconds_max") is None
+    partition = view["partitions"][0]
+    names = ("seconds_behind", "catch_up_s", "deletion_in_s", "deleted_unread_offsets")
+    values = ((3.5, float("inf"), 600.0, 0), (0.0, 0.0, None, 7), (None, None, 90.0, None))
+    view["partitions"] = [
+        {**partition, "partition": index, **dict(zip(names, each, strict=True))}
+        for index, each in enumerate(values)
+    ]
+    found = scraped(view)
+    assert found.by_partition("behind_seconds") == {0: 3.5, 1: 0.0}
+    assert found.by_partition("catch_up_seconds") == {0: float("inf"), 1: 0.0}
+    assert found.by_partition("deletion_seconds") == {0: 600.0, 2: 90.0}
+    assert found.value("behind_seconds_max") == 3.5
+    assert found.value("catch_up_seconds_max") == float("inf")
+    assert found.value("deletion_seconds_min") == 90.0
+    assert found.value("deleted_unread_offsets") == 7
+
+
 def test_busy_member_is_exported_in_full() -> None:
     found = scraped(busy_view())
     assert found.value("assigned_partitions", group="g") == 1

@@ -16,9 +16,11 @@ from spark_groups.observation.frames import (
     steady_clock,
 )
 from spark_groups.observation.group_events import EventKind
+from spark_groups.observation.lag_times import Deletion, LagTime
 from spark_groups.observation.lag_trends import LagHistory
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.observation.views import view_group
+from spark_groups.observation.views import GroupView, view_group
+from spark_groups.types import TopicPartition
 from tests.observation.groups import ONE, TWO, member, read
 
 ALONE = view_group(read(member(ONE, [0, 1]), committed={0: 5}, ends={0: 10, 1: 3}))
@@ -87,6 +89,52 @@ def test_before_the_first_good_look_nothing_is_known() -> None:
     assert (frame.view, frame.seen_at_s) == (None, None)
     assert frame.to_json()["group"] is None
     assert history.seen(ALONE, 2.0).new_events == ()
+
+
+def test_an_alert_begins_and_ends_once_even_if_a_poll_does_not_read_it() -> None:
+    soon = LagTime(
+        seconds_behind=600_000.0,
+        first_unread_offset=3,
+        deletion=Deletion.BY_AGE,
+        retention_ms=604_800_000,
+        deletion_in_s=4_800.0,
+    )
+    view = view_group(
+        read(member(ONE, [0, 1, 2]), partitions=3, committed={0: 3, 1: 3, 2: 3}, ends={0: 9, 1: 9})
+    )
+
+    def timed(*times: LagTime) -> GroupView:
+        partitions = tuple(
+            replace(each, time=time) for each, time in zip(view.partitions, times, strict=True)
+        )
+        return replace(view, partitions=partitions)
+
+    safe, unread = LagTime(seconds_behind=0.0), LagTime()
+    history = GroupHistory("flight-readers")
+    frames = [
+        history.seen(timed(*each), float(at_s))
+        for at_s, each in enumerate(
+            (
+                (safe, safe, safe),
+                (soon, soon, safe),
+                (soon, unread, safe),
+                (soon, soon, safe),
+                (safe, soon, safe),
+            )
+        )
+    ]
+    assert [[each.partition for each in frame.alerts] for frame in frames] == [
+        *([], [0, 1], [0, 1], [0, 1], [1])
+    ]
+    events = [(each.at_s, each.kind, each.partitions) for each in frames[-1].events]
+    first, second = (TopicPartition("flights", each) for each in (0, 1))
+    assert events == [
+        (1.0, EventKind.DELETION_ALERT, (first, second)),
+        (4.0, EventKind.DELETION_ALERT_ENDED, (first,)),
+    ]
+    assert frames[-1].events[0].text.endswith("(and 1 more partitions)")
+    assert frames[-1].events[1].text == "deletion alert ended: flights 0"
+    assert frames[1].to_json()["alerts"][0]["kind"] == "unread records may be deleted soon"
 
 
 def test_events_have_a_limit() -> None:

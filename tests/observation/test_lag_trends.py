@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_groups.observation.catch_up import CatchUp, Outlook
 from spark_groups.observation.lag_trends import (
     HISTORY_STEPS_MAX,
     RATE_WINDOW_S,
@@ -34,7 +35,13 @@ def looked(*looks: tuple[float, GroupView]) -> LagTrends:
 
 def test_rates_are_offsets_a_second() -> None:
     trends = looked((0.0, group(10, 100)), (5.0, group(20, 100)), (10.0, group(40, 150)))
-    expected = LagTrend(lag_rate=2.0, read_rate=3.0, written_rate=5.0, recent_lags=(90, 80, 110))
+    expected = LagTrend(
+        lag_rate=2.0,
+        read_rate=3.0,
+        written_rate=5.0,
+        recent_lags=(90, 80, 110),
+        catch_up=CatchUp(Outlook.NEVER),
+    )
     assert trends.trend(KEY) == trends.total() == expected
 
 

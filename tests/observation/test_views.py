@@ -245,6 +245,9 @@ def test_json_is_the_same_view_in_plain_values() -> None:
         "moving_partitions": 1,
         "lag": 62,
         "unknown_lag_partitions": 0,
+        "seconds_behind": None,
+        "unknown_time_partitions": 2,
+        "deletion_in_s": None,
     }
     assert plain["outside"] == {}
     one, two = plain["members"]
@@ -265,6 +268,16 @@ def test_json_is_the_same_view_in_plain_values() -> None:
         "log_end_offset": 9,
         "lag": 2,
         "lag_origin": "log start offset",
+        "time": {
+            "seconds_behind": None,
+            "first_unread_offset": None,
+            "first_unread_ms": None,
+            "deletion": "unknown",
+            "retention_ms": None,
+            "deletion_in_s": None,
+            "lost_offsets": 0,
+            "remark": "",
+        },
         "remark": "",
         "withheld": None,
     }

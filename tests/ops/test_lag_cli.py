@@ -87,8 +87,8 @@ def test_what_is_judged_says_what_it_means() -> None:
     judged = judge_group_lag([(0.0, VIEW), (5.0, VIEW)])
     shown = lines(render_lag(LagView(groups=(judged,))))
     assert shown[0].endswith("(1 unknown)  ERR")
-    assert shown[2].split() == ["flights", "0", "1,000", "3,500", "2,500", "+0", "STALL"]
-    assert shown[4].split()[-2:] == ["—", "—"]
+    assert shown[2].split() == ["flights", "0", "1,000", "3,500", "2,500", "—", "+0", "STALL"]
+    assert shown[4].split()[-3:] == ["—", "—", "—"]
     assert shown[-2:] == [
         "STALL: There is lag, and the committed offset does not move.",
         "—: Too few samples to judge it.",

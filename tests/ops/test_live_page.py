@@ -14,8 +14,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.frames import Frame, GroupHistory
+from spark_groups.observation.lag_times import Deletion, LagTime
 from spark_groups.observation.local_members import LocalMember
-from spark_groups.observation.views import GroupView, view_group
+from spark_groups.observation.views import GroupView, group_totals, view_group
 from spark_groups.ops.feeds import Feeds
 from spark_groups.ops.group_list_watch import GroupDetails, GroupListFrame, StateAge
 from spark_groups.ops.groups_cli import GroupListView, GroupRow
@@ -325,6 +326,47 @@ def test_what_is_not_known_is_a_dash_and_what_strangers_write_is_text(browser: B
     shown = dict(zip(facts[::2], facts[1::2], strict=False))
     assert {shown[each] for each in ("group epoch", "lag change", "lag trend")} == {"—"}
     assert shown["lag"] == "3,702,694 (1 unknown)"
+
+
+def test_lag_in_time_and_deletion_alerts_are_shown(browser: Browser) -> None:
+    soon = LagTime(
+        seconds_behind=600_000.0,
+        first_unread_offset=1_000,
+        first_unread_ms=1_700_000_000_000,
+        deletion=Deletion.BY_AGE,
+        retention_ms=604_800_000,
+        deletion_in_s=4_800.0,
+    )
+    times = (soon, LagTime(seconds_behind=2.5), LagTime(remark="its age is unknown: no leader"))
+
+    def timed(committed: int) -> GroupView:
+        view = made_up()
+        partitions = tuple(
+            replace(each, time=time, committed_offset=each.committed_offset and committed)
+            for each, time in zip(view.partitions, (*times, LagTime()), strict=True)
+        )
+        return replace(view, partitions=partitions, totals=group_totals(view.members, partitions))
+
+    frame = frame_of(timed(1_000), timed(1_000))
+    with showing(frame) as (shown, url), opened(browser, url) as page:
+        expect(page.locator("#alerts p")).to_have_text(
+            "flights-0: unread records may be deleted in 1 h 20 min (retention.ms is 7 d): raise"
+            " retention.ms of flights until the group has caught up"
+        )
+        rows = rows_of(page, "partitions")
+        assert [rows[each]["behind"] for each in "0123"] == ["6 d 22 h", "2.5 s", "—", "—"]
+        assert [rows[each]["deletion"] for each in "0123"] == ["in 1 h 20 min", "", "", ""]
+        assert rows["2"]["remark"] == "its age is unknown: no leader"
+        facts = page.locator("#head dl").inner_text().split("\n")
+        named = dict(zip(facts[::2], facts[1::2], strict=False))
+        assert (named["behind"], named["deletion"]) == ("6 d 22 h (2 unknown)", "in 1 h 20 min")
+        assert named["catches up"] == "—"
+        expect(page.locator("#events li.alarm")).to_contain_text("flights-0: unread records")
+        page.locator("#partitions th button", has_text=re.compile("^behind$")).click()
+        expect(page.locator("#partitions tbody tr").first).to_contain_text("6 d 22 h")
+        shown.frame = frame_of(timed(1_000), replace(made_up()))
+        expect(page.locator("#alerts")).to_be_hidden()
+        expect(page.locator("#events")).to_contain_text("deletion alert ended: flights 0")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -20,7 +20,8 @@ from rich.console import Console
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.observation.frames import Frame, GroupHistory
-from spark_groups.observation.views import view_group
+from spark_groups.observation.lag_times import Deletion, LagTime
+from spark_groups.observation.views import GroupView, group_totals, view_group
 from spark_groups.ops.watch_cli import (
     EventLines,
     clock_time,
@@ -257,6 +258,45 @@ def test_members_partitions_trends_and_events_are_shown() -> None:
     assert f"app-1 {ONE}  app-2 {TWO}" in second
     assert "1 s  app-2 22222222 joined from 127.0.0.1" in text
     assert "app-1 11111111 revoking flights 1: — of its rebalance timeout" in text
+
+
+def timed(view: GroupView, time: LagTime) -> GroupView:
+    partitions = tuple(replace(each, time=time) for each in view.partitions)
+    return replace(view, partitions=partitions, totals=group_totals(view.members, partitions))
+
+
+def test_lag_in_time_and_deletion_alerts_are_shown_in_few_lines() -> None:
+    soon = LagTime(
+        seconds_behind=600_000.0,
+        first_unread_offset=3,
+        deletion=Deletion.BY_AGE,
+        retention_ms=604_800_000,
+        deletion_in_s=4_800.0,
+    )
+    frame = frame_of(timed(BEFORE, soon), timed(AFTER, soon))
+    text = shown(frame)
+    assert any(line.endswith("total lag 8   behind 6 d 22 h") for line in text)
+    assert any("catches up: —" in line for line in text)
+    alerts = [line for line in text if line.startswith("flights-")]
+    assert [line.partition(":")[0] for line in alerts] == ["flights-0", "flights-1"]
+    assert "unread records may be deleted in 1 h 20 min" in alerts[0]
+    (first, _) = (line for line in text if line.startswith("flights "))
+    assert "6 d 22 h  in 1 h 20" in first
+    assert summary_line(frame).endswith("behind 6 d 22 h")
+    many = timed(
+        view_group(
+            read(
+                member(ONE, range(50)),
+                partitions=50,
+                committed=dict.fromkeys(range(50), 0),
+                ends=dict.fromkeys(range(50), 9),
+            )
+        ),
+        soon,
+    )
+    text = shown(frame_of(many), height=24)
+    assert "and 47 more partitions with a deletion alert" in text
+    assert len(text) <= 24
 
 
 def test_the_latest_event_comes_first() -> None:

@@ -4,16 +4,20 @@ import { LagHistory } from "./lag_history.js";
 import { Ownership } from "./ownership.js";
 import { sparkline } from "./sparkline.js";
 import { Table } from "./table.js";
-import { UNKNOWN, clock, make, number, pill, plain, ranges, rate, setText, shortId } from "./text.js";
+import {
+  UNKNOWN, behind, catchUp, clock, deletion, make, number, pill, plain, ranges, rate, setText, shortId,
+} from "./text.js";
 
 const EVENTS_SHOWN = 300;
+const ALERTS_SHOWN = 10;
 const MAY_RETURN = -2;
-const ALARMING = new Set(["group missing", "not readable", "commits refused"]);
+const ALARMING = new Set(["group missing", "not readable", "commits refused", "deletion alert"]);
 
 export class GroupPage {
   constructor() {
     this.names = new Map();
     this.head = make("section", { id: "head" });
+    this.alerts = make("section", { id: "alerts", role: "status", hidden: true });
     this.revocations = make("section", { id: "revocations", hidden: true });
     this.members = new Table("members", this.memberColumns(), (row) => row.member_id, "no members");
     this.partitions = new Table(
@@ -29,7 +33,7 @@ export class GroupPage {
     const aside = make("aside", { id: "events" }, make("h2", {}, "events"), this.events);
     const tables = [this.lag, this.members, this.partitions, this.ownership].map((each) => each.element);
     this.element = make(
-      "div", { class: "group" }, this.head, make("div", {}, this.revocations, ...tables), aside,
+      "div", { class: "group" }, this.head, make("div", {}, this.alerts, this.revocations, ...tables), aside,
     );
   }
 
@@ -50,7 +54,9 @@ export class GroupPage {
     }
     this.names = new Map(group.members.map((each) => [each.member_id, each]));
     const rows = group.partitions.map((each, index) => ({ ...each, ...frame.partitions[index] }));
+    this.alerting = new Set(frame.alerts.map((each) => `${each.topic} ${each.partition}`));
     this.showHead(frame, group);
+    this.showAlerts(frame.alerts);
     this.showRevocations(frame.revocations);
     this.members.show(group.members, (row) => has(filter, this.memberWords(row)));
     this.partitions.show(rows, (row) => this.matches(row, filter));
@@ -80,6 +86,7 @@ export class GroupPage {
   showHead(frame, group) {
     const totals = group.totals;
     const unknown = totals.unknown_lag_partitions;
+    const unknownTimes = totals.seconds_behind === null ? 0 : totals.unknown_time_partitions;
     const facts = [
       ["group epoch", plain(group.group_epoch)],
       ["assignment epoch", plain(group.assignment_epoch)],
@@ -88,6 +95,10 @@ export class GroupPage {
       ["unassigned", number(totals.unassigned_partitions), totals.unassigned_partitions ? "alarm" : ""],
       ["moving", number(totals.moving_partitions), totals.moving_partitions ? "moving" : ""],
       ["lag", number(totals.lag) + (unknown ? ` (${number(unknown)} unknown)` : "")],
+      ["behind", behind(totals.seconds_behind) + (unknownTimes ? ` (${number(unknownTimes)} unknown)` : "")],
+      ["catches up", catchUp(frame.trend.catch_up), frame.trend.catch_up.outlook === "never" ? "alarm" : ""],
+      ["deletion", totals.deletion_in_s === null ? UNKNOWN : deletion({ deletion_in_s: totals.deletion_in_s }),
+        frame.alerts.length ? "alarm" : ""],
       ["lag change", rate(frame.trend.lag_rate)],
       ["committed", rate(frame.trend.read_rate)],
       ["written", rate(frame.trend.written_rate)],
@@ -109,6 +120,14 @@ export class GroupPage {
         `authorized operations ${operations(group.authorized_operations)}`,
       ].join(" · ")),
     );
+  }
+
+  showAlerts(alerts) {
+    this.alerts.hidden = !alerts.length;
+    const shown = alerts.slice(0, ALERTS_SHOWN).map((each) => make("p", { class: "alarm" }, each.text));
+    const rest = alerts.length - shown.length;
+    if (rest) shown.push(make("p", { class: "quiet" }, `and ${number(rest)} more partitions`));
+    this.alerts.replaceChildren(make("h2", {}, "deletion alerts"), ...shown);
   }
 
   showRevocations(revocations) {
@@ -153,10 +172,14 @@ export class GroupPage {
       { header: "committed", numeric: true, text: committed, order: (row) => row.committed_offset },
       { header: "log end", numeric: true, text: (row) => number(row.log_end_offset), order: (row) => row.log_end_offset },
       { header: "lag", numeric: true, text: lag, order: (row) => row.lag, hint: lagHint },
+      { header: "behind", numeric: true, text: (row) => behind(row.time.seconds_behind),
+        order: (row) => row.time.seconds_behind, hint: unreadHint },
+      { header: "deletion", rare: true, text: (row) => deletion(row.time), order: (row) => row.time.deletion_in_s,
+        style: (row) => (this.alerting.has(`${row.topic} ${row.partition}`) ? "alarm" : "") },
       { header: "lag change", numeric: true, text: (row) => rate(row.trend.lag_rate), order: (row) => row.trend.lag_rate },
       { header: "trend", text: () => "", order: (row) => row.trend.lag_rate,
         fill: (cell, row) => sparkline(cell, row.trend.recent_lags, `lag ${lag(row)}`) },
-      { header: "remark", rare: true, text: (row) => row.remark, style: () => "alarm" },
+      { header: "remark", rare: true, text: (row) => row.remark || row.time.remark, style: () => "alarm" },
     ];
   }
 }
@@ -193,6 +216,11 @@ function lag(row) {
 
 function lagHint(row) {
   return row.lag_origin === "log start offset" ? "no committed offset: lag counts from the log start" : "";
+}
+
+function unreadHint(row) {
+  const { first_unread_ms: at, first_unread_offset: offset } = row.time;
+  return at === null ? "" : `first unread: ${number(offset)}, ${new Date(at).toLocaleString()}`;
 }
 
 function since(row) {

@@ -37,6 +37,27 @@ export function age(seconds) {
   return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
+// The age of the first unread record; null: unknown.
+export function behind(seconds) {
+  if (seconds === null || seconds === undefined) return UNKNOWN;
+  return seconds > 0 && seconds < 10 ? `${seconds.toFixed(1)} s` : age(seconds);
+}
+
+export function catchUp(found) {
+  if (found.outlook === "unknown") return UNKNOWN;
+  return found.outlook === "catching up" ? `in ${age(Math.ceil(found.catch_up_s))}` : found.outlook;
+}
+
+// When retention may delete the first unread record, in the words of `spark-groups lag`.
+export function deletion(time) {
+  if (time.deletion_in_s !== null) {
+    const when = time.deletion_in_s > 0 ? `in ${age(time.deletion_in_s)}` : "at any time";
+    return time.deletion === "by age or size" ? `${when}, or by size` : when;
+  }
+  const isWithoutAge = time.deletion === "never" || time.deletion === "by size";
+  return isWithoutAge && time.first_unread_offset !== null ? time.deletion : "";
+}
+
 // The state of a group, in its colour.
 export function pill(state) {
   return make("strong", { class: `pill ${state.toLowerCase()}` }, state);

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_groups.monitoring.endpoint import MonitoringEndpoint
+    from spark_groups.observation.member_times import MemberTimes
     from spark_groups.runtime.snapshots import SnapshotPublisher
     from spark_groups.spark.options.source_options import SourceOptions
     from spark_groups.spark.source.query_run import QueryRun
@@ -125,6 +126,7 @@ class _StreamReader(DataSourceStreamReader):
     _run: QueryRun | None = None
     _publisher: SnapshotPublisher | None = None
     _endpoint: MonitoringEndpoint | None = None
+    _times: MemberTimes | None = None
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -167,6 +169,8 @@ class _StreamReader(DataSourceStreamReader):
         if self._endpoint is not None:
             # First, because the query's next run needs the same port.
             self._endpoint.close()
+        if self._times is not None:
+            self._times.close()
         if self._run is not None:
             # Spark closes the connection and sends a signal, in either order; each leads here.
             self._run.await_last_report()
@@ -210,11 +214,18 @@ class _StreamReader(DataSourceStreamReader):
         if self._options.metrics_port is None:
             return None
         from spark_groups.monitoring.endpoint import MonitoringEndpoint
+        from spark_groups.observation.member_times import MemberTimes
 
+        self._times = MemberTimes(
+            self._options.bootstrap_servers,
+            security=self._options.security,
+            read_committed=self._options.read_committed,
+        )
         endpoint = MonitoringEndpoint(
             run.driver.snapshot,
             host=self._options.metrics_host,
             port=self._options.metrics_port,
+            measure=self._times.measure,
         )
         endpoint.start()
         return endpoint

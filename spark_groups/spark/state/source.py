@@ -10,6 +10,7 @@ import contextlib
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -18,6 +19,7 @@ from pyspark.sql.types import StructType
 from spark_groups.errors import GroupNotFoundError
 
 if TYPE_CHECKING:
+    from spark_groups.observation.lag_times import LagTime
     from spark_groups.observation.views import GroupView
     from spark_groups.spark.state.state_options import StateOptions
 STATE_COLUMNS: Final = (
@@ -25,7 +27,8 @@ STATE_COLUMNS: Final = (
     " assignment_epoch int, assignor_name string, topic string, topic_id string, partition int,"
     " member_id string, instance_id string, client_id string, client_host string,"
     " member_epoch int, moves_to string, log_start_offset bigint, committed_offset bigint,"
-    " log_end_offset bigint, lag bigint, remark string"
+    " log_end_offset bigint, lag bigint, seconds_behind double, first_unread timestamp,"
+    " deletion string, deletion_in_s double, remark string"
 )
 """Spark's DDL, with the names of `spark-groups describe --json`."""
 
@@ -95,7 +98,12 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
     warn_of_open_secrets(options.security)
     servers = ",".join(options.bootstrap_servers)
     timeout_s = options.api_timeout_ms / 1000
-    with GroupObserver(servers, timeout_s=timeout_s, security=options.security) as observer:
+    with GroupObserver(
+        servers,
+        timeout_s=timeout_s,
+        security=options.security,
+        read_committed=options.read_committed,
+    ) as observer:
         for group_id in options.group_ids:
             yield from state_rows(observer.view(group_id))
         for group_id in () if options.group_ids else _all_groups(options):
@@ -128,6 +136,10 @@ class StateRow(NamedTuple):
         committed_offset: The next offset to read.
         log_end_offset: The next offset to be written.
         lag: From the committed offset, else the log start, to the log end.
+        seconds_behind: The age of the first unread record; 0.0 if no record is unread.
+        first_unread: Its timestamp.
+        deletion: Why brokers delete records of the topic, as `lag_times.Deletion` has it.
+        deletion_in_s: When retention may delete the first unread record.
     """
 
     group_id: str
@@ -149,9 +161,14 @@ class StateRow(NamedTuple):
     committed_offset: int | None = None
     log_end_offset: int | None = None
     lag: int | None = None
+    seconds_behind: float | None = None
+    first_unread: datetime | None = None
+    deletion: str | None = None
+    deletion_in_s: float | None = None
     remark: str | None = None
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MEMBER_FIELDS: Final = StateRow._fields[9:14]
 _PARTITION_FIELDS: Final = (*StateRow._fields[6:9], *StateRow._fields[14:19])
 
@@ -171,13 +188,33 @@ def state_rows(view: GroupView) -> Iterator[StateRow]:
         owner = members.get(partition.owner or "")
         row = _with(group, owner, _MEMBER_FIELDS) if owner is not None else group
         row = _with(row, partition, _PARTITION_FIELDS)
-        yield row._replace(member_id=partition.owner, remark=partition.remark or None)
+        time = partition.time
+        yield row._replace(
+            member_id=partition.owner,
+            seconds_behind=time.seconds_behind,
+            first_unread=_moment(time.first_unread_ms),
+            deletion=time.deletion.value if _is_known(time) else None,
+            deletion_in_s=time.deletion_in_s,
+            remark=partition.remark or time.remark or None,
+        )
     owners = {each.owner for each in view.partitions}
     for member in view.members:
         if member.member_id not in owners:
             yield _with(group, member, _MEMBER_FIELDS)
     if not view.partitions and not view.members:
         yield group
+
+
+def _is_known(time: LagTime) -> bool:
+    return time.first_unread_offset is not None and time.deletion.value != "unknown"
+
+
+def _moment(timestamp_ms: int | None) -> datetime | None:
+    """Return a timestamp as Spark takes it; None also if it is outside Python's range."""
+    try:
+        return None if timestamp_ms is None else _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None
 
 
 def _with(row: StateRow, view: object, names: tuple[str, ...]) -> StateRow:

@@ -17,7 +17,7 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.values import parse_servers
+from spark_groups.spark.options.values import parse_isolation, parse_servers
 from spark_groups.wire.security.security import PLAINTEXT, Security
 
 
@@ -35,6 +35,7 @@ class StateOptions:
     Args:
         group_ids: Empty means all groups of the consumer and the classic protocol.
         api_timeout_ms: The limit for reading one group, in milliseconds.
+        read_committed: Whether the groups skip records of aborted transactions.
     """
 
     bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = Field(
@@ -44,6 +45,9 @@ class StateOptions:
         default=(), alias="kafka.group.id"
     )
     api_timeout_ms: PositiveInt = Field(default=60_000, alias="kafka.default.api.timeout.ms")
+    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = Field(
+        default=False, alias="kafka.isolation.level"
+    )
     security: Security = PLAINTEXT
 
     @classmethod

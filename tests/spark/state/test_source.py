@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +30,10 @@ def test_groups_are_shown_as_they_stand(
     servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     produce(kafka.bootstrap_servers, topic_name, [Row(b"x", partition=1)] * 5)
+    unread = Row(b"x", partition=1, timestamp_ms=time.time_ns() // 1_000_000 - 3_600_000)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         read_all(start(), kafka.bootstrap_servers, group_id, {0: 0, 1: 5})
-        produce(kafka.bootstrap_servers, topic_name, [Row(b"x", partition=1)] * 2)
+        produce(kafka.bootstrap_servers, topic_name, [unread] * 2)
         state = load(spark, **servers, **{"kafka.group.id": group_id})
         rows = state.orderBy("partition").collect()
     assert tuple(state.columns) == StateRow._fields
@@ -42,6 +45,15 @@ def test_groups_are_shown_as_they_stand(
         (0, 0, 0),
         (5, 7, 2),
     ]
+    now_s = time.time()
+    behind_s = rows[1].seconds_behind
+    assert rows[0].seconds_behind == 0.0
+    assert behind_s == pytest.approx(now_s - rows[1].first_unread.timestamp(), abs=60)
+    assert behind_s >= 3600
+    # The broker keeps records for a week.
+    assert rows[1].deletion == "by age"
+    assert rows[1].deletion_in_s == pytest.approx(7 * 24 * 3600 - behind_s, abs=0.01)
+    assert (rows[0].deletion, rows[0].deletion_in_s, rows[0].first_unread) == (None,) * 3
     assert len({row.member_id for row in rows} - {None}) == 1
     assert rows[0].member_epoch == rows[0].group_epoch == rows[0].assignment_epoch
     assert rows[0].moves_to is None
@@ -83,7 +95,7 @@ def test_partition_has_its_owner_and_where_it_goes() -> None:
     assert (first.client_id, first.client_host) == ("app-1", "127.0.0.1")
     assert (first.committed_offset, first.log_end_offset, first.lag) == (4, 10, 6)
     assert (second.partition, second.member_id, second.moves_to) == (1, ONE, TWO)
-    assert second[-5:-1] == (None, None, None, None), "unknown values are None, not 0"
+    assert second[-9:-1] == (None,) * 8, "unknown values are None, not 0"
     assert (waiting.member_id, waiting.topic, waiting.lag) == (TWO, None, None)
 
 

@@ -16,6 +16,8 @@ def test_no_group_means_all_and_several_stand_between_commas() -> None:
     assert several.group_ids == ("b", "a")
     assert several.bootstrap_servers == ("one:9092", "two:9093")
     assert several.api_timeout_ms == 60_000
+    assert not several.read_committed
+    assert StateOptions.of(SERVERS | {"kafka.isolation.level": "read_committed"}).read_committed
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

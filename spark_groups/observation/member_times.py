@@ -1,0 +1,139 @@
+"""Adds lag in time to the snapshots of one member, for its metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from spark_groups.errors import SparkGroupsError
+from spark_groups.observation.catch_up import Outlook, Progress, catch_up
+from spark_groups.observation.lag_times import UNKNOWN_RETENTION, UnreadReading, lag_time
+from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
+from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.types import TopicIdPartition, parse_topic_id
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.security.security import Security
+
+CLIENT_ID: Final = "spark-groups-metrics"
+SAMPLES_MAX: Final = 40
+
+_Owned = dict[TopicIdPartition, Mapping[str, Any]]
+
+
+class MemberTimes:
+    """Reads the first unread records of a member's partitions; for any thread.
+
+    It opens connections of its own, with the first snapshot.
+
+    Args:
+        read_committed: Whether the member skips records of aborted transactions.
+        timeout_s: For the requests about one snapshot; values without an answer are unknown.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Iterable[str],
+        *,
+        security: Security | None = None,
+        read_committed: bool = False,
+        timeout_s: float = READ_TIMEOUT_S,
+    ) -> None:
+        self._cluster = Cluster(
+            bootstrap_servers,
+            client_id=CLIENT_ID,
+            security=security,
+            request_timeout_s=timeout_s,
+        )
+        self._timeout_s = timeout_s
+        self._times = UnreadTimes(read_committed=read_committed)
+        self._samples: dict[TopicIdPartition, deque[Progress]] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the requests under way, and close all connections."""
+        self._cluster.shutdown()
+        with self._lock:
+            self._is_closed = True
+            self._cluster.close()
+
+    def measure(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a snapshot whose partitions have their lag in time, as far as it is known.
+
+        Args:
+            snapshot: As `client.snapshot` takes it; it stays as it is.
+        """
+        owned: _Owned = {
+            TopicIdPartition(parse_topic_id(each["topic_id"]), each["partition"]): each
+            for each in snapshot.get("partitions", ())
+        }
+        with self._lock:
+            if self._is_closed or not owned:
+                return dict(snapshot)
+            starts, reading = self._read(owned)
+            partitions = [
+                {**each, **self._time_of(key, each, starts.get(key), reading)}
+                for key, each in owned.items()
+            ]
+            for key in [each for each in self._samples if each not in owned]:
+                del self._samples[key]
+        return {**snapshot, "partitions": partitions}
+
+    def _read(self, owned: _Owned) -> tuple[Mapping[TopicIdPartition, int], UnreadReading | None]:
+        """Return log starts and first unread records; nothing if the brokers do not answer.
+
+        Records are searched even without lag: the snapshot's log ends are as old as the batch.
+        """
+        until_s = time.monotonic() + self._timeout_s
+        asked = frozenset(key for key, each in owned.items() if _committed(each) is not None)
+        request = ListOffsetsRequest(partitions=asked, timestamp_ms=EARLIEST_TIMESTAMP)
+        try:
+            starts = self._cluster.list_offsets(request).offsets if asked else {}
+        except SparkGroupsError:
+            return {}, None
+        offsets = {
+            key: max(committed, start)
+            for key, start in starts.items()
+            if (committed := _committed(owned[key])) is not None
+        }
+        names = {key.topic_id: owned[key]["topic"] for key in offsets if owned[key]["topic"]}
+        left_s = max(0.0, until_s - time.monotonic())
+        return starts, self._times.read(self._cluster, offsets, names, left_s)
+
+    def _time_of(
+        self,
+        key: TopicIdPartition,
+        partition: Mapping[str, Any],
+        log_start_offset: int | None,
+        reading: UnreadReading | None,
+    ) -> dict[str, Any]:
+        committed, end = _committed(partition), partition.get("log_end_offset")
+        lag = None if committed is None or end is None else max(0, end - committed)
+        samples = self._samples.setdefault(key, deque(maxlen=SAMPLES_MAX))
+        samples.append(Progress(time.monotonic(), lag, committed, end))
+        found = catch_up(tuple(samples))
+        never_s = float("inf") if found.outlook is Outlook.NEVER else None
+        catch_up_s = never_s if found.catch_up_s is None else found.catch_up_s
+        if reading is None or key not in reading.first.found:
+            return {"catch_up_s": catch_up_s}
+        times = lag_time(
+            reading.first.found[key],
+            reading.now_ms,
+            reading.retention.get(key.topic_id, UNKNOWN_RETENTION),
+            committed_offset=committed,
+            log_start_offset=log_start_offset,
+        )
+        return {
+            "catch_up_s": catch_up_s,
+            "seconds_behind": times.seconds_behind,
+            "deletion_in_s": times.deletion_in_s,
+            "deleted_unread_offsets": times.lost_offsets,
+        }
+
+
+def _committed(partition: Mapping[str, Any]) -> int | None:
+    committed: int | None = partition.get("committed_offset")
+    return committed

@@ -1,0 +1,195 @@
+"""Asks leaders for the first record at or after one offset of each partition.
+
+A leader returns at least one batch of the first partition in a request, however small the limits
+are, and none of a later one whose first batch does not fit. Partitions without an answer are
+requested again, first in line, so each request answers at least one.
+
+Source: KIP-74; Kafka's ReplicaManager.readFromLog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_groups.errors import ErrorCode, ProtocolError
+from spark_groups.protocol.messages import Node
+from spark_groups.types import TopicIdPartition
+from spark_groups.wire.connection import Connection, RequestError
+from spark_groups.wire.fetch.batches import FirstRecord, find_record
+from spark_groups.wire.fetch.messages import fetch_from_wire
+from spark_groups.wire.leader_requests import ATTEMPT_TIMEOUT_S, LeaderCache
+from spark_groups.wire.pool import ConnectionPool
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.messages import FETCH
+
+PARTITION_BYTES: Final = 20 * 1024
+"""A little more than a producer's batch (`batch.size`, by default 16 KiB)."""
+SEARCH_BYTES: Final = 256 * 1024
+"""The same for a partition whose first batches had no record to read."""
+RESPONSE_BYTES: Final = 1024 * 1024
+PARTITIONS_AT_ONCE: Final = RESPONSE_BYTES // PARTITION_BYTES
+_NO_SESSION_ID, _NO_SESSION_EPOCH = 0, -1
+_NOT_KNOWN: Final = -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRecords:
+    """The first records at or after the requested offsets.
+
+    Args:
+        found: By partition; None: there is no record to read yet.
+        unknown: The reason, of partitions that no leader answered for.
+    """
+
+    found: Mapping[TopicIdPartition, FirstRecord | None] = field(default_factory=dict)
+    unknown: Mapping[TopicIdPartition, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far the search in a partition has come."""
+
+    offset: int
+    bytes_max: int = PARTITION_BYTES
+
+
+class FirstRecordSearch:
+    """One search in any number of partitions; for one thread.
+
+    Args:
+        offsets: By partition, where the search begins.
+        read_committed: Whether to skip records of aborted and of unfinished transactions.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        leaders: LeaderCache,
+        offsets: Mapping[TopicIdPartition, int],
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._pool = pool
+        self._leaders = leaders
+        self._read_committed = read_committed
+        self._places = {key: _Place(offset) for key, offset in offsets.items()}
+        self._found: dict[TopicIdPartition, FirstRecord | None] = {}
+        self._unknown: dict[TopicIdPartition, str] = {}
+
+    def run(self, deadline: float) -> FirstRecords:
+        """Search until every partition has an answer, or the deadline (of `time.monotonic`)."""
+        by_leader, errors = self._leaders.route(self._places)
+        for key, code in errors.items():
+            self._refuse(key, ErrorCode.name_of(code))
+        while by_leader and time.monotonic() < deadline:
+            self._ask_each(by_leader, deadline)
+            waiting = {
+                node_id: [each for each in keys if each in self._places]
+                for node_id, keys in by_leader.items()
+            }
+            by_leader = {node_id: keys for node_id, keys in waiting.items() if keys}
+        for key in list(self._places):
+            self._refuse(key, "its leader did not answer in time")
+        return FirstRecords(self._found, self._unknown)
+
+    def _ask_each(self, by_leader: Mapping[int, list[TopicIdPartition]], deadline: float) -> None:
+        """Send to every leader before waiting for the first, so that the slowest sets the time."""
+        sent: list[tuple[Connection, list[TopicIdPartition]]] = []
+        for node_id, keys in by_leader.items():
+            node, asked = self._leaders.nodes[node_id], keys[:PARTITIONS_AT_ONCE]
+            try:
+                sent.append((self._send(node, asked, deadline), asked))
+            except (RequestError, ProtocolError) as error:
+                self._refuse_all(keys, str(error))
+        for connection, asked in sent:
+            try:
+                values = connection.receive()
+            except (RequestError, ProtocolError) as error:
+                self._refuse_all(asked, str(error))
+                continue
+            self._take(values, asked)
+
+    def _send(self, node: Node, asked: list[TopicIdPartition], deadline: float) -> Connection:
+        connection = self._pool.to(node, deadline)
+        attempt_s = min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
+        connection.send(FETCH, self._request(asked), attempt_s)
+        return connection
+
+    def _request(self, asked: Iterable[TopicIdPartition]) -> Values:
+        topics: dict[object, list[Values]] = {}
+        for key in asked:
+            leader = self._leaders.topics[key.topic_id].leaders[key.partition]
+            topics.setdefault(key.topic_id, []).append(
+                {
+                    "partition": key.partition,
+                    "current_leader_epoch": leader.leader_epoch,
+                    "fetch_offset": self._places[key].offset,
+                    "last_fetched_epoch": _NOT_KNOWN,
+                    "log_start_offset": _NOT_KNOWN,
+                    "partition_max_bytes": self._places[key].bytes_max,
+                }
+            )
+        return {
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_bytes": RESPONSE_BYTES,
+            "isolation_level": _READ_COMMITTED if self._read_committed else _READ_UNCOMMITTED,
+            "session_id": _NO_SESSION_ID,
+            "session_epoch": _NO_SESSION_EPOCH,
+            "topics": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in topics.items()
+            ],
+            "forgotten_topics_data": (),
+            "rack_id": "",
+        }
+
+    def _take(self, values: Values, asked: list[TopicIdPartition]) -> None:
+        """Store the answers of one leader."""
+        if values["error_code"]:
+            self._refuse_all(asked, ErrorCode.name_of(values["error_code"]))
+            return
+        answers = fetch_from_wire(values)
+        had = len(self._places), sum(each.offset for each in self._places.values())
+        for key in asked:
+            answer = answers.get(key)
+            if answer is None:
+                self._refuse(key, "the response of its leader lacks it")
+            elif answer["error_code"]:
+                self._refuse(key, ErrorCode.name_of(answer["error_code"]))
+            else:
+                self._search(key, answer)
+        if had == (len(self._places), sum(each.offset for each in self._places.values())):
+            # Otherwise the same request would be sent again until the deadline.
+            self._refuse(asked[0], "its leader returned no batch")
+
+    def _search(self, key: TopicIdPartition, answer: Values) -> None:
+        place = self._places[key]
+        aborted = (answer["aborted_transactions"] or ()) if self._read_committed else ()
+        try:
+            search = find_record(
+                answer["records"] or b"",
+                place.offset,
+                tuple((each["producer_id"], each["first_offset"]) for each in aborted),
+            )
+        except ProtocolError as error:
+            self._refuse(key, str(error))
+            return
+        end = answer["last_stable_offset" if self._read_committed else "high_watermark"]
+        if search.record is not None or search.next_offset >= end:
+            self._found[key] = search.record
+            del self._places[key]
+        elif search.next_offset > place.offset:
+            self._places[key] = _Place(search.next_offset, SEARCH_BYTES)
+
+    def _refuse_all(self, keys: Iterable[TopicIdPartition], reason: str) -> None:
+        for key in keys:
+            self._refuse(key, reason)
+
+    def _refuse(self, key: TopicIdPartition, reason: str) -> None:
+        self._unknown[key] = reason
+        self._places.pop(key, None)

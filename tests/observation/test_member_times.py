@@ -1,0 +1,88 @@
+"""Lag in time of a real member's snapshots, while records come and brokers go."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.observation.member_times import MemberTimes
+from spark_groups.types import topic_id_text
+from tests.brokers import Row, create_topic, produce
+from tests.observation.groups import FLIGHTS
+from tests.runtime.members import queries
+from tests.waiting import wait_until
+
+HOUR_MS = 3_600_000
+
+
+def snapshot(committed: int, end: int) -> dict[str, object]:
+    owned = {
+        "topic": "flights",
+        "topic_id": topic_id_text(FLIGHTS),
+        "partition": 0,
+        "committed_offset": committed,
+        "log_end_offset": end,
+    }
+    return {"group": "g", "partitions": [owned]}
+
+
+@pytest.mark.broker
+def test_a_member_is_as_far_behind_as_its_first_uncommitted_record_is_old(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2, {"retention.ms": str(10 * HOUR_MS)})
+    produce(servers, topic_name, [Row(b"x", partition=each) for each in (0, 1)])
+    times = MemberTimes((servers,))
+    with queries(servers, group_id, topic_name) as start:
+        query = start()
+        query.plan_rows()
+        query.commit_all()
+        taken = query.driver.snapshot()
+        first = times.measure(taken)["partitions"]
+        assert [each["seconds_behind"] for each in first] == [0.0, 0.0]
+        # The member has not looked since, so its log end is the old one.
+        written_ms = time.time_ns() // 1_000_000 - HOUR_MS
+        rows = [Row(b"x", partition=1, timestamp_ms=written_ms + each) for each in (0, 999)]
+        produce(servers, topic_name, rows)
+
+        def late() -> list[dict[str, object]]:
+            found = times.measure(taken)["partitions"]
+            return found if all("seconds_behind" in each for each in found) else []
+
+        before_s = time.time()
+        idle, behind = sorted(wait_until(late, what="ages"), key=lambda each: each["partition"])
+        after_s = time.time()
+    assert (idle["seconds_behind"], idle["deletion_in_s"]) == (0.0, None)
+    assert idle["catch_up_s"] == 0.0
+    oldest_s = before_s - written_ms / 1000
+    assert oldest_s - 0.01 <= behind["seconds_behind"] <= after_s - written_ms / 1000 + 0.01
+    assert behind["deletion_in_s"] == pytest.approx(
+        10 * HOUR_MS / 1000 - behind["seconds_behind"], abs=0.01
+    )
+    assert behind["deleted_unread_offsets"] == 0
+    assert "seconds_behind" not in taken["partitions"][0]
+    times.close()
+    assert times.measure(taken)["partitions"] == taken["partitions"]
+
+
+def test_brokers_that_do_not_answer_leave_times_unknown() -> None:
+    times = MemberTimes((f"127.0.0.1:{free_ports(1)[0]}",), timeout_s=0.2)
+    (found,) = times.measure(snapshot(5, 9))["partitions"]
+    assert found == snapshot(5, 9)["partitions"][0] | {"catch_up_s": None}  # type: ignore[index]
+    (found,) = times.measure(snapshot(9, 9))["partitions"]
+    assert found["catch_up_s"] == 0.0
+    times.close()
+
+
+def test_the_end_does_not_wait_for_brokers() -> None:
+    times = MemberTimes((f"127.0.0.1:{free_ports(1)[0]}",), timeout_s=60.0)
+    scrape = threading.Thread(target=times.measure, args=(snapshot(5, 9),))
+    scrape.start()
+    times.close()
+    scrape.join(20.0)
+    assert not scrape.is_alive()
+    assert times.measure({"group": "g"}) == {"group": "g"}

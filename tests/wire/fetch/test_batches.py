@@ -1,0 +1,144 @@
+"""The first record at or after an offset, in batches written after the protocol guide."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from spark_groups.errors import ProtocolError
+from spark_groups.wire.fetch import batches
+from spark_groups.wire.fetch.batches import FirstRecord, find_record
+from tests.records.encoding import (
+    GZIP,
+    LOG_APPEND_TIME,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Batch,
+    Record,
+    marker,
+)
+
+BASE_MS = 1_700_000_000_000
+CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
+
+
+def record(offset_delta: int, timestamp_delta: int = 0, value: bytes = b"x") -> Record:
+    return Record(offset_delta, timestamp_delta, b"key", value)
+
+
+def ten(base_offset: int = 0, **fields: object) -> Batch:
+    records = tuple(record(each, each * 1000) for each in range(10))
+    return Batch(base_offset, records, **fields)  # type: ignore[arg-type]
+
+
+def found(offset: int, *sent: Batch, aborted: tuple[tuple[int, int], ...] = ()) -> object:
+    search = find_record(b"".join(each.encode() for each in sent), offset, aborted)
+    if search.record is None:
+        return search.next_offset
+    return search.record.offset, search.record.timestamp_ms - BASE_MS
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_record_has_its_own_timestamp_not_that_of_its_batch(codec: int) -> None:
+    assert found(7, ten(codec=codec)) == (7, 7000)
+
+
+def test_a_batch_of_blocks_as_java_writes_them_is_read() -> None:
+    large = tuple(record(each, each * 1000, b"v" * 20_000) for each in range(10))
+    assert found(9, Batch(0, large, codec=SNAPPY, is_xerial=True)) == (9, 9000)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_record_behind_many_chunks_is_found(codec: int) -> None:
+    large = tuple(record(each, each * 1000, b"v" * 50_000) for each in range(10))
+    assert found(9, Batch(0, large, codec=codec)) == (9, 9000)
+
+
+def test_with_log_append_time_all_records_have_the_time_of_the_broker() -> None:
+    batch = ten(timestamp_type=LOG_APPEND_TIME, max_timestamp=BASE_MS + 55)
+    assert found(3, batch) == (3, 55)
+
+
+def test_a_record_that_compaction_left_behind_a_gap_is_the_first_one() -> None:
+    kept = Batch(0, (record(2), record(8, 8000)), last_offset_delta=9)
+    assert found(3, kept) == (8, 8000)
+
+
+def test_a_batch_may_end_before_the_wanted_offset_and_the_next_one_has_it() -> None:
+    emptied = Batch(0, (record(2),), last_offset_delta=9)
+    assert found(5, emptied) == 10
+    assert found(5, emptied, Batch(10, (), last_offset_delta=4), ten(15)) == (15, 0)
+
+
+def test_markers_are_no_records() -> None:
+    assert found(0, marker(0, 7, is_abort=False)) == 1
+    assert found(0, marker(0, 7, is_abort=False), ten(1)) == (1, 0)
+
+
+def test_records_of_aborted_transactions_are_skipped_until_their_marker() -> None:
+    sent = (
+        ten(0, is_transactional=True, producer_id=7),
+        marker(10, 7, is_abort=True),
+        ten(11, is_transactional=True, producer_id=7),
+    )
+    assert found(4, *sent, aborted=((7, 0),)) == (11, 0)
+    assert found(4, *sent) == (4, 4000)
+    assert found(4, *sent[:2], aborted=((7, 0),)) == 11
+    # Only transactional records of that producer.
+    assert found(4, ten(0, producer_id=7), aborted=((7, 0),)) == (4, 4000)
+    other = ten(0, is_transactional=True, producer_id=8)
+    assert found(4, other, aborted=((7, 0),)) == (4, 4000)
+
+
+def test_a_missing_timestamp_is_minus_one() -> None:
+    none = Batch(0, (Record(),), base_timestamp=-1)
+    search = find_record(none.encode(), 0)
+    assert search.record == FirstRecord(0, -1)
+
+
+def test_a_partial_batch_at_the_end_is_left_for_the_next_request() -> None:
+    sent = ten(0).encode()
+    assert find_record(sent + ten(10).encode()[:-3], 10).next_offset == 10
+    assert find_record(sent[:20], 0).next_offset == 0
+    assert find_record(b"", 5).next_offset == 5
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (Batch(0, (record(0),), magic=1).encode(), "unknown format 1"),
+        (Batch(0, (), count=2).encode(), "fewer records"),
+        (Batch(0, (record(0),), codec=5).encode(b"x"), "unknown compression 5"),
+        (Batch(0, (record(0),), codec=GZIP).encode(b"no gzip"), "cannot be decompressed"),
+        (Batch(0, (record(0),), codec=ZSTD).encode(b"no zstd"), "cannot be decompressed"),
+        (Batch(0, (record(0),), codec=SNAPPY).encode(b"\xff" * 9), "snappy|exceeds|decompressed"),
+        (Batch(0, (record(0),)).encode(b"\x80" * 20), "does not end"),
+        (Batch(0, (record(9),), last_offset_delta=3).encode(), "does not fit its batch"),
+        (Batch(0, (record(0),)).encode()[:8] + b"\x00\x00\x00\x01" + b"\x02" * 30, "no room"),
+    ],
+)
+def test_bytes_that_are_no_batch_are_a_protocol_error(sent: bytes, reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
+        find_record(sent, 0)
+
+
+def test_a_batch_that_grows_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "DECOMPRESSED_BYTES_MAX", 100_000)
+    large = tuple(record(each, value=b"\x00" * 200_000) for each in range(3))
+    for codec in (GZIP, SNAPPY, ZSTD):
+        with pytest.raises(ProtocolError, match="exceeds 100000 bytes"):
+            find_record(Batch(0, large, codec=codec).encode(), 2)
+
+
+@given(st.binary(max_size=200), st.integers(0, 20))
+def test_any_bytes_are_read_or_refused(tail: bytes, cut: int) -> None:
+    whole = ten(codec=NONE).encode()
+    for sent in (tail, whole[: len(whole) - cut] + tail, whole[:61] + tail):
+        try:
+            search = find_record(sent, 5)
+        except ProtocolError:
+            continue
+        assert search.next_offset >= 5
