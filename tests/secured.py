@@ -8,6 +8,7 @@ import http.server
 import ipaddress
 import json
 import os
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -27,11 +28,20 @@ from confluent_kafka.admin import (
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.ops.java import find_java
 from tests.brokers import ANSWER_S, admin
 
+STORE_PASSWORD: Final = "store-secret-1"
+KEY_PASSWORD: Final = "key-secret-2"
 CLIENT_ID: Final = "batch-client"
 CLIENT_SECRET: Final = "token-secret-31415"
 PASSWORDS: Final = {"alice": "wonder-2718", "bob": "builder-1618", "nobody": "nothing-1414"}
@@ -111,6 +121,44 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def keytool(*args: str) -> None:
+    """Run the JDK's keytool."""
+    tool = Path(find_java()).with_name("keytool")
+    subprocess.run([str(tool), *args], check=True, capture_output=True, timeout=60)
+
+
+def pkcs12_of(identity: Identity) -> bytes:
+    """Return a PKCS #12 store with STORE_PASSWORD and the alias carol."""
+    password = BestAvailableEncryption(STORE_PASSWORD.encode())
+    found = (identity.key, identity.certificate, identity.chain, password)
+    return serialize_key_and_certificates(b"carol", *found)
+
+
+def key_store(directory: Path, identity: Identity) -> Path:
+    """Make a JKS with STORE_PASSWORD, whose key has KEY_PASSWORD."""
+    source, store = directory / "client.p12", directory / "client.jks"
+    source.write_bytes(pkcs12_of(identity))
+    keytool(
+        *("-importkeystore", "-srckeystore", str(source), "-destkeystore", str(store)),
+        *("-srcstorepass", STORE_PASSWORD, "-deststorepass", STORE_PASSWORD),
+        *("-destkeypass", KEY_PASSWORD, "-deststoretype", "JKS", "-srcalias", "carol"),
+    )
+    return store
+
+
+def trust_store(directory: Path, *trusted: Identity, kind: str = "JKS") -> Path:
+    """Make a trust store with STORE_PASSWORD."""
+    store = directory / f"trust.{kind.lower()}"
+    for index, each in enumerate(trusted):
+        certificate = directory / f"trusted-{index}.pem"
+        certificate.write_text(each.certificate_pem)
+        keytool(
+            *("-importcert", "-noprompt", "-alias", str(index), "-file", str(certificate)),
+            *("-keystore", str(store), "-storetype", kind, "-storepass", STORE_PASSWORD),
+        )
+    return store
 
 
 @dataclass
@@ -271,6 +319,19 @@ class SecuredKafka:
             "ssl.truststore.certificates": self.authority.certificate_pem,
             "ssl.keystore.certificate.chain": self.client.certificate_pem,
             "ssl.keystore.key": self.client.key_pem,
+        }
+
+    def java_stores(self, directory: Path) -> dict[str, str]:
+        """Return settings with a client certificate, in stores that keytool makes."""
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": str(trust_store(directory, self.authority)),
+            "ssl.truststore.type": "JKS",
+            "ssl.truststore.password": STORE_PASSWORD,
+            "ssl.keystore.location": str(key_store(directory, self.client)),
+            "ssl.keystore.type": "JKS",
+            "ssl.keystore.password": STORE_PASSWORD,
+            "ssl.key.password": KEY_PASSWORD,
         }
 
     def login(

@@ -386,7 +386,7 @@ class GroupClient:
 
         Raises:
             GroupError: The member failed for good.
-            CheckpointError: The checkpoint is of another group.
+            CheckpointError, OptionsError: The query cannot start here; see `Positions.check`.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
         """
         self.check()
@@ -567,7 +567,7 @@ class GroupClient:
 
         Raises:
             GroupError: The member failed for good.
-            CheckpointError: The checkpoint is of another group.
+            CheckpointError, OptionsError: The query cannot start here; see `Positions.check`.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
             AvailableNowError: A named topic does not exist, under AvailableNow.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from spark_groups.errors import CheckpointError, DataLossError
+from spark_groups.errors import DataLossError, SparkGroupsError
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
@@ -28,8 +28,8 @@ class Positions:
     emit: Callable[[Event], None]
     data_loss: str | None = field(default=None, init=False)
     """Why the query must fail because offsets are lost, if it must."""
-    refusal: str | None = field(default=None, init=False)
-    """Why the query must fail because of its checkpoint, if it must."""
+    refusal: SparkGroupsError | None = field(default=None, init=False)
+    """Why the query must fail because of its checkpoint or options, if it must."""
 
     @property
     def must_fail(self) -> bool:
@@ -41,10 +41,11 @@ class Positions:
 
         Raises:
             CheckpointError: The checkpoint is of another group.
+            OptionsError: No record has the starting timestamp of a partition, or a later one.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
         """
         if self.refusal is not None:
-            raise CheckpointError(self.refusal)
+            raise self.refusal
         if self.data_loss is not None:
             raise DataLossError(self.data_loss)
 

@@ -72,6 +72,9 @@ class OwnedPartition:
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: the timestamp in ListOffsets.
         wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
+        then_timestamp: While LISTING the log end: the timestamp to list next, if any.
+        else_at: While LISTING by timestamp: the log end and its leader epoch, where the partition
+            starts if no record has the timestamp or a later one; None: the query fails then.
         leader_epoch: A leader epoch whose log reached `reached_offset`.
         reached_offset: The highest offset, up to the position, that the log of `leader_epoch` is
             known to have reached.
@@ -90,6 +93,8 @@ class OwnedPartition:
     known_count: int = 0
     starting_timestamp: int = 0
     wanted_offset: int | None = None
+    then_timestamp: int | None = None
+    else_at: tuple[int, int] | None = None
     leader_epoch: int = NO_LEADER_EPOCH
     reached_offset: int = NO_OFFSET
     current_leader_epoch: int = NO_LEADER_EPOCH

@@ -13,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
+from spark_groups.errors import (
+    CheckpointError,
+    ErrorCode,
+    OptionsError,
+    Reaction,
+    SparkGroupsError,
+    is_graver,
+    rule_for,
+)
 from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
@@ -26,11 +34,11 @@ from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
-    StartingPoint,
     committed_topics,
     is_query_commit,
     is_truncated,
     known_counts,
+    no_record,
     reset_command,
 )
 from spark_groups.protocol.events import Event
@@ -55,7 +63,7 @@ class Resolved:
         error: The Kafka error code behind that reaction.
         events: Events to emit.
         data_loss: Why the query must fail because offsets are lost, if it must.
-        refusal: Why the query must fail because of its checkpoint, if it must.
+        refusal: Why the query must fail because of its checkpoint or options, if it must.
         to_commit: Partitions whose position must be committed.
     """
 
@@ -63,7 +71,7 @@ class Resolved:
     error: int = int(ErrorCode.NONE)
     events: list[Event] = field(default_factory=list)
     data_loss: str | None = None
-    refusal: str | None = None
+    refusal: SparkGroupsError | None = None
     to_commit: list[TopicIdPartition] = field(default_factory=list)
 
     def react(self, reaction: Reaction, error: int) -> None:
@@ -117,17 +125,14 @@ class PositionResolver:
     @property
     def settle_first(self) -> bool:
         """True if a partition must not be released before its starting position is committed."""
-        return (
-            self._starting.default is StartingPoint.LATEST
-            or LATEST_TIMESTAMP in self._starting.by_partition.values()
-        )
+        return self._starting.may_skip
 
     def to_fetch(self) -> frozenset[TopicIdPartition]:
         """Return the partitions for OffsetFetch, empty if none is due.
 
-        If "latest" may apply, or the known count is missing, all partitions of a topic are fetched:
-        the metadata of any committed offset has it. If the checkpoint is another group's, all
-        partitions of its topics are fetched before anything is read.
+        If "latest" or a timestamp may apply, or the known count is missing, all partitions of a
+        topic are fetched: the metadata of any committed offset has it. If the checkpoint is another
+        group's, all partitions of its topics are fetched before anything is read.
         """
         fetching = [
             key
@@ -242,7 +247,7 @@ class PositionResolver:
         if unread:
             named = (word for name in sorted(unread) for word in ("--topic", name))
             command = self._reset_command("--from-group", self._former_group_id, *named)
-            resolved.refusal = (
+            resolved.refusal = CheckpointError(
                 f"the checkpoint was written in the group {self._former_group_id!r}, but this query"
                 f" reads in the group {self._group_id!r}, which has committed nothing for"
                 f" {', '.join(sorted(unread))}: startingOffsets would skip rows, or read them all"
@@ -290,8 +295,8 @@ class PositionResolver:
     def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition, *, is_read: bool) -> bool:
         """Return whether a partition without an offset may have existed when the group began."""
         if not self._topics.was_checkpointed(key.topic_id):
-            # With "earliest" the beginning is expected anyway.
-            if not is_read or self._starting.default is StartingPoint.EARLIEST:
+            # There the beginning is expected anyway.
+            if not is_read or self._starting.is_all:
                 return False
             # A known count of 0 means unknown, unless the topic was created after the group began.
             return owned.known_count == 0 and self._topics.first_count(key.topic_id) > 0
@@ -340,10 +345,17 @@ class PositionResolver:
                 resolved.react(rule_for(code).lookup, code)
                 unlisted.setdefault(code, []).append(key)
                 continue
-            position = self._start_within(key, owned, response.offsets[key], resolved, now)
-            if position is not None:
-                leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
-                self._settle(key, owned, position, leader_epoch, member_epoch)
+            listed = response.offsets[key], response.leader_epochs.get(key, NO_LEADER_EPOCH)
+            if owned.then_timestamp is not None:
+                # The end first: records that arrive between both answers are not skipped.
+                self._list(owned, owned.then_timestamp, else_at=listed)
+                continue
+            if listed[0] == NO_OFFSET:
+                start = self._without_record(key, owned, resolved)
+            else:
+                start = self._start_within(key, owned, listed, resolved, now)
+            if start is not None:
+                self._settle(key, owned, *start, member_epoch)
         resolved.events += self._start_unknown_events(unlisted, now)
         return resolved
 
@@ -373,28 +385,43 @@ class PositionResolver:
         self,
         key: TopicIdPartition,
         owned: OwnedPartition,
-        listed: int,
+        listed: tuple[int, int],
         resolved: Resolved,
         now: float,
-    ) -> int | None:
-        """Return the starting position; None if the query must fail.
+    ) -> tuple[int, int] | None:
+        """Return the starting position and its leader epoch; None if the query must fail.
 
         It fails if `startingOffsets` is beyond the log end and `failOnDataLoss` is true; if that is
         false, the log end is returned.
         """
-        wanted = owned.wanted_offset
-        if wanted is None or wanted <= listed:
-            return listed if wanted is None else wanted
+        wanted, (end, leader_epoch) = owned.wanted_offset, listed
+        if wanted is None:
+            return listed
+        if wanted <= end:
+            return wanted, leader_epoch
         message = (
             f"startingOffsets of {self._topics.name(key.topic_id)}-{key.partition} is {wanted},"
-            f" but its log ends at {listed}: name an offset that exists, or set"
-            f" failOnDataLoss=false to start at {listed}"
+            f" but its log ends at {end}: name an offset that exists, or set"
+            f" failOnDataLoss=false to start at {end}"
         )
         resolved.events.append(DataLost(now, message))
         if self._fail_on_data_loss:
             resolved.data_loss = message
             return None
         return listed
+
+    def _without_record(
+        self, key: TopicIdPartition, owned: OwnedPartition, resolved: Resolved
+    ) -> tuple[int, int] | None:
+        """Return where a partition starts whose records are all older than its timestamp.
+
+        None, if the query must fail, as Spark's does.
+        """
+        if owned.else_at is None and self._starting.timestamps is not None:
+            partition = f"{self._topics.name(key.topic_id)}-{key.partition}"
+            named = f"{self._starting.timestamps.option} of {partition} is"
+            resolved.refusal = OptionsError(no_record(named, owned.starting_timestamp))
+        return owned.else_at
 
     def settled(self, commits: Iterable[PendingCommit], now: float) -> Resolved:
         """Process accepted commits."""
@@ -497,17 +524,30 @@ class PositionResolver:
         # Its offset may have been deleted, or never copied to this group: "latest" would skip
         # records.
         has_read = self._topics.was_checkpointed(key.topic_id)
-        start = self._starting.of(partition, known_count=0 if has_read else owned.known_count)
-        if start >= 0:
+        known_count = 0 if has_read else owned.known_count
+        timestamp_ms = self._starting.timestamp_ms(partition, known_count=known_count)
+        start = self._starting.of(partition, known_count=known_count)
+        if timestamp_ms is not None and self._starting.else_latest:
+            self._list(owned, LATEST_TIMESTAMP, then_timestamp=timestamp_ms)
+        elif timestamp_ms is not None:
+            self._list(owned, timestamp_ms)
+        elif start >= 0:
             self._list(owned, LATEST_TIMESTAMP, start)
         else:
             self._list(owned, start)
 
     def _list(
-        self, owned: OwnedPartition, timestamp_ms: int, wanted_offset: int | None = None
+        self,
+        owned: OwnedPartition,
+        timestamp_ms: int,
+        wanted_offset: int | None = None,
+        *,
+        then_timestamp: int | None = None,
+        else_at: tuple[int, int] | None = None,
     ) -> None:
         owned.phase = Phase.LISTING
         owned.starting_timestamp, owned.wanted_offset = timestamp_ms, wanted_offset
+        owned.then_timestamp, owned.else_at = then_timestamp, else_at
 
     def _settle(
         self,

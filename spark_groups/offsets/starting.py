@@ -1,10 +1,10 @@
 """Where a partition without a committed offset starts.
 
-Spark's `startingOffsets` applies when the *group* first reads a topic. The first position is
-committed at once, with the topic's partition count as metadata: resolving "latest" again later
-would skip records. A partition beyond that count was added later and starts at its beginning. The
-metadata also marks offsets set by an operator, which end finished runs, and those to which a member
-went back because the log was truncated.
+Spark's `startingOffsets`, or a timestamp, applies when the *group* first reads a topic. The first
+position is committed at once, with the topic's partition count as metadata: resolving "latest"
+again later would skip records. A partition beyond that count was added later and starts at its
+beginning. The metadata also marks offsets set by an operator, which end finished runs, and those to
+which a member went back because the log was truncated.
 """
 
 from __future__ import annotations
@@ -32,17 +32,86 @@ class StartingPoint(Enum):
     LATEST = LATEST_TIMESTAMP
 
 
+class WithoutRecord(Enum):
+    """Spark's `startingOffsetsByTimestampStrategy`: no record has the timestamp or a later one."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """Spark's `startingTimestamp` or `startingOffsetsByTimestamp`, or those for the end of a batch.
+
+    A timestamp means the first record with this timestamp or a later one.
+
+    Args:
+        option: The option's name, for messages.
+        default_ms: For partitions that are not named; None: none.
+        by_partition_ms: Timestamps by partition.
+        without_record: Where a partition starts that has no such record.
+    """
+
+    option: str
+    default_ms: int | None = None
+    by_partition_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    without_record: WithoutRecord = WithoutRecord.ERROR
+
+    def of(self, partition: TopicPartition) -> int | None:
+        """Return the timestamp of a partition in ms, if any."""
+        return self.by_partition_ms.get(partition, self.default_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """Spark's `startingOffsets`.
+    """Spark's `startingOffsets`, or what takes its place.
 
     Args:
         default: For partitions that are not named.
         by_partition: -2 earliest, -1 latest, or the first offset to read, by partition.
+        timestamps: Take precedence in their partitions.
     """
 
     default: StartingPoint = StartingPoint.LATEST
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamps: Timestamps | None = None
+
+    @classmethod
+    def at(cls, timestamps: Timestamps) -> StartingOffsets:
+        """Return what starts at timestamps, and in other partitions at the beginning."""
+        return cls(StartingPoint.EARLIEST, timestamps=timestamps)
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a partition may start after its beginning at an offset that time determines."""
+        return (
+            self.default is StartingPoint.LATEST
+            or LATEST_TIMESTAMP in self.by_partition.values()
+            or self.timestamps is not None
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether partitions that are not named start at their beginning."""
+        return self.default is StartingPoint.EARLIEST and self.timestamps is None
+
+    @property
+    def else_latest(self) -> bool:
+        """Whether a partition without a record for its timestamp starts at its end."""
+        return (
+            self.timestamps is not None and self.timestamps.without_record is WithoutRecord.LATEST
+        )
+
+    def timestamp_ms(self, partition: TopicPartition, *, known_count: int | None) -> int | None:
+        """Return the timestamp at which a partition starts; None: `of` tells where.
+
+        Args:
+            partition: A partition without a committed offset.
+            known_count: As for `of`; a partition that was added later starts at its beginning.
+        """
+        if self.timestamps is None or _is_new(partition, known_count):
+            return None
+        return self.timestamps.of(partition)
 
     def of(self, partition: TopicPartition, *, known_count: int | None) -> int:
         """Return the first offset to read, or one of ListOffsets' timestamps (negative).
@@ -52,17 +121,23 @@ class StartingOffsets:
             known_count: Partitions of the topic when the group began to read it; None: it has not.
         """
         wanted = self.by_partition.get(partition, self.default.value)
-        is_new = known_count is not None and partition.partition >= known_count
         # "latest" would skip records written before the new partition was noticed.
-        return EARLIEST_TIMESTAMP if is_new and wanted == LATEST_TIMESTAMP else wanted
+        skips_new = _is_new(partition, known_count) and wanted == LATEST_TIMESTAMP
+        return EARLIEST_TIMESTAMP if skips_new else wanted
 
     def names_start(self, partition: TopicPartition) -> bool:
         """Return whether an offset of a partition is named, or its beginning."""
         return self.by_partition.get(partition, LATEST_TIMESTAMP) != LATEST_TIMESTAMP
 
     def skips(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may start at its end."""
-        return self.by_partition.get(partition, self.default.value) == LATEST_TIMESTAMP
+        """Return whether a partition may start at its end, or at a timestamp."""
+        is_latest = self.by_partition.get(partition, self.default.value) == LATEST_TIMESTAMP
+        return is_latest or self.timestamp_ms(partition, known_count=None) is not None
+
+
+def _is_new(partition: TopicPartition, known_count: int | None) -> bool:
+    """Return whether a partition was added after the group began to read its topic."""
+    return known_count is not None and partition.partition >= known_count
 
 
 @lru_cache(maxsize=64)
@@ -117,6 +192,18 @@ def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[
         if committed.committed_offset != NO_OFFSET and count is not None:
             counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
     return counts
+
+
+def no_record(what: str, timestamp_ms: int) -> str:
+    """Return the message for a starting timestamp that is later than every record.
+
+    Args:
+        what: The option and its partition, as the beginning of the message.
+    """
+    return (
+        f"{what} {timestamp_ms}, but no record there has this timestamp or a later one: name an"
+        " earlier time, or set startingOffsetsByTimestampStrategy to latest to start at the end"
+    )
 
 
 def reset_command(group_id: str, command_options: str, *words: str) -> str:

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from spark_groups.errors import OptionsError
 from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
+    Timestamps,
+    WithoutRecord,
     commit_metadata,
     is_query_commit,
     is_truncated,
@@ -50,6 +53,81 @@ def test_start(
     starting: StartingOffsets, partition: TopicPartition, known_count: int | None, start: int
 ) -> None:
     assert starting.of(partition, known_count=known_count) == start
+
+
+@pytest.mark.parametrize(
+    ("partition", "known_count", "timestamp_ms"),
+    [(FIRST, None, 1000), (FIRST, 4, 1000), (ADDED, 4, None), (ADDED, 5, 2000), (FIRST, 0, None)],
+)
+def test_timestamp_applies_to_partitions_that_were_there_when_the_group_began(
+    partition: TopicPartition, known_count: int | None, timestamp_ms: int | None
+) -> None:
+    starting = StartingOffsets.at(Timestamps("startingTimestamp", 1000, {ADDED: 2000}))
+    assert starting.timestamp_ms(partition, known_count=known_count) == timestamp_ms
+    assert starting.of(partition, known_count=known_count) == EARLIEST_TIMESTAMP
+    assert starting.skips(partition)
+    assert starting.may_skip
+    assert not starting.is_all
+
+
+def by_time(without_record: WithoutRecord, *partitions: int) -> Scene:
+    """Return a scene whose partition 0 starts at 1000 ms and 1 at 2000 ms; 2 is not named."""
+    named = {TopicPartition("orders", 0): 1000, TopicPartition("orders", 1): 2000}
+    option = "startingOffsetsByTimestamp"
+    starting = StartingOffsets.at(
+        Timestamps(option, by_partition_ms=named, without_record=without_record)
+    )
+    return Scene(starting, *partitions)
+
+
+def test_partition_starts_at_the_first_record_of_its_timestamp() -> None:
+    scene = by_time(WithoutRecord.ERROR, 0, 1, 2, 3)
+    assert scene.resolver.settle_first
+    scene.fetched({0: NONE, 1: NONE, 2: NONE, 3: OffsetAndMetadata(9, commit_metadata(4))})
+    asked = [scene.listed({each: 40 + each}) for each in range(3)]
+    assert [(each.timestamp_ms, indexes(each)) for each in asked] == [
+        (1000, [0]),
+        (2000, [1]),
+        (EARLIEST_TIMESTAMP, [2]),
+    ]
+    assert all(each.read_committed for each in asked)
+    settled = {at: each.committed_offset for at, each in scene.settle().items()}
+    assert settled == {0: 40, 1: 41, 2: 42}
+    assert scene.of(3).position == 9, "a committed offset goes first"
+
+
+def test_no_record_of_the_timestamp_ends_the_query() -> None:
+    scene = by_time(WithoutRecord.ERROR)
+    scene.fetched({0: NONE})
+    request = scene.resolver.to_list()
+    assert request is not None
+    answer = ListOffsetsResponse(offsets={key(0): NO_OFFSET})
+    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    assert isinstance(resolved.refusal, OptionsError)
+    assert str(resolved.refusal).startswith(
+        "startingOffsetsByTimestamp of orders-0 is 1000, but no record there has this timestamp or"
+        " a later one: name an earlier time, or set startingOffsetsByTimestampStrategy to latest"
+    )
+    assert not scene.commits.pending()
+
+
+@pytest.mark.parametrize(("found", "start"), [(NO_OFFSET, 7), (9, 9), (3, 3)])
+def test_no_record_of_the_timestamp_starts_at_the_end_that_was_listed_before(
+    found: int, start: int
+) -> None:
+    scene = by_time(WithoutRecord.LATEST)
+    scene.fetched({0: NONE})
+    assert scene.listed({0: 7}).timestamp_ms == LATEST_TIMESTAMP
+    assert not scene.commits.pending()
+    # A record of that time that arrived in between is read.
+    assert scene.listed({0: found}).timestamp_ms == 1000
+    assert {at: each.committed_offset for at, each in scene.settle().items()} == {0: start}
+
+
+def test_added_partition_starts_at_its_beginning_despite_a_timestamp() -> None:
+    scene = by_time(WithoutRecord.ERROR, 1)
+    scene.fetched({0: OffsetAndMetadata(9, commit_metadata(1)), 1: NONE, 2: NONE, 3: NONE})
+    assert scene.listed({1: 0}).timestamp_ms == EARLIEST_TIMESTAMP
 
 
 @settings(derandomize=True)

@@ -15,8 +15,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from spark_groups.errors import OptionsError
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.spark.options.values import parse_starting_offsets
+from spark_groups.spark.options.values import (
+    parse_ending_offsets,
+    parse_starting_offsets,
+    parse_timestamps_ms,
+)
 from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
+from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.security.settings import (
     SECURITY_SETTINGS,
@@ -39,10 +44,6 @@ _ASSIGNOR: Final = (
     "the coordinator assigns partitions: choose its assignor with kafka.group.remote.assignor"
 )
 _NOT_YET: Final = "is not supported yet"
-_ENDS: Final = (
-    "a stream has no end: use Trigger.AvailableNow; a batch query reads to the log end: filter its"
-    " rows by offset or timestamp"
-)
 
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -67,12 +68,6 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "kafka.exclude.internal.topics": "the coordinator decides which topics a pattern matches",
         "kafka.allow.auto.create.topics": "this source does not create topics",
         "groupIdPrefix": "use kafka.group.id",
-        "startingTimestamp": f"{_NOT_YET}: use startingOffsets",
-        "startingOffsetsByTimestamp": f"{_NOT_YET}: use startingOffsets",
-        "startingOffsetsByTimestampStrategy": f"{_NOT_YET}: use startingOffsets",
-        "endingOffsets": _ENDS,
-        "endingTimestamp": _ENDS,
-        "endingOffsetsByTimestamp": _ENDS,
         "fetchOffset.numRetries": "kafka.default.api.timeout.ms limits retries",
         "fetchOffset.retryIntervalMs": "kafka.default.api.timeout.ms limits retries",
         "path": "load() takes no path: name topics with subscribe",
@@ -122,15 +117,24 @@ def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Itera
             yield f"{name}: {problem}"
 
 
+_BY_PARTITION: Final[Mapping[str, Callable[[str], Iterable[TopicPartition]]]] = {
+    "startingOffsets": lambda text: parse_starting_offsets(text).by_partition,
+    "startingOffsetsByTimestamp": parse_timestamps_ms,
+    "endingOffsets": lambda text: parse_ending_offsets(text).by_partition,
+    "endingOffsetsByTimestamp": parse_timestamps_ms,
+}
+
+
 def uncovered_topics(given: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a problem for each topic in `startingOffsets` that the query does not subscribe to."""
+    """Yield a problem for each named topic that the query does not subscribe to."""
     chosen = [values[name] for name in SUBSCRIPTIONS if values.get(name) is not None]
-    offsets, _ = _attempt(parse_starting_offsets, given.get("startingoffsets", "latest"))
-    if not chosen or offsets is None:
-        return
-    named = {each.topic for each in offsets.by_partition}
-    for topic in sorted(each for each in named if not any(one.matches(each) for one in chosen)):
-        yield f"startingOffsets names {topic!r}, which the query does not subscribe to"
+    for option, parse in _BY_PARTITION.items():
+        found, _ = _attempt(parse, given.get(option.lower(), "latest"))
+        if not chosen or found is None:
+            continue
+        named = {each.topic for each in found}
+        for topic in sorted(each for each in named if not any(one.matches(each) for one in chosen)):
+            yield f"{option} names {topic!r}, which the query does not subscribe to"
 
 
 def read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
@@ -180,7 +184,7 @@ def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
 def describe_problem(error: Any, names: Iterable[str]) -> str:
     """Return a pydantic error as a problem that names the option."""
     name = ".".join(str(part) for part in error["loc"])
-    name = next((option for option in names if name.startswith(option)), name)
+    name = max((option for option in names if name.startswith(option)), key=len, default=name)
     if error["type"] == "missing":
         return f"{name} is missing"
     if error["type"] == "value_error":

@@ -57,7 +57,7 @@ class Load:
         from spark_groups.spark.options.source_options import SourceOptions
         from spark_groups.spark.options.values import Emit
 
-        checked = SourceOptions.of(options)
+        checked = SourceOptions.of(options, may_lack_group=True)
         emits_ranges = checked.emit is Emit.RANGES
         return cls(
             columns=RANGE_COLUMNS

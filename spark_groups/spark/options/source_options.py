@@ -27,8 +27,14 @@ from pydantic.fields import FieldInfo
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.settling import Settling, WhenUnsettled
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.offsets.starting import (
+    StartingOffsets,
+    StartingPoint,
+    Timestamps,
+    WithoutRecord,
+)
 from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.messages import LATEST_TIMESTAMP
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.options.checks import (
     SECURITY_OPTIONS,
@@ -43,26 +49,33 @@ from spark_groups.spark.options.checks import (
 from spark_groups.spark.options.range_settings import MEMORY_BYTES, RangeSettings, ReaderChoice
 from spark_groups.spark.options.values import (
     Emit,
+    EndingOffsets,
     LogLevel,
     MoveWithState,
     one_of,
     parse_bytes,
     parse_duration_s,
+    parse_ending_offsets,
     parse_instance_id,
     parse_isolation,
     parse_limit_s,
     parse_rack,
     parse_servers,
     parse_starting_offsets,
+    parse_timestamp_ms,
+    parse_timestamps_ms,
     parse_unreleased,
 )
 from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
+from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 
 if TYPE_CHECKING:
     from spark_groups.client import ClientConfig
 
 GROUP_PROTOCOL: Final = "consumer"
+READING_GROUP: Final = "spark-groups"
+"""The `group.id` of librdkafka's consumers for a batch read of no group."""
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
 
 
@@ -95,6 +108,7 @@ class OnRestart(Enum):
     )
     NEXT_BATCH = "Takes effect with the next plan: a batch that runs again keeps its ranges."
     NEW_PARTITIONS = "Takes effect only in partitions without a committed offset."
+    BATCH_ONLY = "Is refused (`OptionsError`): a stream has no end."
     AT_ONCE = "Takes effect at once."
 
 
@@ -142,10 +156,12 @@ class SourceOptions:
         shown="required",
         on_restart=OnRestart.CLUSTER,
     )
-    group_id: Text = _option(
+    group: Text | None = _option(
         "kafka.group.id",
-        "The consumer group that the query joins as a member.",
-        shown="required",
+        "The consumer group that the query joins as a member. A batch read without it is of no"
+        " group, like that of Spark's own source.",
+        default=None,
+        shown="required for a stream",
         on_restart=OnRestart.GROUP,
     )
     subscribe: Subscription | None = _option(
@@ -167,6 +183,54 @@ class SourceOptions:
         default=StartingOffsets(default=StartingPoint.LATEST),
         shown="latest",
         on_restart=OnRestart.NEW_PARTITIONS,
+    )
+    starting_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = _option(
+        "startingTimestamp",
+        "Instead of startingOffsets: the first record with this timestamp or a later one, in ms"
+        " since 1970. A partition added later starts at its beginning.",
+        default=None,
+        on_restart=OnRestart.NEW_PARTITIONS,
+    )
+    starting_timestamps_ms: (
+        Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)] | None
+    ) = _option(
+        "startingOffsetsByTimestamp",
+        'Timestamps by partition, as JSON: {"orders": {"0": 1764000000000}}; startingTimestamp'
+        " takes precedence.",
+        default=None,
+        on_restart=OnRestart.NEW_PARTITIONS,
+    )
+    without_record: Annotated[WithoutRecord, BeforeValidator(partial(one_of, WithoutRecord))] = (
+        _option(
+            "startingOffsetsByTimestampStrategy",
+            "Action if no record of a partition has its starting timestamp or a later one: error,"
+            " or latest to start at the log end.",
+            default=WithoutRecord.ERROR,
+            on_restart=OnRestart.NEW_PARTITIONS,
+        )
+    )
+    ending_offsets: Annotated[EndingOffsets, BeforeValidator(parse_ending_offsets)] = _option(
+        "endingOffsets",
+        "Only for batch reads: latest, or JSON with the first offset that is not read, for every"
+        " partition; -1 is latest.",
+        default=EndingOffsets(),
+        shown="latest",
+        on_restart=OnRestart.BATCH_ONLY,
+    )
+    ending_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = _option(
+        "endingTimestamp",
+        "Only for batch reads, instead of endingOffsets: they end before the first record with this"
+        " timestamp or a later one; without such a record, at the log end.",
+        default=None,
+        on_restart=OnRestart.BATCH_ONLY,
+    )
+    ending_timestamps_ms: (
+        Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)] | None
+    ) = _option(
+        "endingOffsetsByTimestamp",
+        "The same by partition, as JSON, for every partition; endingTimestamp takes precedence.",
+        default=None,
+        on_restart=OnRestart.BATCH_ONLY,
     )
     max_offsets_per_trigger: PositiveInt | None = _option(
         "maxOffsetsPerTrigger",
@@ -352,11 +416,12 @@ class SourceOptions:
     security: Security = PLAINTEXT
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+    def of(cls, options: Mapping[str, str], *, may_lack_group: bool = False) -> SourceOptions:
         """Validate the options of a load().
 
         Args:
             options: Texts by name, in any case.
+            may_lack_group: Whether the load may turn out to be a batch read without a group.
 
         Raises:
             OptionsError: Options are unknown, missing, invalid or contradictory; lists all.
@@ -367,6 +432,10 @@ class SourceOptions:
         for name in _OPTION_NAMES:
             if name.lower() in given:
                 values[name] = given[name.lower()]
+        if "kafka.group.id" not in values:
+            problems += [] if may_lack_group else ["kafka.group.id is missing"]
+            # Spark's default for batch reads: at the end there is nothing to read.
+            values.setdefault("startingOffsets", StartingPoint.EARLIEST.name)
         problems += read_subscription(given, values)
         problems += uncovered_topics(given, values)
         values["fetch_tuning"] = read_tuning(given, problems)
@@ -376,6 +445,42 @@ class SourceOptions:
         if problems or checked is None:
             refuse_load("kafka-group", problems)
         return checked
+
+    @property
+    def group_id(self) -> str:
+        """The group, which a stream requires."""
+        if self.group is None:
+            raise OptionsError("kafka.group.id is missing: a stream requires a group to join")
+        return self.group
+
+    @property
+    def starting(self) -> StartingOffsets:
+        """Where partitions without a committed offset start."""
+        timestamps = _timestamps(
+            ("startingTimestamp", self.starting_timestamp_ms),
+            ("startingOffsetsByTimestamp", self.starting_timestamps_ms),
+            self.without_record,
+        )
+        return StartingOffsets.at(timestamps) if timestamps else self.starting_offsets
+
+    @property
+    def ending(self) -> EndingOffsets:
+        """Where a batch read ends."""
+        timestamps = _timestamps(
+            ("endingTimestamp", self.ending_timestamp_ms),
+            ("endingOffsetsByTimestamp", self.ending_timestamps_ms),
+        )
+        return EndingOffsets(timestamps=timestamps) if timestamps else self.ending_offsets
+
+    def check_stream(self) -> None:
+        """Raise an OptionsError for options that only a batch read has."""
+        for name, value in (
+            ("endingTimestamp", self.ending_timestamp_ms),
+            ("endingOffsetsByTimestamp", self.ending_timestamps_ms),
+            ("endingOffsets", self.ending_offsets.by_partition or None),
+        ):
+            if value is not None:
+                raise OptionsError(f"{name}: a stream has no end: use Trigger.AvailableNow")
 
     @property
     def subscription(self) -> Subscription:
@@ -411,7 +516,7 @@ class SourceOptions:
                 restart_s=restart_s,
                 identity=self.range_settings().identity,
             ),
-            starting_offsets=self.starting_offsets,
+            starting_offsets=self.starting,
             read_committed=self.read_committed,
             fail_on_data_loss=self.fail_on_data_loss,
             liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
@@ -445,7 +550,7 @@ class SourceOptions:
         """Return the settings for reading ranges on executors."""
         return RangeSettings(
             bootstrap_servers=self.bootstrap_servers,
-            group_id=self.group_id,
+            group_id=self.group or READING_GROUP,
             client_id=self.client_id,
             rack=self.rack,
             read_committed=self.read_committed,
@@ -458,6 +563,20 @@ class SourceOptions:
             tuning=self.fetch_tuning,
             security=self.security,
         )
+
+
+def _timestamps(
+    of_all: tuple[str, int | None],
+    by_partition: tuple[str, Mapping[TopicPartition, int] | None],
+    without_record: WithoutRecord = WithoutRecord.ERROR,
+) -> Timestamps | None:
+    """Return the timestamps of two options, of which the first takes precedence."""
+    if of_all[1] is not None:
+        return Timestamps(of_all[0], default_ms=of_all[1], without_record=without_record)
+    name, timestamps_ms = by_partition
+    if timestamps_ms is not None:
+        return Timestamps(name, by_partition_ms=timestamps_ms, without_record=without_record)
+    return None
 
 
 _DECLARED: Final[tuple[tuple[str, Any], ...]] = tuple(
@@ -480,8 +599,11 @@ _FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Essential": (
         *("kafka.bootstrap.servers", "kafka.group.id", "subscribe", "subscribePattern"),
-        *("startingOffsets", "failOnDataLoss", "includeHeaders", "kafka.isolation.level", "emit"),
+        *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+        *("startingOffsetsByTimestampStrategy", "failOnDataLoss"),
+        *("includeHeaders", "kafka.isolation.level", "emit"),
     ),
+    "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
     "Batch size": (
         *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
         *("minPartitions", "maxRecordsPerPartition"),
@@ -532,6 +654,7 @@ def grouped_options() -> str:
 
 
 def _contradictions(options: SourceOptions) -> Iterator[str]:
+    yield from _empty_reads(options)
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         yield f"minOffsetsPerTrigger ({least}) exceeds maxOffsetsPerTrigger ({most})"
@@ -543,3 +666,25 @@ def _contradictions(options: SourceOptions) -> Iterator[str]:
             f"kafka.reconnect.backoff.ms ({pause_ms}) exceeds kafka.reconnect.backoff.max.ms"
             f" ({longest_ms})"
         )
+
+
+def _empty_reads(options: SourceOptions) -> Iterator[str]:
+    """Yield problems of batch reads that certainly have no rows, as Spark's source refuses them."""
+    starting, ending = options.starting, options.ending
+    is_latest = starting.default is StartingPoint.LATEST
+    if options.group is None and (is_latest or LATEST_TIMESTAMP in starting.by_partition.values()):
+        yield "startingOffsets: a batch read without kafka.group.id cannot start at latest"
+    for partition, first in starting.by_partition.items():
+        last = ending.by_partition.get(partition, LATEST_TIMESTAMP)
+        if first > last >= 0:
+            yield f"startingOffsets of {partition} ({first}) exceeds endingOffsets ({last})"
+    if starting.timestamps is None or ending.timestamps is None:
+        return
+    named = {*starting.timestamps.by_partition_ms, *ending.timestamps.by_partition_ms}
+    for partition in sorted(named) or [TopicPartition("", 0)]:
+        first_ms, last_ms = starting.timestamps.of(partition), ending.timestamps.of(partition)
+        if first_ms is not None and last_ms is not None and first_ms > last_ms:
+            yield (
+                f"{starting.timestamps.option} ({first_ms}) exceeds {ending.timestamps.option}"
+                f" ({last_ms}){f' of {partition}' if named else ''}"
+            )

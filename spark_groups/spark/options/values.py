@@ -7,12 +7,13 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
+from spark_groups.offsets.starting import StartingOffsets, StartingPoint, Timestamps
 from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
 from spark_groups.spark.options.range_settings import VARIABLE_REFERENCE
 from spark_groups.types import TopicPartition
@@ -182,41 +183,85 @@ def parse_starting_offsets(text: str) -> StartingOffsets:
     named = {point.name.lower(): point for point in StartingPoint}
     if text.strip().lower() in named:
         return StartingOffsets(default=named[text.strip().lower()])
-    try:
-        topics = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{text!r} is neither earliest nor latest nor JSON: {error}") from error
-    if not isinstance(topics, dict) or not topics:
-        raise _not_offsets("expected an object of topics")
     return StartingOffsets(
         default=StartingPoint.EARLIEST,
-        by_partition={
-            _partition(topic, index): _starting_offset(topic, index, value)
-            for topic, offsets in topics.items()
-            for index, value in _items(topic, offsets)
-        },
+        by_partition=_by_partition(
+            text, "offset", EARLIEST_OFFSET, "; -2 is the earliest, -1 the latest", _EITHER
+        ),
     )
 
 
-def _items(topic: str, offsets: Any) -> Any:
-    if not isinstance(offsets, dict) or not offsets:
-        raise _not_offsets(f"{topic!r} needs an object of partitions")
-    return offsets.items()
+@dataclass(frozen=True, slots=True)
+class EndingOffsets:
+    """Where a batch read ends in each partition.
+
+    Args:
+        by_partition: The first offset that is not read, or -1 for the log end; empty: the log end
+            of every partition.
+        timestamps: The first record with this timestamp or a later one is not read; these take
+            precedence, and a partition without such a record is read to its log end.
+    """
+
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamps: Timestamps | None = None
 
 
-def _partition(topic: str, index: str) -> TopicPartition:
-    if re.fullmatch(r"[0-9]{1,9}", index) is None:
-        raise _not_offsets(f"{index!r} is not a partition of {topic!r}")
-    return TopicPartition(topic, int(index))
+def parse_ending_offsets(text: str) -> EndingOffsets:
+    """Parse `endingOffsets` in the notation of Spark's Kafka source."""
+    if text.strip().lower() == "latest":
+        return EndingOffsets()
+    if text.strip().lower() == "earliest":
+        raise ValueError("a read that ends at the earliest offset has no rows")
+    return EndingOffsets(_by_partition(text, "offset", -1, "; -1 is the latest", "not latest nor"))
 
 
-def _starting_offset(topic: str, index: str, value: Any) -> int:
-    if type(value) is not int or value < EARLIEST_OFFSET:
-        raise _not_offsets(
-            f"{value!r} is not an offset of {topic}-{index}; -2 is the earliest, -1 the latest"
-        )
-    return value
+def parse_timestamp_ms(text: str) -> int:
+    """Parse `startingTimestamp` and `endingTimestamp`: milliseconds since 1970."""
+    if re.fullmatch(r"[0-9]{1,18}", text.strip()) is None:
+        raise ValueError(f"{text!r} is not a timestamp: write milliseconds since 1970, UTC")
+    return int(text)
 
 
-def _not_offsets(reason: str) -> ValueError:
-    return ValueError(f'the JSON is not {{"topic": {{"partition": offset}}}}: {reason}')
+def parse_timestamps_ms(text: str) -> Mapping[TopicPartition, int]:
+    """Parse `startingOffsetsByTimestamp` and `endingOffsetsByTimestamp`."""
+    return _by_partition(text, "timestamp", 0, ": write milliseconds since 1970, UTC", "not")
+
+
+_EITHER: Final = "neither earliest nor latest nor"
+
+
+def _by_partition(
+    text: str, what: str, at_least: int, hint: str, is_not: str
+) -> dict[TopicPartition, int]:
+    """Parse JSON such as {"orders": {"0": 23, "1": -2}}.
+
+    Args:
+        what: What the numbers are.
+        at_least: The smallest that is allowed.
+        hint: What to write in place of a wrong one.
+        is_not: What the text was expected to be, up to "JSON".
+    """
+
+    def wrong(reason: str) -> ValueError:
+        return ValueError(f'the JSON is not {{"topic": {{"partition": {what}}}}}: {reason}')
+
+    try:
+        topics = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{text!r} is {is_not} JSON: {error}") from error
+    if not isinstance(topics, dict) or not topics:
+        raise wrong("expected an object of topics")
+    found = {}
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, dict) or not partitions:
+            raise wrong(f"{topic!r} needs an object of partitions")
+        for index, value in partitions.items():
+            if re.fullmatch(r"[0-9]{1,9}", index) is None:
+                raise wrong(f"{index!r} is not a partition of {topic!r}")
+            if type(value) is not int or not at_least <= value < 2**63:
+                raise wrong(f"{value!r} is not {_AN[what]} of {topic}-{index}{hint}")
+            found[TopicPartition(topic, int(index))] = value
+    return found
+
+
+_AN: Final = {"offset": "an offset", "timestamp": "a timestamp"}

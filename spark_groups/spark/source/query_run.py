@@ -51,6 +51,7 @@ class QueryRun:
     """
 
     def __init__(self, options: SourceOptions, *, spark_passes_start: bool = True) -> None:
+        options.check_stream()
         self._spark_passes_start = spark_passes_start
         self._options = options
         self._jvm_pid = os.getppid()

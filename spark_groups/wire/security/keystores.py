@@ -1,4 +1,4 @@
-"""Reads key stores and trust stores: PEM and PKCS #12, from files or texts.
+"""Reads key stores and trust stores: PEM and PKCS #12, from files or texts, and JKS files.
 
 Every function raises ValueError with the reason, and never repeats the content.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_der_private_key,
     load_pem_private_key,
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import (
@@ -25,21 +26,19 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
 )
 
 STORE_BYTES_MAX: Final = 16 * 1024 * 1024
-STORE_TYPES: Final = ("PEM", "PKCS12")
-_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
+_MAGIC: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 def read_store(path: str, store_type: str | None) -> tuple[str, bytes]:
-    """Read a store and return its type, PEM or PKCS12, with its bytes.
+    """Read a store and return its type, one of STORE_TYPES, with its bytes.
 
     Args:
         store_type: The configured type; None to detect it.
     """
-    if store_type is not None and store_type.upper() == "JKS":
-        raise ValueError(_jks(path))
     if store_type is not None and store_type.upper() not in STORE_TYPES:
-        raise ValueError(f"store type {store_type!r} is not supported: use PEM or PKCS12")
+        raise ValueError(_unsupported(path, store_type))
     try:
         with Path(path).open("rb") as file:
             content = file.read(STORE_BYTES_MAX + 1)
@@ -47,19 +46,25 @@ def read_store(path: str, store_type: str | None) -> tuple[str, bytes]:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > STORE_BYTES_MAX:
         raise ValueError(f"{path} has more than {STORE_BYTES_MAX} bytes: is this a store?")
-    if content.startswith(_JKS_MAGIC):
-        raise ValueError(_jks(path))
-    seen = "PEM" if b"-----BEGIN " in content else "PKCS12"
+    seen = _MAGIC.get(content[:4]) or ("PEM" if b"-----BEGIN " in content else "PKCS12")
     if store_type is not None and store_type.upper() != seen:
         raise ValueError(f"{path} is not {store_type.upper()} but looks like {seen}")
+    if seen not in STORE_TYPES:
+        raise ValueError(_unsupported(path, seen))
     return seen, content
 
 
-def _jks(path: str) -> str:
+def _unsupported(path: str, store_type: str) -> str:
     return (
-        "Java key stores (JKS) are not supported: convert it with `keytool -importkeystore"
-        f" -srckeystore {path} -destkeystore {Path(path).with_suffix('.p12')}"
-        " -deststoretype PKCS12`"
+        f"store type {store_type!r} is not supported: use {', '.join(STORE_TYPES)}. To convert the"
+        f" file: {_conversion(path)}"
+    )
+
+
+def _conversion(path: str) -> str:
+    return (
+        f"`keytool -importkeystore -srckeystore {path}"
+        f" -destkeystore {Path(path).with_suffix('.p12')} -deststoretype PKCS12`"
     )
 
 
@@ -113,6 +118,71 @@ def identity_from_pkcs12(content: bytes, password: str | None) -> tuple[str, str
         raise ValueError("it contains no key with a certificate")
     others = (each.certificate for each in store.additional_certs)
     return _identity(_pem([store.cert.certificate, *others]), store.key)
+
+
+def trusted_from_jks(path: str, content: bytes, password: str | None) -> str:
+    """Return the certificates of a Java key store; without a password, its integrity is unchecked.
+
+    Args:
+        path: For messages.
+    """
+    store = _load_jks(path, content, password)
+    found = [each.cert for each in store.certs.values()]
+    found += [each.cert_chain[0][1] for each in store.private_keys.values() if each.cert_chain]
+    if not found:
+        raise ValueError("there is no certificate in it")
+    return _pem_of_der(found)
+
+
+def identity_from_jks(
+    path: str, content: bytes, password: str | None, key_password: str | None
+) -> tuple[str, str]:
+    """Return the certificate chain and the key of a Java key store.
+
+    Args:
+        path: For messages.
+        password: The password of the store.
+        key_password: The password of the key; None for that of the store.
+    """
+    if password is None:
+        raise ValueError("a Java key store requires a password: kafka.ssl.keystore.password")
+    keys = _load_jks(path, content, password).private_keys
+    if len(keys) != 1:
+        held = f"contains {len(keys)} keys ({', '.join(sorted(keys))})" if keys else "has no key"
+        raise ValueError(f"it {held}: one key with its certificates is required")
+    ((_, entry),) = keys.items()
+    try:
+        entry.decrypt(password if key_password is None else key_password)
+        loaded = load_der_private_key(entry.pkey_pkcs8, None)
+    except Exception:
+        # The library lets errors of others through, such as those of its ASN.1 decoder.
+        raise ValueError("the key cannot be read: is kafka.ssl.key.password right?") from None
+    return _identity(_pem_of_der(each for _, each in entry.cert_chain), loaded)
+
+
+def _load_jks(path: str, content: bytes, password: str | None) -> Any:
+    """Return the store as `jks.KeyStore`, with its keys encrypted."""
+    try:
+        # An extra, which only those with such files install.
+        import jks  # noqa: PLC0415
+    except ImportError:
+        raise ValueError(
+            f"{path} is a Java key store (JKS): pip install 'spark-groups[jks]' where the driver"
+            f" runs, or convert it with {_conversion(path)}"
+        ) from None
+    try:
+        return jks.KeyStore.loads(content, password, try_decrypt_keys=False)
+    except jks.KeystoreSignatureException:
+        raise ValueError("the password is wrong, or the file was changed") from None
+    except Exception:
+        raise ValueError("it is not a Java key store that can be read") from None
+
+
+def _pem_of_der(certificates: Iterable[bytes]) -> str:
+    try:
+        return _pem(x509.load_der_x509_certificate(each) for each in certificates)
+    except ValueError:
+        raise ValueError("a certificate in it cannot be read") from None
 
 
 def _identity(chain: str, key: PrivateKeyTypes) -> tuple[str, str]:

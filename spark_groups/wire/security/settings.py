@@ -75,19 +75,23 @@ SECURITY_SETTINGS: Final = (
     SecuritySetting(
         "ssl.truststore.location", "the system's", "A file with the trusted authorities."
     ),
-    SecuritySetting("ssl.truststore.type", "what the file is", "PEM or PKCS12."),
-    SecuritySetting("ssl.truststore.password", "none", "The password of a PKCS12 file."),
+    SecuritySetting("ssl.truststore.type", "what the file is", "PEM, PKCS12 or JKS."),
+    SecuritySetting("ssl.truststore.password", "none", "The password of a PKCS12 or JKS file."),
     SecuritySetting("ssl.truststore.certificates", "none", "The trusted authorities, as PEM."),
     SecuritySetting(
         "ssl.keystore.location", "none", "A file with the client's certificate and key."
     ),
-    SecuritySetting("ssl.keystore.type", "what the file is", "PEM or PKCS12."),
-    SecuritySetting("ssl.keystore.password", "none", "The password of a PKCS12 file."),
+    SecuritySetting("ssl.keystore.type", "what the file is", "PEM, PKCS12 or JKS."),
+    SecuritySetting("ssl.keystore.password", "none", "The password of a PKCS12 or JKS file."),
     SecuritySetting(
         "ssl.keystore.certificate.chain", "none", "The client's certificate chain, as PEM."
     ),
     SecuritySetting("ssl.keystore.key", "none", "The client's key, as PEM."),
-    SecuritySetting("ssl.key.password", "none", "The password of a PEM key."),
+    SecuritySetting(
+        "ssl.key.password",
+        "none",
+        "The password of a PEM key, or of the key in a JKS file if it differs from the file's.",
+    ),
     SecuritySetting(
         "ssl.endpoint.identification.algorithm",
         "https",
@@ -220,7 +224,10 @@ class _Reading:
         kind, content = keystores.read_store(path, self._settings.get("ssl.truststore.type"))
         if kind == "PEM":
             return keystores.trusted_from_pem(content.decode("latin-1"))
-        return keystores.trusted_from_pkcs12(content, self._settings.get("ssl.truststore.password"))
+        password = self._settings.get("ssl.truststore.password")
+        if kind == "JKS":
+            return keystores.trusted_from_jks(path, content, password)
+        return keystores.trusted_from_pkcs12(content, password)
 
     def _identity(self) -> tuple[str, str] | None:
         from spark_groups.wire.security import keystores  # noqa: PLC0415
@@ -244,10 +251,14 @@ class _Reading:
 
         self._check_store(path)
         kind, content = keystores.read_store(path, self._settings.get("ssl.keystore.type"))
+        key_password = self._settings.get("ssl.key.password")
         if kind == "PEM":
             text = content.decode("latin-1")
-            return keystores.identity_from_pem(text, text, self._settings.get("ssl.key.password"))
-        return keystores.identity_from_pkcs12(content, self._settings.get("ssl.keystore.password"))
+            return keystores.identity_from_pem(text, text, key_password)
+        password = self._settings.get("ssl.keystore.password")
+        if kind == "JKS":
+            return keystores.identity_from_jks(path, content, password, key_password)
+        return keystores.identity_from_pkcs12(content, password)
 
     def _login(self) -> Login | None:
         name = self._settings.get("sasl.mechanism", "").strip().upper()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.errors import CheckpointError
+from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import (
@@ -63,9 +63,21 @@ LISTED = {
     OnRestart.COLUMNS: {"emit", "includeHeaders"},
     OnRestart.ROWS: {"kafka.isolation.level"},
     OnRestart.NEXT_BATCH: {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"},
-    OnRestart.NEW_PARTITIONS: {"startingOffsets"},
+    OnRestart.NEW_PARTITIONS: {
+        "startingOffsets",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+    },
+    OnRestart.BATCH_ONLY: {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"},
 }
 """The options that a test below changes for a reason of their own."""
+
+BATCH_ONLY = {
+    "endingTimestamp": "1000",
+    "endingOffsetsByTimestamp": '{"t": {"0": 1000}}',
+    "endingOffsets": '{"t": {"0": 1}}',
+}
 
 Start = Callable[..., QueryRun]
 
@@ -104,6 +116,13 @@ def test_changed_option_reaches_the_run(name: str) -> None:
         "subscribe": "t",
     }
     assert SourceOptions.of({**needed, name.lower(): CHANGED[name]}) != SourceOptions.of(needed)
+
+
+@pytest.mark.parametrize("name", BATCH_ONLY)
+def test_stream_refuses_an_end(name: str) -> None:
+    needed = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "subscribe": "t"}
+    with pytest.raises(OptionsError, match=f"{name}: a stream has no end: use Trigger.AvailableN"):
+        QueryRun(SourceOptions.of({**needed, name: BATCH_ONLY[name]}))
 
 
 @pytest.fixture

@@ -342,6 +342,103 @@ def test_starting_offsets_of_a_topic_that_is_not_subscribed_are_listed_with_the_
     assert "minPartitions" in str(caught.value)
 
 
+FIRST, SECOND = TopicPartition("departures", 0), TopicPartition("departures", 1)
+
+
+def test_timestamp_takes_precedence_as_in_spark() -> None:
+    by_partition = '{"departures": {"0": 2000}}'
+    given = {"startingOffsets": "latest", "startingOffsetsByTimestamp": by_partition}
+    named = options(**given).starting
+    assert [named.timestamp_ms(each, known_count=None) for each in (FIRST, SECOND)] == [2000, None]
+    assert named.of(SECOND, known_count=None) == StartingPoint.EARLIEST.value
+    assert not named.else_latest
+    strategy = {"startingOffsetsByTimestampStrategy": "LATEST"}
+    whole = options(**given, **strategy, startingTimestamp="1000").starting
+    assert [whole.timestamp_ms(each, known_count=None) for each in (FIRST, SECOND)] == [1000, 1000]
+    assert whole.else_latest
+    assert (
+        whole
+        == options(**given, **strategy, startingTimestamp="1000")
+        .client_config(1.0)
+        .starting_offsets
+    )
+
+
+def test_ending_timestamp_takes_precedence_as_in_spark() -> None:
+    by_partition = {"endingOffsetsByTimestamp": '{"departures": {"0": 2000}}'}
+    offsets = {"endingOffsets": '{"departures": {"0": 5, "1": -1}}'}
+    assert options(**offsets).ending.by_partition == {FIRST: 5, SECOND: -1}
+    found = options(**offsets, **by_partition).ending
+    assert found.by_partition == {}
+    assert found.timestamps is not None
+    assert found.timestamps.by_partition_ms == {FIRST: 2000}
+    found = options(**offsets, **by_partition, endingTimestamp="3000").ending
+    assert found.timestamps is not None
+    assert (found.timestamps.default_ms, found.timestamps.option) == (3000, "endingTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("startingTimestamp", "-1", "'-1' is not a timestamp: write milliseconds"),
+        ("endingTimestamp", "2026-11-23", "is not a timestamp"),
+        ("startingOffsetsByTimestamp", "1000", "expected an object of topics"),
+        ("startingOffsetsByTimestamp", "earliest", "'earliest' is not JSON"),
+        (
+            "endingOffsetsByTimestamp",
+            '{"departures": {"0": -1}}',
+            "-1 is not a timestamp of departures-0: write milliseconds",
+        ),
+        ("startingOffsetsByTimestamp", '{"arrivals": {"0": 1}}', "names 'arrivals', which"),
+        ("endingOffsets", '{"arrivals": {"0": 1}}', "names 'arrivals', which"),
+        ("endingOffsets", "earliest", "ends at the earliest offset has no rows"),
+        ("endingOffsets", '{"departures": {"0": -2}}', "-2 is not an offset of departures-0; -1"),
+        ("endingOffsets", "3", "expected an object of topics"),
+        ("startingOffsetsByTimestampStrategy", "earliest", "is neither error nor latest"),
+    ],
+)
+def test_wrong_timestamps_and_ends_are_refused(name: str, text: str, reason: str) -> None:
+    with pytest.raises(OptionsError, match=f"(?s){name}.*{reason}"):
+        options(**{name: text})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {
+                "startingOffsets": '{"departures": {"0": 7}}',
+                "endingOffsets": '{"departures": {"0": 6}}',
+            },
+            r"startingOffsets of departures-0 \(7\) exceeds endingOffsets \(6\)",
+        ),
+        (
+            {"startingTimestamp": "9", "endingTimestamp": "8"},
+            r"startingTimestamp \(9\) exceeds endingTimestamp \(8\)",
+        ),
+        (
+            {"startingTimestamp": "9", "endingOffsetsByTimestamp": '{"departures": {"0": 8}}'},
+            r"endingOffsetsByTimestamp \(8\) of departures-0",
+        ),
+    ],
+)
+def test_read_that_ends_before_it_starts_is_refused(changes: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionsError, match=reason):
+        options(**changes)
+
+
+def test_batch_read_needs_no_group_and_then_starts_at_earliest_as_in_spark() -> None:
+    given = {name: value for name, value in NEEDED.items() if name != "kafka.group.id"}
+    found = SourceOptions.of(given, may_lack_group=True)
+    assert found.group is None
+    assert found.starting.default is StartingPoint.EARLIEST
+    with pytest.raises(OptionsError, match=r"kafka\.group\.id is missing: a stream requires"):
+        found.client_config()
+    for text in ("latest", '{"departures": {"0": 1, "1": -1}}'):
+        with pytest.raises(OptionsError, match="cannot start at latest"):
+            SourceOptions.of({**given, "startingOffsets": text}, may_lack_group=True)
+
+
 def test_table_has_a_row_for_every_option() -> None:
     lines = option_table().splitlines()
     names = [line.split("`")[1] for line in lines[2:]]
@@ -357,7 +454,7 @@ def test_grouped_tables_have_every_option_once_under_what_it_is_about() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert sorted(rows) == sorted(option_table().splitlines()[2:])
     groups = {part.partition("\n")[0]: part for part in page.split("## ")[1:]}
-    assert list(groups) == ["Essential", "Batch size", "Member", "Security", "Fetch"]
+    assert list(groups) == ["Essential", "Batch reads", "Batch size", "Member", "Security", "Fetch"]
     assert "`subscribe`" in groups["Essential"]
     assert "`minPartitions`" in groups["Batch size"]
     assert "`kafka.group.instance.id`" in groups["Member"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -211,19 +212,22 @@ def stable_end(settings: RangeSettings, topic: str, index: int) -> int:
     return wait_until(end, what=f"the end of all transactions in {topic}-{index}")
 
 
-@pytest.mark.parametrize("mechanism", [None, "SCRAM-SHA-512"])
+@pytest.mark.parametrize("how", ["TLS", "SCRAM-SHA-512", "JKS"])
 def test_over_tls_with_and_without_a_login(
-    secured: SecuredKafka, topic_name: str, group_id: str, mechanism: str | None
+    secured: SecuredKafka, topic_name: str, group_id: str, how: str, tmp_path: Path
 ) -> None:
     create_topic(secured.kafka.bootstrap_servers, topic_name, 2)
     produce(
         secured.kafka.bootstrap_servers, topic_name, rows_of_all_sorts(random.Random(2), 5000, 3000)
     )
-    listener, given = "TLS", secured.tls()
-    if mechanism is not None:
-        listener, given = "LOGIN", secured.login(mechanism)
-        secured.allow("alice", "TOPIC", topic_name, "READ")
-        secured.allow("alice", "GROUP", group_id, "READ")
+    listener, given, user = "TLS", secured.tls(), None
+    if how == "JKS":
+        listener, given, user = "MUTUAL", secured.java_stores(tmp_path), "CN=carol"
+    elif how != "TLS":
+        listener, given, user = "LOGIN", secured.login(how), "alice"
+    if user is not None:
+        secured.allow(user, "TOPIC", topic_name, "READ")
+        secured.allow(user, "GROUP", group_id, "READ")
     settings = RangeSettings(
         bootstrap_servers=(secured.kafka.listener(listener),),
         group_id=group_id,
