@@ -59,7 +59,8 @@ def queries(secured: SecuredKafka, topic_name: str, group_id: str) -> dict[str, 
     settings = {
         "with_password": secured.login("SCRAM-SHA-512") | certificate,
         "with_tokens": secured.tokens(),
-        "with_provider": secured.provided(nonce=group_id) | {"sasl.oauthbearer.scope": "kafka"},
+        "with_provider": secured.provided(3600, nonce=group_id)
+        | {"sasl.oauthbearer.scope": "kafka"},
     }
     for user in ("alice", "bob"):
         secured.allow(user, "TOPIC", topic_name, "READ")
