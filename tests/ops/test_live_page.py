@@ -337,17 +337,17 @@ def test_lag_in_time_and_deletion_alerts_are_shown(browser: Browser) -> None:
         retention_ms=604_800_000,
         deletion_in_s=4_800.0,
     )
-    times = (soon, LagTime(seconds_behind=2.5), LagTime(remark="its age is unknown: no leader"))
+    unknown = LagTime(remark="its age is unknown: no leader")
 
-    def timed(committed: int) -> GroupView:
+    def timed(first: LagTime) -> GroupView:
         view = made_up()
+        times = (first, LagTime(seconds_behind=2.5), unknown, LagTime())
         partitions = tuple(
-            replace(each, time=time, committed_offset=each.committed_offset and committed)
-            for each, time in zip(view.partitions, (*times, LagTime()), strict=True)
+            replace(each, time=time) for each, time in zip(view.partitions, times, strict=True)
         )
         return replace(view, partitions=partitions, totals=group_totals(view.members, partitions))
 
-    frame = frame_of(timed(1_000), timed(1_000))
+    frame = frame_of(timed(soon), timed(soon))
     with showing(frame) as (shown, url), opened(browser, url) as page:
         expect(page.locator("#alerts p")).to_have_text(
             "flights-0: unread records may be deleted in 1 h 20 min (retention.ms is 7 d): raise"
@@ -364,7 +364,7 @@ def test_lag_in_time_and_deletion_alerts_are_shown(browser: Browser) -> None:
         expect(page.locator("#events li.alarm")).to_contain_text("flights-0: unread records")
         page.locator("#partitions th button", has_text=re.compile("^behind$")).click()
         expect(page.locator("#partitions tbody tr").first).to_contain_text("6 d 22 h")
-        shown.frame = frame_of(timed(1_000), replace(made_up()))
+        shown.frame = frame_of(timed(soon), timed(LagTime(seconds_behind=0.0)))
         expect(page.locator("#alerts")).to_be_hidden()
         expect(page.locator("#events")).to_contain_text("deletion alert ended: flights 0")
 

@@ -24,6 +24,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     given = {
         "kafka.group.id": " , ",
         "kafka.default.api.timeout.ms": "0",
+        "kafka.isolation.level": "dirty",
         "kafka.security.protocol": "NOTHING",
         "subscribe": "flights",
         "group.id": "a",
