@@ -52,7 +52,7 @@ class MessageFormatError(RecordsError):
 
 
 class CheckpointError(SparkGroupsError):
-    """Spark's checkpoint holds an unreadable offset, or belongs to another group."""
+    """A checkpoint cannot be read, or belongs to another source or another group."""
 
 
 class DeliveryError(SparkGroupsError):

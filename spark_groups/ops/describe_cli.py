@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Annotated, Final
@@ -16,10 +17,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.errors import GroupNotFoundError, OptionsError, printable
+from spark_groups.errors import GroupNotFoundError, OptionsError, SparkGroupsError, printable
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.observation.plain_values import by_topic
+from spark_groups.observation.plain_values import by_topic, partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
+from spark_groups.offsets.foreign_offsets import as_starting_offsets
 from spark_groups.ops.connecting import (
     Brokers,
     EveryPartitionFlag,
@@ -39,6 +41,7 @@ from spark_groups.ops.output import (
     write_json,
 )
 from spark_groups.ops.render import render_group
+from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
 
 _COLUMNS: Final = "in the columns of kafka-consumer-groups.sh"
@@ -51,6 +54,24 @@ class Part(Enum):
     MEMBERS = "--members"
     OFFSETS = "--offsets"
     STATE = "--state"
+    STARTING_OFFSETS = "--starting-offsets"
+
+
+StartingOffsetsFlag = Annotated[
+    bool,
+    typer.Option(
+        "--starting-offsets",
+        help="Print only the committed offsets of a group without members, as JSON for"
+        " `startingOffsets` of Spark's own Kafka source.",
+    ),
+]
+VerboseFlag = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        help="Add authorized operations; to one of these parts: epochs and assignments.",
+    ),
+]
 
 
 @connects
@@ -80,13 +101,8 @@ def describe(  # noqa: PLR0917
         bool,
         typer.Option("--state", help=f"Show only the state, {_COLUMNS}."),
     ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            help="Add authorized operations; to one of these parts: epochs and assignments.",
-        ),
-    ] = False,
+    starting_offsets: StartingOffsetsFlag = False,
+    verbose: VerboseFlag = False,
     as_json: JsonFlag = False,
     every_partition: EveryPartitionFlag = False,
 ) -> None:
@@ -99,7 +115,7 @@ def describe(  # noqa: PLR0917
 
     Exit code 1 if a group does not exist or no broker answers.
     """
-    part = _chosen(members=members, offsets=offsets, state=state)
+    part = _chosen(members=members, offsets=offsets, state=state, starting_offsets=starting_offsets)
     try:
         wanted_types = parse_names(types or (), DESCRIBED_TYPES, "types")
     except OptionsError as error:
@@ -111,6 +127,9 @@ def describe(  # noqa: PLR0917
             views = [observer.view(each) for each in groups]
         else:
             views = list(_views_of_types(brokers, observer, wanted_types))
+    if part is Part.STARTING_OFFSETS:
+        typer.echo(json.dumps(_starting_offsets_of(brokers, views), separators=(",", ":")))
+        return
     if as_json:
         write_json([each.to_json() for each in views])
         return
@@ -135,8 +154,63 @@ def _views_of_types(
             yield observer.view(each.group_id)
 
 
-def _chosen(*, members: bool, offsets: bool, state: bool) -> Part:
-    wanted = {Part.MEMBERS: members, Part.OFFSETS: offsets, Part.STATE: state}
+def _starting_offsets_of(brokers: Brokers, views: Sequence[GroupView]) -> dict[str, dict[str, int]]:
+    if len(views) != 1:
+        raise typer.BadParameter(f"give one group id with {Part.STARTING_OFFSETS.value}")
+    (view,) = views
+    names = frozenset(each.topic for each in view.partitions)
+    with brokers.cluster() as cluster:
+        topics = cluster.metadata(MetadataRequest(topic_names=names)).topics if names else ()
+    return starting_offsets_of(view, {each.name: each.partition_count for each in topics})
+
+
+def starting_offsets_of(
+    view: GroupView, partition_counts: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Return where a group stands, as `startingOffsets` of Spark's own Kafka source.
+
+    A partition without a committed offset starts at its beginning (-2), because no member has read
+    it.
+
+    Args:
+        view: The group.
+        partition_counts: The partitions of each of its topics; a deleted topic is left out.
+
+    Raises:
+        SparkGroupsError: The group has members, no committed offsets, or unknown ones.
+    """
+    name = printable(view.group_id)
+    if view.members:
+        stop = ", ".join(sorted(f"{each.client_id} {each.member_id}" for each in view.members))
+        raise SparkGroupsError(
+            f"group {name!r} has members, which commit further offsets: stop them first: {stop}"
+        )
+    known = [each for each in view.partitions if each.topic in partition_counts]
+    unknown = [each for each in known if each.lag_origin is None]
+    if unknown:
+        listed = partition_ranges(TopicPartition(each.topic, each.partition) for each in unknown)
+        raise SparkGroupsError(f"offsets of {listed} are unknown now: repeat the command")
+    committed = {
+        TopicPartition(each.topic, each.partition): each.committed_offset
+        for each in known
+        if each.committed_offset is not None
+    }
+    if not committed:
+        raise SparkGroupsError(f"group {name!r} has no committed offsets")
+    read = {each.topic for each in committed}
+    others = (
+        TopicPartition(each, index) for each in read for index in range(partition_counts[each])
+    )
+    return as_starting_offsets(committed, others)
+
+
+def _chosen(*, members: bool, offsets: bool, state: bool, starting_offsets: bool) -> Part:
+    wanted = {
+        Part.MEMBERS: members,
+        Part.OFFSETS: offsets,
+        Part.STATE: state,
+        Part.STARTING_OFFSETS: starting_offsets,
+    }
     chosen = [part for part, is_wanted in wanted.items() if is_wanted]
     if len(chosen) > 1:
         raise typer.BadParameter(f"choose one of {', '.join(each.value for each in chosen)}")

@@ -21,9 +21,12 @@ from spark_groups.offsets.starting import (
     committed_topics,
     known_counts,
 )
+from spark_groups.ops.checkpoint_files import opened_checkpoint
+from spark_groups.ops.checkpoint_log import ChosenOffsets, positions_of, read_checkpoint
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.ops.output import Column, plain, show, table_of
+from spark_groups.ops.output import ALARM_STYLE, UNKNOWN, Column, plain, show, table_of
 from spark_groups.ops.reset_plan import (
+    CheckpointBatch,
     KnownOffsets,
     ResetKind,
     ResetRow,
@@ -97,8 +100,9 @@ def reset_group_offsets(
     view = ResetView(
         group_id=group_id,
         group_state=state,
-        rows=_sorted(*rows.values(), *(_missing_row(each) for each in scope.missing)),
+        rows=_sorted(*rows.values(), *(_missing_row(each) for each in _missing(scope, target))),
         copied_group_id=target.group_id or None,
+        checkpoint=_batch_of(target),
     )
     view = replace(view, refusal=refusal_of(group_id, state, members, view.rows))
     if view.refusal or not execute:
@@ -156,15 +160,55 @@ def _committed(cluster: Cluster, group_id: str) -> Committed:
 
 
 def _others(cluster: Cluster, group_id: str, target: ResetTarget) -> Committed:
-    """Return the offsets to copy: those of another group, or of a table."""
+    """Return the offsets to copy: those of another group, of a table, or of a checkpoint."""
     if target.kind is ResetKind.FROM_GROUP:
         return _committed(cluster, target.group_id)
+    if target.checkpoint is not None:
+        return _checkpointed(cluster, target.checkpoint)
     if target.kind is ResetKind.FROM_TABLE:
         # Tables belong to spark/, which this room does not import: by name, as cli.py does.
         tables = importlib.import_module("spark_groups.commands.table_names")
-        found: Mapping[TopicIdPartition, int] = tables.next_offsets(target.table, group_id)
+        found: Mapping[TopicIdPartition, int] = tables.next_offsets(target.place, group_id)
         return {key: OffsetAndMetadata(offset) for key, offset in found.items()}
     return {}
+
+
+def _checkpointed(cluster: Cluster, chosen: ChosenOffsets) -> Committed:
+    """Return the offsets of a checkpoint, as if a query had committed them.
+
+    A partition that the checkpoint lacks was added later: it is read from its beginning.
+    """
+    names = frozenset(each.topic for each in chosen.positions)
+    found = cluster.metadata(MetadataRequest(topic_names=names)).topics
+    ids = {each.name: each.topic_id for each in found}
+    return {
+        TopicIdPartition(ids[name.topic], name.partition): OffsetAndMetadata(
+            position.offset, commit_metadata(chosen.first_count(name.topic))
+        )
+        for name, position in chosen.positions.items()
+        if name.topic in ids
+    }
+
+
+def _batch_of(target: ResetTarget) -> CheckpointBatch | None:
+    chosen = target.checkpoint
+    if chosen is None:
+        return None
+    planned = chosen.planned_offsets()
+    return CheckpointBatch(
+        place=chosen.place,
+        batch_id=chosen.checkpoint.batch_id,
+        planned_batch_id=chosen.checkpoint.planned_batch_id if planned else None,
+        planned_offsets=planned,
+    )
+
+
+def _missing(scope: _Scope, target: ResetTarget) -> Iterable[TopicPartition]:
+    """Return the requested partitions that do not exist, and those of the checkpoint."""
+    positions = target.checkpoint.positions if target.checkpoint else {}
+    gone = {each.topic for each in scope.missing if each.partition < 0}
+    named = {each for each in positions if each.topic not in gone}
+    return {*scope.missing, *(named - set(scope.there.values()))}
 
 
 def _scope(
@@ -234,7 +278,13 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
         new_offset=new_offset,
         remark=remark,
         is_passed_over=target.takes_over and known.other_committed_offset is None,
+        source=_source_of(target, name),
     )
+
+
+def _source_of(target: ResetTarget, name: TopicPartition) -> str | None:
+    position = target.checkpoint.positions.get(name) if target.checkpoint else None
+    return position.source_name if position else None
 
 
 def _missing_row(name: TopicPartition) -> ResetRow:
@@ -291,6 +341,24 @@ FromTable = Annotated[
         " `spark-groups table`.",
     ),
 ]
+FromCheckpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="To where a query with Spark's own Kafka source stands: the checkpointLocation of the"
+        " stopped query, as a path or a URI (hdfs:, s3a:, ... with PySpark).",
+    ),
+]
+
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC[:0,1]",
+        help="A topic, or only these partitions of it; repeatable.",
+    ),
+]
 
 
 @connects
@@ -316,14 +384,8 @@ def reset_offsets(  # noqa: PLR0917
     from_file: FromFile = None,
     from_group: FromGroup = None,
     from_table: FromTable = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC[:0,1]",
-            help="A topic, or only these partitions of it; repeatable.",
-        ),
-    ] = None,
+    from_checkpoint: FromCheckpoint = None,
+    topics: Topics = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All partitions with committed offsets.")
     ] = False,
@@ -349,9 +411,12 @@ def reset_offsets(  # noqa: PLR0917
         ResetKind.FROM_FILE: from_file,
         ResetKind.FROM_GROUP: from_group,
         ResetKind.FROM_TABLE: from_table,
+        ResetKind.FROM_CHECKPOINT: from_checkpoint,
     }
     try:
         target = parse_target(given, group, now_ms=time.time_ns() // 1_000_000)
+        if target.kind is ResetKind.FROM_CHECKPOINT:
+            target = _chosen(target, topics or (), all_topics=all_topics)
         wanted = _requested(target, topics or (), all_topics=all_topics)
     except (OptionsError, UnicodeDecodeError) as error:
         raise typer.BadParameter(str(error)) from error
@@ -376,9 +441,22 @@ def _requested(
             name: frozenset(each.partition for each in target.offsets if each.topic == name)
             for name in names
         }
+    if target.checkpoint is not None:
+        return parse_topics(topics or {each.topic for each in target.checkpoint.positions})
     if bool(topics) == all_topics:
         raise OptionsError("choose one of --topic and --all-topics")
     return parse_topics(topics) if topics else None
+
+
+def _chosen(target: ResetTarget, topics: Sequence[str], *, all_topics: bool) -> ResetTarget:
+    """Read the checkpoint, and choose partitions of it."""
+    if topics and all_topics:
+        raise OptionsError("choose one of --topic and --all-topics")
+    with opened_checkpoint(target.place) as files:
+        found = read_checkpoint(files, target.place)
+    wanted = parse_topics(topics) if topics else None
+    positions = positions_of(found, wanted, all_topics=all_topics)
+    return replace(target, checkpoint=ChosenOffsets(target.place, found, positions))
 
 
 def parse_target(
@@ -404,8 +482,8 @@ def parse_target(
     if isinstance(value, Path):
         lines = value.read_text(encoding="utf-8").splitlines()
         return ResetTarget(kind, offsets=parse_offsets(lines, group_id))
-    if kind is ResetKind.FROM_TABLE:
-        return ResetTarget(kind, table=str(value))
+    if kind in {ResetKind.FROM_TABLE, ResetKind.FROM_CHECKPOINT}:
+        return ResetTarget(kind, place=str(value))
     if isinstance(value, str):
         return ResetTarget(kind, group_id=value)
     return ResetTarget(kind, value)
@@ -423,11 +501,14 @@ def render_reset(view: ResetView) -> RenderableType:
         Column("PARTITION", lambda each: plain(each.partition), is_number=True),
         Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
         Column("NEW-OFFSET", lambda each: plain(each.new_offset), is_number=True),
+        Column("SOURCE", lambda each: each.source or UNKNOWN, is_shown=bool(view.checkpoint)),
         Column("REMARK", _remark, is_shown=any(map(_remark, view.rows))),
     )
     if view.refusal:
         return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))
     lines = [Text(view.next_start)]
+    if view.checkpoint and view.checkpoint.warning:
+        lines.append(Text(view.checkpoint.warning, ALARM_STYLE))
     if not view.is_executed:
         lines.append(Text(NOT_EXECUTED))
     return Group(table, *lines)

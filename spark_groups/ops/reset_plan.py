@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from spark_groups.errors import OptionsError
 from spark_groups.observation.plain_values import View
+from spark_groups.ops.checkpoint_log import ChosenOffsets
 from spark_groups.types import TopicPartition
 
 INACTIVE_STATES: Final = frozenset({"Empty", "Dead"})
@@ -37,6 +38,12 @@ class ResetKind(Enum):
     FROM_FILE = "--from-file"
     FROM_GROUP = "--from-group"
     FROM_TABLE = "--from-table"
+    FROM_CHECKPOINT = "--from-checkpoint"
+
+
+_TAKES_OVER: Final = frozenset(
+    {ResetKind.FROM_GROUP, ResetKind.FROM_TABLE, ResetKind.FROM_CHECKPOINT}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +54,16 @@ class ResetTarget:
         number: An offset, a shift, or milliseconds since 1970.
         group_id: The group to copy offsets from.
         offsets: The offsets in a file.
-        table: How the table to take offsets from is named.
+        place: The name of the table, or of the checkpoint, to take offsets from.
+        checkpoint: The chosen offsets of the checkpoint.
     """
 
     kind: ResetKind
     number: int = 0
     group_id: str = ""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    table: str = ""
+    place: str = ""
+    checkpoint: ChosenOffsets | None = None
 
     @property
     def is_at_time(self) -> bool:
@@ -63,8 +72,8 @@ class ResetTarget:
 
     @property
     def takes_over(self) -> bool:
-        """Whether the offsets are those of another group, or of a table."""
-        return self.kind in {ResetKind.FROM_GROUP, ResetKind.FROM_TABLE}
+        """Whether the offsets are those of another group, of a table or of a checkpoint."""
+        return self.kind in _TAKES_OVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +82,7 @@ class KnownOffsets:
 
     Args:
         at_timestamp: The offset of the first record at or after the requested time; -1: none.
-        other_committed_offset: The offset of the group or the table to copy from.
+        other_committed_offset: The offset of the group, table or checkpoint to copy from.
         file_offset: The offset in a file.
     """
 
@@ -95,7 +104,9 @@ class ResetRow:
         new_offset: None: cannot be determined.
         remark: Why there is no new offset, or a note.
         error: The name of Kafka's error code if the commit failed; else None.
-        is_passed_over: Whether the offset stays, because the group or table to copy from has none.
+        is_passed_over: Whether the offset stays, because the group, table or checkpoint to copy
+            from has none.
+        source: The source in the checkpoint that has the new offset; None: it is of no checkpoint.
     """
 
     topic: str
@@ -105,6 +116,48 @@ class ResetRow:
     remark: str = ""
     error: str | None = None
     is_passed_over: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointBatch:
+    """The batch of a checkpoint at whose end the new offsets are.
+
+    Args:
+        place: The path or URI of the checkpoint.
+        batch_id: The last committed batch; None: there is none, and the offsets are where the
+            query began.
+        planned_batch_id: A batch that is planned, but not committed; None: there is none, or it
+            reads nothing of the chosen partitions.
+        planned_offsets: How many offsets of the chosen partitions that batch reads.
+    """
+
+    place: str
+    batch_id: int | None
+    planned_batch_id: int | None = None
+    planned_offsets: int = 0
+
+    @property
+    def origin(self) -> str:
+        """Where the offsets come from, as a sentence."""
+        if self.batch_id is None:
+            return f"No batch of {self.place} is committed: NEW-OFFSET is where its query began."
+        return (
+            f"NEW-OFFSET is the end of batch {self.batch_id}, the last committed in {self.place}."
+        )
+
+    @property
+    def warning(self) -> str:
+        """What a planned, but uncommitted batch means; empty if there is none."""
+        if self.planned_batch_id is None:
+            return ""
+        return (
+            f"Batch {self.planned_batch_id} is planned, but not committed: its"
+            f" {self.planned_offsets:,} offsets are behind NEW-OFFSET, so they are read again,"
+            " although its rows may be in the sink. To finish the batch, start the old query once"
+            " more with trigger(availableNow=True), and then repeat this command. With --execute"
+            " now, a sink that does not recognize rows that it has gets them twice."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +170,7 @@ class ResetView(View):
         refusal: Why the plan cannot be executed; empty if it can.
         is_executed: Whether offsets were committed.
         copied_group_id: The group whose offsets are copied; None: they are not another group's.
+        checkpoint: The batch whose end is copied; None: the offsets are of no checkpoint.
     """
 
     group_id: str
@@ -125,6 +179,7 @@ class ResetView(View):
     refusal: str = ""
     is_executed: bool = False
     copied_group_id: str | None = None
+    checkpoint: CheckpointBatch | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -142,11 +197,17 @@ class ResetView(View):
             if each.new_offset is not None and each.committed_offset is not None and not each.error
         ]
         again, skipped = -sum(min(0, each) for each in moves), sum(max(0, each) for each in moves)
-        sentences = [
-            f"{'The' if self.is_executed else 'With --execute the'} next start of a query continues"
-            " from NEW-OFFSET, not from its checkpoint. Only a batch that is planned but unfinished"
-            " in the checkpoint is read first, as planned."
-        ]
+        begin = f"{'The' if self.is_executed else 'With --execute the'} next start of a query"
+        if self.checkpoint:
+            sentences = [
+                self.checkpoint.origin,
+                f"{begin} with a new checkpointLocation continues from there.",
+            ]
+        else:
+            sentences = [
+                f"{begin} continues from NEW-OFFSET, not from its checkpoint. Only a batch that is"
+                " planned but unfinished in the checkpoint is read first, as planned."
+            ]
         if again:
             sentences.append(
                 f"{again} offsets are read again; a table of write_table skips those that it has."
@@ -229,6 +290,30 @@ def _taken_over(target: ResetTarget, known: KnownOffsets) -> tuple[int | None, s
     return known.other_committed_offset, ""
 
 
+def _checkpointed(_: ResetTarget, known: KnownOffsets) -> tuple[int | None, str]:
+    """Return the offset of a checkpoint, which is refused beyond the end of the log.
+
+    There the log is another than the one that the query has read: its end would skip records.
+    """
+    wanted, start, end = known.other_committed_offset, known.log_start_offset, known.log_end_offset
+    assert start is not None
+    assert end is not None
+    if wanted is None:
+        stays = known.committed_offset is not None
+        then = "the committed offset stays" if stays else "it is read from its beginning"
+        return None, f"the checkpoint has no offset here: {then}"
+    if wanted > end:
+        return None, (
+            f"the checkpoint's offset ({wanted}) is beyond the end of the log ({end}): the topic"
+            " was created again, or its log was truncated. Choose other partitions with --topic,"
+            " and reset this one with --to-earliest"
+        )
+    if wanted < start:
+        lost = f"the query has not read {start - wanted} offsets from {wanted} on"
+        return start, f"{lost}, which retention has deleted: using the start of the log"
+    return wanted, ""
+
+
 _WANTED: Final[
     Mapping[ResetKind, Callable[[ResetTarget, KnownOffsets], tuple[int | None, str]]]
 ] = MappingProxyType(
@@ -243,6 +328,7 @@ _WANTED: Final[
         ResetKind.FROM_GROUP: _taken_over,
         ResetKind.FROM_FILE: lambda _, known: (known.file_offset, ""),
         ResetKind.FROM_TABLE: _taken_over,
+        ResetKind.FROM_CHECKPOINT: _checkpointed,
     }
 )
 

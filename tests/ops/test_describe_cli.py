@@ -9,10 +9,19 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 
+from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.reading import GroupType
-from spark_groups.observation.views import view_group
-from spark_groups.ops.describe_cli import render_members, render_offsets, render_state
+from spark_groups.observation.views import LagOrigin, view_group
+from spark_groups.ops.describe_cli import (
+    render_members,
+    render_offsets,
+    render_state,
+    starting_offsets_of,
+)
+from spark_groups.types import TopicIdPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
 from tests.observation.groups import ONE, TWO, member, read
 from tests.observation.test_observe import classic_member
@@ -20,6 +29,7 @@ from tests.ops.commands import invoke
 from tests.ops.rendered import cells, lines
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
 from tests.runtime.members import queries
+from tests.wire.test_cluster import topic_id
 
 
 def rows(text: str, group_id: str) -> set[tuple[str, ...]]:
@@ -172,3 +182,39 @@ def test_many_members_and_partitions_have_a_row_each() -> None:
     view = view_group(read(*members, partitions=1_000, committed=dict.fromkeys(range(1_000), 1)))
     assert len(lines(render_members(view, verbose=True))) == 201
     assert len(lines(render_offsets(view))) == 1_001
+
+
+@pytest.mark.broker
+def test_where_a_group_stands_is_printed_for_sparks_own_source(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 3)
+    produce(servers, topic_name, [Row(b"x", partition=each % 2) for each in range(10)])
+    asked = ("describe", group_id, "--starting-offsets", "--bootstrap-server", servers)
+    with Cluster(servers) as cluster:
+        topic = topic_id(cluster, topic_name)
+        commit_outside(cluster, group_id, {TopicIdPartition(topic, each): each for each in (0, 1)})
+    done = invoke(*asked)
+    assert (done.exit_code, done.stdout) == (0, f'{{"{topic_name}":{{"0":0,"1":1,"2":-2}}}}\n')
+    twice = invoke(*asked, group_id)
+    assert (twice.exit_code, "give one group id" in twice.stderr) == (2, True)
+    with queries(servers, group_id, topic_name) as start:
+        query = start()
+        query.plan_rows()
+        with pytest.raises(SparkGroupsError, match=f"has members.* {query.member_id}"):
+            raise invoke(*asked).exception or AssertionError("nothing was raised")
+
+
+def test_unknown_offsets_are_not_printed() -> None:
+    view = view_group(read(committed={0: 3}, ends={0: 5}, state="Empty"))
+    known = {each.topic: 9 for each in view.partitions}
+    part = replace(view.partitions[0], committed_offset=None, lag_origin=None)
+    with pytest.raises(SparkGroupsError, match="are unknown now: repeat the command"):
+        starting_offsets_of(replace(view, partitions=(part,)), known)
+    for nothing in ((), (replace(part, lag_origin=LagOrigin.LOG_START_OFFSET),)):
+        with pytest.raises(SparkGroupsError, match="has no committed offsets"):
+            starting_offsets_of(replace(view, partitions=nothing), known)
+    gone = replace(part, topic="AbCd", committed_offset=5)
+    with pytest.raises(SparkGroupsError, match="has no committed offsets"):
+        starting_offsets_of(replace(view, partitions=(gone,)), known)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.starting import commit_metadata
+from spark_groups.offsets.starting import StartingPoint, commit_metadata
 from spark_groups.ops.reset_cli import (
     NOT_EXECUTED,
     Committed,
@@ -24,11 +27,11 @@ from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.brokers import Row, create_topic, grow_topic, produce
+from tests.brokers import ANSWER_S, Row, admin, create_topic, grow_topic, produce
 from tests.ops.commands import invoke
 from tests.ops.rendered import cells, lines
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
-from tests.runtime.members import queries
+from tests.runtime.members import committed, queries
 from tests.waiting import wait_until
 from tests.wire.test_cluster import topic_id
 
@@ -202,6 +205,84 @@ def test_the_plan_is_that_of_kafkas_own_tool_and_executed_on_demand(
     assert (planned.exit_code, done.exit_code, refused.exit_code) == (0, 0, 1)
     assert not_planned.exit_code == 1, "what says Error has an error's exit code"
     assert "Error: 1 of 1 partitions have no new offset: no offset is reset." in refused.stdout
+
+
+def written_checkpoint(folder: Path, *batches: str, commits: int) -> Path:
+    """Write the logs of a query with Spark's own Kafka source: each batch is its offsets' JSON."""
+    for name, texts in (("offsets", batches), ("commits", batches[:commits])):
+        (folder / name).mkdir(parents=True)
+        for number, text in enumerate(texts):
+            (folder / name / str(number)).write_text(f"v1\n{{}}\n{text}")
+    return folder
+
+
+@pytest.mark.broker
+def test_a_group_takes_over_from_a_checkpoint_of_sparks_own_source(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    """Partition 2 was added after the last batch; retention has deleted what 1 has not read."""
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 3)
+    produce(servers, topic_name, [Row(b"x", partition=each % 3) for each in range(30)])
+    client, cut = admin(servers), ConfluentPartition(topic_name, 1, 6)
+    client.delete_records([cut])[cut].result(ANSWER_S)
+    first, second = (
+        json.dumps({topic_name: {"0": ends[0], "1": ends[1]}}) for ends in ((7, 4), (9, 4))
+    )
+    place = written_checkpoint(tmp_path / "cp", first, second, commits=1)
+    from_it = ("reset-offsets", group_id, "--from-checkpoint")
+    address = ("--bootstrap-server", servers)
+    planned = invoke(*from_it, str(place), *address)
+    assert planned.exit_code == 0, planned.output
+    rows = [re.split(r" {2,}", line.rstrip()) for line in planned.stdout.splitlines()]
+    gone = "the query has not read 2 offsets from 4 on, which retention has deleted: using the"
+    new = "the checkpoint has no offset here: it is read from its beginning"
+    assert rows[:4] == [
+        [*HEADER, "SOURCE", "REMARK"],
+        [group_id, topic_name, "0", "—", "7", "0"],
+        [group_id, topic_name, "1", "—", "6", "0", f"{gone} start of the log"],
+        [group_id, topic_name, "2", "—", "—", "—", new],
+    ]
+    assert "NEW-OFFSET is the end of batch 0, the last committed in " in planned.stdout
+    assert "Batch 1 is planned, but not committed: its 2 offsets" in planned.stdout
+    assert committed(servers, group_id) == {}
+
+    done = invoke(*from_it, f"file:{place}", *address, "--execute", "--json")
+    shown = json.loads(done.stdout)
+    assert (shown["is_executed"], shown["checkpoint"]["planned_batch_id"]) == (True, 1)
+    assert committed(servers, group_id) == {(topic_name, 0): 7, (topic_name, 1): 6}
+    expected = [(topic_name, 0, 7, 10), (topic_name, 1, 6, 10), (topic_name, 2, 0, 10)]
+    with queries(servers, group_id, topic_name) as start:
+        query = start(start=StartingPoint.LATEST)
+        wait_until(lambda: (query.run(), len(query.ranges) >= 3)[1], what="three ranges")
+        assert sorted(query.ranges) == expected
+
+
+@pytest.mark.broker
+def test_a_checkpoint_of_another_topic_is_refused(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    """The topic was created again: it is shorter, and has fewer partitions."""
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 1)
+    produce(servers, topic_name, [Row(b"x")] * 3)
+    text = json.dumps({topic_name: {"0": 7, "1": 2}, "gone~": {"0": 5}})
+    place = written_checkpoint(tmp_path / "cp", text, commits=1)
+    address = ("--bootstrap-server", servers, "--execute", "--json")
+    from_it = ("reset-offsets", group_id, "--from-checkpoint", str(place))
+    done = invoke(*from_it, *address)
+    view = json.loads(done.stdout)
+    assert (done.exit_code, view["is_executed"]) == (1, False)
+    assert [(each["partition"], each["remark"][:45]) for each in view["rows"]] == [
+        (None, "the topic does not exist"),
+        (0, "the checkpoint's offset (7) is beyond the end"),
+        (1, "the partition does not exist"),
+    ]
+    one = json.loads(invoke(*from_it, "--topic", f"{topic_name}:1", *address).stdout)
+    assert [each["partition"] for each in one["rows"]] == [1]
+    assert committed(servers, group_id) == {}
+    both = invoke(*from_it, "--topic", topic_name, "--all-topics", *address)
+    assert (both.exit_code, "choose one of --topic and --all-topics" in both.stderr) == (2, True)
 
 
 def target(given: dict[ResetKind, int | str | Path | None]) -> ResetTarget:

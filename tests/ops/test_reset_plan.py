@@ -9,6 +9,7 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.ops.reset_plan import (
+    CheckpointBatch,
     KnownOffsets,
     ResetKind,
     ResetRow,
@@ -50,6 +51,16 @@ LOWER = "is lower than earliest offset for topic partition flights-0. Value will
         (ResetKind.FROM_FILE, 0, KNOWN, 20, ""),
         (ResetKind.TO_CURRENT, 0, KNOWN, 50, ""),
         (ResetKind.BY_DURATION, 0, KNOWN, 70, ""),
+        (ResetKind.FROM_CHECKPOINT, 0, KNOWN, 60, ""),
+        (ResetKind.FROM_CHECKPOINT, 0, replace(KNOWN, other_committed_offset=100), 100, ""),
+        (
+            ResetKind.FROM_CHECKPOINT,
+            0,
+            replace(KNOWN, other_committed_offset=4),
+            10,
+            "the query has not read 6 offsets from 4 on, which retention has deleted: using the"
+            " start of the log",
+        ),
     ],
 )
 def test_offsets_stay_within_the_log(kind, number, known, expected, remark) -> None:
@@ -85,6 +96,21 @@ def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
             ResetKind.FROM_GROUP,
             KnownOffsets(log_start_offset=0, log_end_offset=9),
             "group 'h' has no committed offset here",
+        ),
+        (
+            ResetKind.FROM_CHECKPOINT,
+            replace(KNOWN, other_committed_offset=101),
+            "offset (101) is beyond the end of the log (100): the topic was created again",
+        ),
+        (
+            ResetKind.FROM_CHECKPOINT,
+            replace(KNOWN, other_committed_offset=None),
+            "no offset here: the committed offset stays",
+        ),
+        (
+            ResetKind.FROM_CHECKPOINT,
+            KnownOffsets(log_start_offset=0, log_end_offset=9),
+            "no offset here: it is read from its beginning",
         ),
     ],
 )
@@ -222,3 +248,18 @@ def test_current_offsets_are_the_end_where_nothing_is_committed() -> None:
 def test_a_time_before_1970_is_refused() -> None:
     with pytest.raises(OptionsError, match="is before 1970"):
         parse_datetime("1969-12-31T23:59:59.999")
+
+
+def test_a_planned_batch_is_announced_with_the_cure() -> None:
+    clean = CheckpointBatch(place="cp", batch_id=41)
+    assert clean.origin == "NEW-OFFSET is the end of batch 41, the last committed in cp."
+    assert clean.warning == ""
+    assert (
+        "No batch of cp is committed: NEW-OFFSET is where" in replace(clean, batch_id=None).origin
+    )
+    planned = replace(clean, planned_batch_id=42, planned_offsets=1_200)
+    assert planned.warning.startswith("Batch 42 is planned, but not committed: its 1,200 offsets")
+    assert "start the old query once more with trigger(availableNow=True)" in planned.warning
+    view = ResetView(group_id="g", group_state="Dead", rows=(GOOD,), checkpoint=planned)
+    assert f"{planned.origin} With --execute the next start of a query with a" in view.next_start
+    assert view.to_json()["checkpoint"]["planned_batch_id"] == 42

@@ -48,3 +48,33 @@ def test_other_batches_are_not_refused(spark_passes_start, before, after, monkey
     run = run_of(spark_passes_start=spark_passes_start, monkeypatch=monkeypatch)
     planned = run.batch(before, after)
     assert planned is None or not planned.ranges
+
+
+FLIGHTS = {"flights": {"0": 7, "1": 9}, "departures": {"0": 4}}
+
+
+@pytest.mark.parametrize(
+    ("spark_passes_start", "call"),
+    [
+        (True, lambda run: run.latest_offset(FLIGHTS)),
+        (True, lambda run: run.batch(FLIGHTS, FLIGHTS)),
+        (False, lambda run: run.batch(FLIGHTS, FLIGHTS)),
+        (False, lambda run: run.batch(FLIGHTS, plan_of("g", "orders"))),
+    ],
+)
+def test_checkpoint_of_sparks_own_source_is_refused_with_the_way_on(
+    spark_passes_start, call, monkeypatch
+) -> None:
+    """Spark 4.0 and 4.1 show it with the first batch, or with one to run again."""
+    run = run_of(spark_passes_start=spark_passes_start, monkeypatch=monkeypatch)
+    said = r"written by Spark's own Kafka source, which has read departures, flights; .*"
+    command = "spark-groups reset-offsets g --from-checkpoint CHECKPOINT --execute"
+    with pytest.raises(CheckpointError, match=f"{said} {command} --bootstrap-server b:1$"):
+        call(run)
+
+
+@pytest.mark.parametrize("start", [5, {"logOffset": 3}])
+def test_checkpoint_of_any_other_source_is_refused(start, monkeypatch) -> None:
+    run = run_of(spark_passes_start=False, monkeypatch=monkeypatch)
+    with pytest.raises(CheckpointError, match="that the kafka-group source did not write"):
+        run.batch(start, plan_of("g", "orders"))

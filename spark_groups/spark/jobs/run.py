@@ -26,6 +26,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import stop_on_sigterm
+from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
     ConsumeOptions,
@@ -288,10 +289,10 @@ class OutputGuard:
     """
 
     def __init__(self, spark: SparkSession, *, output: str, checkpoint: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
-        self._configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
-        self._output = self._qualified(output)
-        self._checkpoint = self._qualified(checkpoint)
+        context = spark.sparkContext
+        self._files = HadoopFiles(context._jvm, context._jsc.hadoopConfiguration())
+        self._output = self._files.qualified(output)
+        self._checkpoint = self._files.qualified(checkpoint)
         self._note = f"{self._output}/{WRITTEN_BY}"
 
     def claim(self) -> None:
@@ -300,10 +301,10 @@ class OutputGuard:
         Raises:
             OptionsError: The query of another checkpoint writes it, or may have written it.
         """
-        if not self._exists(self._note):
-            if self._exists(f"{self._output}/{SINK_LOG}"):
+        if not self._files.exists(self._note):
+            if self._files.exists(f"{self._output}/{SINK_LOG}"):
                 raise self._refusal(f"a query that left no {WRITTEN_BY} file")
-            if self._create(self._note, self._note_text(None), overwrite=False):
+            if self._files.create(self._note, self._note_text(None), overwrite=False):
                 return
         note = self._read_note()
         if note["query_id"] is None:
@@ -318,18 +319,21 @@ class OutputGuard:
     def confirm(self, query_id: str) -> None:
         """Record the query ID, which stays the same for the life of the checkpoint."""
         if self._read_note()["query_id"] != query_id:
-            self._create(self._note, self._note_text(query_id), overwrite=True)
+            self._files.create(self._note, self._note_text(query_id), overwrite=True)
 
     def _query_id(self) -> str | None:
-        text = self._read(f"{self._checkpoint}/metadata")
-        return None if text is None else str(json.loads(text)["id"])
+        metadata = f"{self._checkpoint}/metadata"
+        if not self._files.exists(metadata):
+            return None
+        return str(json.loads(self._files.read(metadata))["id"])
 
     def _note_text(self, query_id: str | None) -> str:
         return json.dumps({"query_id": query_id, "checkpoint": self._checkpoint}) + "\n"
 
     def _read_note(self) -> dict[str, str | None]:
         try:
-            note = json.loads(self._read(self._note) or "")
+            is_there = self._files.exists(self._note)
+            note = json.loads(self._files.read(self._note) if is_there else "")
             return {"query_id": note["query_id"], "checkpoint": note["checkpoint"]}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._refusal(f"an unknown query: {self._note} cannot be read") from error
@@ -341,40 +345,3 @@ class OutputGuard:
             " their rows. Change application.name or sink.path, or remove the output and the"
             " checkpoint together to start over"
         )
-
-    def _qualified(self, path: str) -> str:
-        system, hadoop_path = self._resolve(path)
-        return str(system.makeQualified(hadoop_path).toString())
-
-    def _exists(self, path: str) -> bool:
-        system, hadoop_path = self._resolve(path)
-        return bool(system.exists(hadoop_path))
-
-    def _read(self, path: str) -> str | None:
-        if not self._exists(path):
-            return None
-        system, hadoop_path = self._resolve(path)
-        stream = system.open(hadoop_path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def _create(self, path: str, text: str, *, overwrite: bool) -> bool:
-        """Write a file; return False if it exists and may not be overwritten."""
-        system, hadoop_path = self._resolve(path)
-        try:
-            stream = system.create(hadoop_path, overwrite)
-        except Py4JJavaError as error:
-            if "FileAlreadyExists" in str(error) and not overwrite:
-                return False
-            raise
-        try:
-            stream.write(text.encode())
-        finally:
-            stream.close()
-        return True
-
-    def _resolve(self, path: str) -> tuple[Any, Any]:
-        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
-        return hadoop_path.getFileSystem(self._configuration), hadoop_path

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
+from spark_groups.offsets.foreign_offsets import sparks_kafka_offsets
 from spark_groups.offsets.plan_text import (
     NOTHING_PLANNED,
     plan_as_json,
@@ -190,13 +191,14 @@ class QueryRun:
         return plan
 
     def _refuse_another_group(self, start: Offset, end: Offset) -> None:
-        """Refuse a batch of this group that follows a batch of another group.
+        """Refuse a batch of this group that follows a batch of another group or source.
 
         Spark 4.2 passes the start to `latestOffset`, where the member compares the groups.
         """
         own = self._options.group_id
-        if start.get("group") in (None, own):
+        if isinstance(start, dict) and start.get("group") == own:
             return
+        self._refuse_sparks_source(start)
         before, plan = plan_from_json(start), self._plan_of(end)
         if before is None or not before.topics or plan is None or plan.group_id != own:
             return
@@ -236,8 +238,25 @@ class QueryRun:
 
     def _plan_of(self, offset: Offset) -> BatchPlan | None:
         if offset != self._known[0]:
+            self._refuse_sparks_source(offset)
             self._known = (offset, plan_from_json(offset))
         return self._known[1]
+
+    def _refuse_sparks_source(self, offset: Offset) -> None:
+        """Refuse a checkpoint of Spark's own Kafka source, and say how to continue from it."""
+        read = sparks_kafka_offsets(offset)
+        if read is None:
+            return
+        topics = ", ".join(sorted({each.topic for each in read}))
+        own = self._options.group_id
+        options = self._options.command_options()
+        command = reset_command(own, options, "--from-checkpoint", "CHECKPOINT")
+        raise CheckpointError(
+            f"the checkpoint was written by Spark's own Kafka source, which has read {topics}; this"
+            " source cannot continue from it. Set a new checkpointLocation. To continue where that"
+            f" query stands, stop all members of {own!r} and run, with the old checkpointLocation"
+            f" for CHECKPOINT: {command}"
+        )
 
     def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
         """Wait for a listening driver's report of the last batch."""
