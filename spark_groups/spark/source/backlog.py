@@ -219,7 +219,8 @@ def unread(
     Raises:
         DataLossError: A log ends before its starting or ending offset, and `failOnDataLoss` is
             true.
-        OptionsError: No record has the starting timestamp of a partition, or a later one.
+        OptionsError: No record has the starting timestamp of a partition, or a later one; or a
+            read without a group ends before it starts.
         ProtocolError: The broker returned an error for a committed offset.
     """
     counts = known_counts(reading.committed.offsets)
@@ -247,6 +248,8 @@ def unread(
             if begin > ends[key]:
                 settings = options.range_settings()
                 lose(settings, f"offset {begin} of {partition} {why}, but its log ends at {log[1]}")
+            elif options.group is None and begin > max(until, log[0]):
+                raise OptionsError(f"offset {begin} of {partition} {why}, but the end is {until}")
             elif begin < until:
                 yield OffsetRange(topic.topic_id, topic.name, index, begin, until)
         if whole:

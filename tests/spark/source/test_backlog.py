@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
 )
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.backlog import chosen_topics, read_backlog, unread
+from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange
 from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
@@ -90,6 +91,24 @@ def test_error_is_never_taken_for_no_committed_offset() -> None:
     read = reading(errors={key(1): 29})
     with pytest.raises(ProtocolError, match="OffsetFetch of flights-1 was refused: TOPIC_AUTH"):
         ranges(read, options(startingOffsets="earliest"))
+
+
+def test_read_of_no_group_that_ends_before_it_starts_is_refused_as_by_spark() -> None:
+    def ends_at(*untils: int) -> list[tuple[int, int, int]]:
+        given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "flights"}
+        bounds = {
+            "startingTimestamp": "1000",
+            "endingOffsets": json.dumps({"flights": dict(zip("012", untils, strict=True))}),
+        }
+        checked = SourceOptions.of(given | bounds, may_lack_group=True)
+        read = reading()
+        timed = Timed(starts={key(0): 4, key(1): 8, key(2): 9})
+        found = unread(read, read.topics[:1], STARTS, ENDS, checked, timed=timed)
+        return [(each.partition, each.from_offset, each.until_offset) for each in found]
+
+    assert ends_at(4, 9, -1) == [(1, 8, 9), (2, 9, 30)]
+    with pytest.raises(OptionsError, match="offset 8 of flights-1 is the start by startingTime"):
+        ends_at(4, 7, -1)
 
 
 def test_topics_of_the_group_can_be_chosen_and_no_others() -> None:

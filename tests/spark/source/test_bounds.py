@@ -145,9 +145,20 @@ def batches(topic: str, first_ms: int) -> dict[str, tuple[dict[str, str], Any]]:
             {"startingOffsets": by_partition(3, 3), "endingOffsets": by_partition(2, 4)},
             ("", "exceeds endingOffsets"),
         ),
+        "a span of time that ends before it starts": (
+            {"startingTimestamp": at(first_ms, 5), "endingTimestamp": at(first_ms, 2)},
+            ("", "exceeds endingTimestamp"),
+        ),
+        "spans that end before they start": (
+            {
+                "startingOffsetsByTimestamp": minutes(5, 5),
+                "endingOffsetsByTimestamp": minutes(2, 2),
+            },
+            ("", "exceeds endingOffsetsByTimestamp"),
+        ),
         "an end of some partitions": (
             {"endingOffsets": by_partition(2)},
-            ("you must specify all", "endingOffsets lacks"),
+            ("don't match what are assigned", "endingOffsets lacks"),
         ),
     }
 
