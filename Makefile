@@ -35,6 +35,8 @@ PAGE ?=
 SEED ?=
 FUZZ_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),5)
 SOAK_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),60)
+# Flags for `make release-check`; --built checks the files in dist/, --tag v0.1.0 also the tag.
+RELEASE_FLAGS ?=
 # Flags for `make audit`; --allow-unreachable: no failure where no vulnerability database answers.
 AUDIT_FLAGS ?=
 # Tests wait for brokers more than they compute: three workers keep two cores busy.
@@ -47,11 +49,14 @@ PROJECT := $(VENV)/.project-installed
 PIP := $(PY) -m pip --disable-pip-version-check
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
+# Release candidates count as well.
+NUMBA_NEXT = $(VENV)/bin/uv pip install --quiet --python .venvs/numba-next
+
 step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel lock audit clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt schedulers numba-next spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel release-check lock audit clean
 
 ##@ Start here
 
@@ -147,6 +152,22 @@ bench: prerequisites env ## Compare with Spark's own source, into docs/benchmark
 	$(PY) -m benchmarks.cold_start $(BENCH_FLAGS)
 	$(PY) -m benchmarks.report
 
+schedulers: prerequisites env .venvs/airflow/.installed .venvs/dagster/.installed ## Test the examples for Airflow and Dagster
+	$(call step,pytest: the examples of docs/how-to/schedule.md)
+	$(PY) -m pytest tests/jobs/test_schedulers.py $(PYTEST_FLAGS)
+
+numba-next: prerequisites env ## Test and fuzz the fast reader with the newest numba, which the package may not allow yet
+	$(call step,environment: .venvs/numba-next)
+	test -x .venvs/numba-next/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) .venvs/numba-next
+	$(NUMBA_NEXT) --require-hashes -r requirements.lock
+	$(NUMBA_NEXT) --upgrade 'numba>=0.68rc0' 'llvmlite>=0.46rc0'
+	$(NUMBA_NEXT) --no-deps --no-build-isolation --editable .
+	$(call step,pytest and fuzz: compiled code of this numba)
+	.venvs/numba-next/bin/python -c 'import numba; print("numba", numba.__version__)'
+	.venvs/numba-next/bin/python -m pytest tests/records $(PYTEST_FLAGS)
+	.venvs/numba-next/bin/python -m fuzz.run --minutes $(FUZZ_MINUTES) --target records
+	.venvs/numba-next/bin/python -m fuzz.run --minutes $(FUZZ_MINUTES) --target blocks
+
 spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on other versions of Spark
 
 docs: env ## Build the docs site into build/site; a broken link or anchor is an error
@@ -179,6 +200,9 @@ format: env ## Format the code, and apply automatic fixes
 
 wheel: env ## Build the wheel into dist/
 	$(PY) -m hatchling build --target wheel
+
+release-check: prerequisites env ## Do all of a release but the upload: build, check, install for each Python here, run
+	$(PY) -m tools.release_check $(RELEASE_FLAGS)
 
 lock: env ## Update requirements.lock, and tools/audit.lock
 	$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 \
@@ -221,6 +245,15 @@ $(PACKAGES): requirements.lock
 	$(VENV)/bin/uv pip install --quiet --python $(@D) --require-hashes -r $(@D)/requirements.txt
 	$(VENV)/bin/uv pip install --quiet --python $(@D) pyspark==$*
 	$(VENV)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Each has an environment of its own: Airflow and Dagster want other versions than requirements.lock.
+.venvs/airflow/.installed: SCHEDULER := apache-airflow==3.3.2
+.venvs/dagster/.installed: SCHEDULER := dagster==1.13.28
+.venvs/airflow/.installed .venvs/dagster/.installed: | $(PACKAGES)
+	$(call step,environment: $(@D))
+	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
+	$(VENV)/bin/uv pip install --quiet --python $(@D) $(SCHEDULER)
 	@touch $@
 
 .venvs/audit/.installed: tools/audit.lock | $(PACKAGES)

@@ -15,6 +15,10 @@ class OptionsError(SparkGroupsError):
     """Options of a source, a job or a command are unknown, missing or contradictory; lists all."""
 
 
+class UnsupportedSystemError(SparkGroupsError):
+    """The package does not run on this operating system."""
+
+
 class BrokerUnreachableError(SparkGroupsError):
     """No broker, or no source of tokens, answered in time; the message names the addresses."""
 

@@ -40,6 +40,7 @@ PURE = (
     "spark_groups/errors.py",
     "spark_groups/types.py",
     "spark_groups/values.py",
+    "spark_groups/systems.py",
     "spark_groups/client/",
     "spark_groups/protocol/",
     "spark_groups/offsets/",

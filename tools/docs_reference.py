@@ -24,6 +24,7 @@ from spark_groups.ops.cli import DISTRIBUTION, app
 from spark_groups.ops.lag_rules import STATUS_MEANINGS
 from spark_groups.protocol import events as member_events
 from spark_groups.protocol.events import Event, MemberEvent
+from spark_groups.spark.jobs.run import ExitCode
 from spark_groups.spark.options.checks import REFUSED
 from spark_groups.spark.options.source_options import grouped_options, options_on_restart
 
@@ -215,7 +216,17 @@ def lag_statuses() -> str:
 
 def jobs() -> str:
     """Return the docstring and the configuration file of each job."""
-    return "\n\n".join(_job(path) for path in sorted((ROOT / "jobs").glob("*.py")))
+    return "\n\n".join(_job(ROOT / "jobs" / f"{name}.py") for name in job_names())
+
+
+def job_names() -> list[str]:
+    """Return the names of the jobs: those of their modules."""
+    return sorted(path.stem for path in (ROOT / "jobs").glob("[a-z]*.py"))
+
+
+def exit_codes() -> str:
+    """Return the exit codes of jobs, with their meanings."""
+    return table(("code", "meaning"), [(str(int(each)), each.meaning) for each in ExitCode])
 
 
 def _job(path: Path) -> str:
@@ -235,5 +246,6 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "group_states": group_states,
     "lag_statuses": lag_statuses,
     "jobs": jobs,
+    "exit_codes": exit_codes,
 }
 """The functions that generate parts, by the name in the marker."""

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from spark_groups.errors import SparkGroupsError, printable
+from spark_groups.systems import check_system
 
 DISTRIBUTION: Final = "spark-groups"
 COMMANDS: Final[Mapping[str, str]] = {
@@ -103,6 +104,7 @@ def main() -> None:
             # Names may hold characters that the terminal's encoding lacks.
             stream.reconfigure(errors="replace")
     try:
+        check_system(sys.platform)
         app()
     except SparkGroupsError as error:
         lines = [printable(line) for line in str(error).split("\n")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +13,20 @@ import pytest
 
 from demo.spark_log import read_rows
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.jobs.run import ExitCode
 from tests.brokers import create_topic, produce
 from tests.jobs.submitted import ROOT, SubmittedJob
 
 ROWS = 500
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+SCRIPT: Final = ("jobs/consume.py",)
+MODULE: Final = ("-m", "spark_groups.jobs.consume")
+
+
+def run(*arguments: str, job: Sequence[str] = SCRIPT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "jobs/consume.py", *arguments],
+        [sys.executable, *job, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -29,8 +35,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_shows_an_example_and_every_argument() -> None:
-    done = run("--help")
+@pytest.mark.parametrize("job", [SCRIPT, MODULE], ids=["script", "module"])
+def test_help_shows_an_example_and_every_argument(job: Sequence[str]) -> None:
+    done = run("--help", job=job)
     assert done.returncode == 0
     for part in ("spark-submit", "--config", "--set", "--group", "--topics", "--trigger"):
         assert part in done.stdout
@@ -38,7 +45,7 @@ def test_help_shows_an_example_and_every_argument() -> None:
 
 def test_wrong_configuration_is_one_message_and_needs_no_jvm() -> None:
     done = run("--config", "conf/consume.toml", "--trigger", "soon", "--set", "sink.fromat=x")
-    assert done.returncode == 2
+    assert done.returncode == ExitCode.REFUSED
     assert done.stderr.startswith("consume.py: the job's configuration is invalid:\n")
     assert "--trigger: query.trigger: 'soon'" in done.stderr
     assert "--set sink.fromat: sink.fromat: is not a known key; did you mean form" in done.stderr
@@ -50,7 +57,7 @@ def test_every_argument_overrides_its_key() -> None:
         *("--config", "conf/consume.toml", "--name", "a/b", "--bootstrap-servers", "none"),
         *("--group", "", "--topics", "", "--output", "", "--checkpoint", ""),
     )
-    assert done.returncode == 2
+    assert done.returncode == ExitCode.REFUSED
     for argument, key in (
         ("--name", "application.name"),
         ("--bootstrap-servers", "source.kafka.bootstrap.servers"),
@@ -83,7 +90,7 @@ def test_job_that_ends_well_logs_no_error(
     )
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
-        assert exit_code == 0, job.text()
+        assert exit_code == ExitCode.ENDED, job.text()
     text = CLOSED_EARLY.sub("", job.text())
     for unwanted in ("Py4JException", " ERROR ", "ShutdownHook", "Traceback"):
         assert unwanted not in text, text
@@ -101,7 +108,7 @@ def test_job_that_fails_has_an_exit_code_that_says_so(
     )
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
-        assert exit_code == 1, job.text()
+        assert exit_code == ExitCode.FAILED, job.text()
     assert f"do not exist or that this user may not describe: {topic_name}" in job.text()
 
 
@@ -119,13 +126,13 @@ def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refuse
     )
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(120)
-        assert exit_code == 0, job.text()
+        assert exit_code == ExitCode.ENDED, job.text()
     values = read_rows([job.output], ["value"])["value"].to_pylist()
     assert sorted(map(int, values)) == list(range(ROWS))
     elsewhere = ("--checkpoint", str(tmp_path / "elsewhere"))
     with SubmittedJob(tmp_path, "job", (*arguments, *elsewhere)) as job:
         exit_code, _ = job.await_end(120)
-        assert exit_code == 2, job.text()
+        assert exit_code == ExitCode.REFUSED, job.text()
     assert "consume.py: " in job.text()
     assert "silently skip" in job.text()
     assert not (tmp_path / "elsewhere").exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.jobs.run import ExitCode
 from tests.brokers import Row, create_topic, produce
 from tests.jobs.submitted import START_S, SubmittedJob
 from tests.spark.control.test_shutdown import committed_offsets, member_count
@@ -48,7 +49,7 @@ def test_everything_is_copied_and_committed_until_sigterm(
         wait_until(is_copied, START_S, "the copy")
         job.process.terminate()
         exit_code, _ = job.await_end(60)
-    assert exit_code == 143, job.text()
+    assert exit_code == ExitCode.TERMINATED, job.text()
     copied = records_in(servers, target)
     original = records_in(servers, topic_name)
     assert [(each.partition, each.offset) for each in copied] == [

@@ -57,7 +57,12 @@ class CleanEnd:
 
     Args:
         timeout_s: Seconds that running batches may take to end.
+
+    Attributes:
+        signal_number: The signal that this process received; None: none, or only the JVM did.
     """
+
+    signal_number: int | None = None
 
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
         self._spark = spark
@@ -156,7 +161,8 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
         )
     end = CleanEnd(spark, timeout_s)
 
-    def on_signal(*_: object) -> None:
+    def on_signal(number: int, _: object) -> None:
+        end.signal_number = number
         # py4j has one connection per thread, and this thread may be waiting on its connection.
         threading.Thread(target=end.end, name="clean-end", daemon=True).start()
 

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import OptionsError, UnsupportedSystemError
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import stop_on_sigterm
@@ -36,11 +37,13 @@ from spark_groups.spark.jobs.job_options import (
 )
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.source.registration import register
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.spark.tables.table import FencedTable
 from spark_groups.spark.tables.write import TableWriter, write_table
+from spark_groups.systems import check_system
 from spark_groups.wire.security.config_references import Allowed, resolved
 
 logger = logging.getLogger(__name__)
@@ -56,6 +59,42 @@ Write = Callable[[DataFrame], DataStreamWriter]
 """Returns the writer of a job's rows."""
 Arguments = Mapping[str, tuple[str, str]]
 """By command-line name: the configuration key, and the help text."""
+
+
+class ExitCode(IntEnum):
+    """The exit code of a job, with its meaning."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> ExitCode:
+        """Return the code with its meaning."""
+        made = int.__new__(cls, code)
+        made._value_ = code
+        made.meaning = meaning
+        return made
+
+    ENDED = (
+        0,
+        "The query ended by itself: with `availableNow`, the rows that existed at its start are"
+        " written, and their offsets are committed.",
+    )
+    FAILED = (
+        1,
+        "The query failed; the log ends with the error. A restart from the same checkpoint reads"
+        " its batch again.",
+    )
+    REFUSED = (
+        2,
+        "The arguments, the configuration, the output of another query or the operating system are"
+        " wrong: nothing was read, and a retry without a change fails again.",
+    )
+    INTERRUPTED = (130, "Ctrl-C: as after SIGTERM.")
+    TERMINATED = (
+        143,
+        "SIGTERM: the running batch ended and its offsets are committed, unless the log reports"
+        " that it took longer than `query.stopTimeout`. `availableNow` may have rows left.",
+    )
+
 
 COMMON: Final[Arguments] = {
     "--name": ("application.name", "Name of the application and its directories."),
@@ -75,7 +114,7 @@ def main(
     further: Arguments | None = None,
     flags: Arguments | None = None,
 ) -> None:
-    """Parse the command line and run a job; invalid options exit with status 2.
+    """Parse the command line and run a job; the process exits with an `ExitCode`.
 
     `flags` take no value, and set their key to true.
     """
@@ -102,11 +141,12 @@ def main(
     )
     given = parser.parse_args()
     try:
+        check_system(sys.platform)
         options = load_job(kind, given.config, _settings(given, arguments))
         run(session(options.application_name), options)
-    except OptionsError as error:
+    except (OptionsError, UnsupportedSystemError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
-        sys.exit(2)
+        sys.exit(ExitCode.REFUSED)
 
 
 def session(application_name: str | None) -> SparkSession:
@@ -150,6 +190,7 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
         OptionsError: The output belongs to another query, Spark lacks the sink, or the session is a
             Spark Connect session.
         StreamingQueryException: The query failed.
+        SystemExit: A signal ended the query, which may have left rows unread.
     """
     end = stop_on_sigterm(spark, timeout_s=options.stop_timeout_s)
     # The listener stays open for the life of the process, because it reports the query's end.
@@ -160,6 +201,9 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
     query = start_job(spark, options, write)
     logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
     end.await_termination(query)
+    if end.signal_number is not None:
+        # As a shell, and the JVM of spark-submit, report a signal.
+        sys.exit(128 + end.signal_number)
 
 
 def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
@@ -178,7 +222,8 @@ def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread
         tasks = spark.sparkContext.defaultParallelism
         try:
             spark.sparkContext.setJobDescription("Start Python workers for the first batch")
-            spark.range(0, tasks, numPartitions=tasks).mapInArrow(load, "id long").collect()
+            rows = spark.range(0, tasks, numPartitions=tasks)
+            map_in_arrow(rows, load, "id long").collect()
         except Exception as error:
             # The first batch starts them, and reports why they cannot start.
             logger.debug("Python workers could not be started early: %s", error)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError, RelinquishedError
+from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
 from spark_groups.spark.processing.letters import Addresses
@@ -71,7 +72,7 @@ class RecordProcessing:
             connection=checked.range_settings(),
             committed_offsets=committed,
         )
-        counted = record_rows(batch).mapInArrow(task.run, COUNT_COLUMNS).collect()
+        counted = map_in_arrow(record_rows(batch), task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
 
     def run(

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from spark_groups.errors import DeliveryError
 from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCounts, counts_of
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record, record_rows, records_of
@@ -144,6 +145,6 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
             writer.await_delivery()
         yield counts.rows()
 
-    for each in counts_of(record_rows(batch).mapInArrow(send, COUNT_COLUMNS).collect()):
+    for each in counts_of(map_in_arrow(record_rows(batch), send, COUNT_COLUMNS).collect()):
         if each.fate is Fate.SKIPPED:
             _log.warning("%s", each)

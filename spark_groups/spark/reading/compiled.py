@@ -9,7 +9,6 @@ of all; numba itself checks the processor and versions.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib
 import importlib.resources
@@ -150,6 +149,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _is_held_by_another(file: IO[bytes]) -> bool:
     """Try to take a lock; a file system without locks counts as success."""
+    # Windows lacks it, and jobs import this module before they refuse Windows.
+    import fcntl  # noqa: PLC0415
+
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

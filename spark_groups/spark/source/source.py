@@ -9,6 +9,7 @@ imports only what it needs.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.packed import SOURCE_NAME, Load
 from spark_groups.spark.source.packing import pack
+from spark_groups.systems import check_system
 from spark_groups.types import OffsetRange
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class KafkaGroupDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
+        check_system(sys.platform)
         self._load = Load.of(options)
 
     @classmethod

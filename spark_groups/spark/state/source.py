@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_groups.errors import GroupNotFoundError
+from spark_groups.systems import check_system
 
 if TYPE_CHECKING:
     from spark_groups.observation.lag_times import LagTime
@@ -38,6 +40,7 @@ class KafkaGroupStateDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
+        check_system(sys.platform)
         from spark_groups.spark.state.state_options import StateOptions
 
         self._packed_options = pickle.dumps(StateOptions.of(options))

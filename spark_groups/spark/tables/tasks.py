@@ -14,6 +14,7 @@ from pyspark import TaskContext
 
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.tables.parquet_files import plain_schema
 from spark_groups.spark.tables.table import Piece, TaskWriter
@@ -97,7 +98,7 @@ def stage_rows(
         check: Raises an error for columns that cannot be staged; called before the job runs.
     """
     check(plain_schema(rows.limit(0).toArrow().schema))
-    return [Piece(*each) for each in rows.mapInArrow(RowsToPieces(writer), _PIECES).collect()]
+    return [Piece(*each) for each in map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()]
 
 
 def _task_name() -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from demo.spark_log import read_rows
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.jobs.run import ExitCode
 from tests.brokers import ANSWER_S, admin, create_topic, produce
 from tests.jobs.submitted import SubmittedJob
 from tests.processes import is_alive
@@ -139,7 +140,7 @@ def test_plain_python_ends_as_spark_submit_does(
         exit_code, took_s = job.await_end(30)
         assert member_count(kafka, group_id) == 0, job.text()
         wait_until(lambda: not any(map(is_alive, processes)), 5, "the end of all processes")
-    assert exit_code == 0
+    assert exit_code == ExitCode.TERMINATED, job.text()
     assert took_s < BATCH_S + 10
     assert job.batches("offsets") == job.batches("commits")
     ends = committed_offsets(kafka, group_id)

@@ -26,6 +26,7 @@ from spark_groups.spark.jobs.job_options import (
 from spark_groups.spark.jobs.run import (
     SINK_LOG,
     WRITTEN_BY,
+    ExitCode,
     OutputGuard,
     main,
     start_into,
@@ -231,6 +232,17 @@ def test_wrong_options_end_it_with_two_and_name_the_arguments(
         "--set query.trigger: query.trigger: 'soon'",
     ):
         assert f"\n  - {line}" in said, said
+
+
+def test_windows_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called(monkeypatch, "--config", str(ROOT / ReplayOptions.example))
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit) as ended:
+        main("Help.", ReplayOptions, never)
+    assert ended.value.code == ExitCode.REFUSED
+    assert "does not run on Windows" in capsys.readouterr().err
 
 
 def test_argument_that_there_is_not_is_refused(

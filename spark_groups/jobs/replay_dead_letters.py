@@ -1,0 +1,77 @@
+"""Sends dead letters back to their original topics, and ends.
+
+    spark-submit jobs/replay_dead_letters.py --config conf/replay_dead_letters.toml --dry-run
+    python -m spark_groups.jobs.replay_dead_letters --config conf/replay_dead_letters.toml
+
+The job reads a dead-letter topic as a member of its own group, so a second run sends only the
+letters that have arrived since. A letter's headers name its destination: its original topic and
+partition, or the retry topic of the group that dead-lettered it, which disturbs no other group.
+Retry counts restart. Letters without these headers are logged and stay where they are. Delivery is
+at least once.
+--dry-run shows what would be sent, and neither writes nor commits anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_groups.errors import printable
+from spark_groups.spark.jobs.job_options import ReplayOptions, connected
+from spark_groups.spark.jobs.run import main, run_job
+from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.processing.letters import ERROR, Letter, origin_of, replayed
+from spark_groups.spark.processing.record import Record, records_of
+from spark_groups.spark.processing.record_writer import Route, send_records
+from spark_groups.spark.processing.strategies import named_topic
+from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.source.backlog import read_backlog
+
+DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}
+
+
+def run(spark: SparkSession, options: ReplayOptions) -> None:
+    """Send each batch before it ends, or show the unread letters."""
+    template = options.retry_topic if options.to == "retry" else None
+
+    def back(record: Record) -> Letter | None:
+        if template is None:
+            return replayed(record)
+        origin = origin_of(record)
+        return replayed(record, named_topic(template, origin.topic, origin.group_id))
+
+    connection = connected(options.source)
+
+    def send(batch: DataFrame, _: int) -> None:
+        send_records(batch, back, connection)
+
+    if options.dry_run:
+        source = SourceOptions.of(options.source)
+        # The driver reads these itself: for a few records, compiling the fast reader takes longer.
+        settings = replace(source.range_settings(), reader=ReaderChoice.LIBRDKAFKA)
+        backlog = read_backlog(source, may_be_new=True)
+        show(records_of(read_ranges(settings, backlog)), back)
+    else:
+        run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(send))
+
+
+def show(letters: Iterable[Record], back: Route) -> None:
+    """Print how many letters would go to each topic, by their errors."""
+    found = Counter(_line(each, back(each)) for each in letters)
+    for line, count in sorted(found.items()):
+        print(f"{count} {line}")
+    print(f"{sum(found.values())} dead letters; nothing was sent or committed")
+
+
+def _line(record: Record, letter: Letter | None) -> str:
+    error = dict(record.headers).get(ERROR) or b"no error recorded"
+    where = "nowhere (no header names its original topic)" if letter is None else letter.topic
+    return printable(f"to {where}: {error.decode(errors='replace')}")
+
+
+if __name__ == "__main__":
+    main(__doc__, ReplayOptions, run, flags=DRY_RUN)
