@@ -158,7 +158,7 @@ def batches(topic: str, first_ms: int) -> dict[str, tuple[dict[str, str], Any]]:
         ),
         "an end of some partitions": (
             {"endingOffsets": by_partition(2)},
-            ("don't match what are assigned", "endingOffsets lacks"),
+            ("start offsets don't match", "endingOffsets lacks"),
         ),
     }
 
