@@ -24,6 +24,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 PARTITIONS = 2
+WEEK_S = 7 * 24 * 3600
 
 
 def free_port() -> int:
@@ -74,7 +75,8 @@ def hanging(
     spark: SparkSession, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> Iterator[tuple[GroupQuery, StreamingQuery, int]]:
     """A query whose second batch hangs, and the port it is monitored on."""
-    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
+    retention = {"retention.ms": str(WEEK_S * 1000)}
+    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS, retention)
     fill(kafka.bootstrap_servers, topic_name, PARTITIONS, 10)
     port, hang = free_port(), Hanging()
     options = {
@@ -115,6 +117,18 @@ def test_scrape_matches_kafka_and_a_hang_is_reported_before_the_member_leaves(
     assert ends == dict.fromkeys(range(PARTITIONS), 10)
     assert found.by_partition("lag") == {each: ends[each] - committed[each] for each in ends}
     assert found.value("lag_sum") == 14
+    timed = wait_until(
+        lambda: (again := scrape(port)).value("deletion_seconds_min") and again,
+        READ_S,
+        "the ages of unread records",
+    )
+    behind_s, left_s = (timed.by_partition(f"{each}_seconds") for each in ("behind", "deletion"))
+    assert behind_s.keys() == left_s.keys() == ends.keys()
+    assert min(behind_s.values()) > 0
+    assert timed.value("behind_seconds_max") == max(behind_s.values())
+    assert {each: round(behind_s[each] + left_s[each]) for each in ends} == dict.fromkeys(
+        ends, WEEK_S
+    )
     assert found.value("offsets_finished_total") == 6
     assert (found.value("commit_total") or 0) > 0
     assert found.value("commit_failed_total") == 0

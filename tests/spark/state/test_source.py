@@ -28,7 +28,9 @@ def test_groups_are_shown_as_they_stand(
     spark: SparkSession, kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    week_s = 7 * 24 * 3600
+    retention = {"retention.ms": str(week_s * 1000)}
+    create_topic(kafka.bootstrap_servers, topic_name, 2, retention)
     produce(kafka.bootstrap_servers, topic_name, [Row(b"x", partition=1)] * 5)
     unread = Row(b"x", partition=1, timestamp_ms=time.time_ns() // 1_000_000 - 3_600_000)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
@@ -50,9 +52,8 @@ def test_groups_are_shown_as_they_stand(
     assert rows[0].seconds_behind == 0.0
     assert behind_s == pytest.approx(now_s - rows[1].first_unread.timestamp(), abs=60)
     assert behind_s >= 3600
-    # The broker keeps records for a week.
     assert rows[1].deletion == "by age"
-    assert rows[1].deletion_in_s == pytest.approx(7 * 24 * 3600 - behind_s, abs=0.01)
+    assert rows[1].deletion_in_s == pytest.approx(week_s - behind_s, abs=0.01)
     assert (rows[0].deletion, rows[0].deletion_in_s, rows[0].first_unread) == (None,) * 3
     assert len({row.member_id for row in rows} - {None}) == 1
     assert rows[0].member_epoch == rows[0].group_epoch == rows[0].assignment_epoch
