@@ -311,7 +311,7 @@ class Chaos:
         return None
 
     def _lasting(self) -> list[str]:
-        """Return what is not over yet, or has not begun, when the faults are to stop."""
+        """Return the faults that are not over, or have not begun, when faults are to stop."""
         self._ensemble.settle()
         silent = self._ensemble.without_batch(self._files.journals, sum(self._counts.values()))
         return [

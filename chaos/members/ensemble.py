@@ -128,7 +128,7 @@ class Member:
         return application_session.SIGNAL_TO_SESSION.get(number, number) if is_session else number
 
     def kill(self) -> str | None:
-        """Make sure that no process is left, in any state; return what is left nevertheless."""
+        """Make sure that no process is left, in any state; return those that are."""
         process, self.process = self.process, None
         if process is None:
             return None
@@ -305,7 +305,7 @@ class Ensemble:
 
         Args:
             journals: The directory of the notes.
-            partitions: How many there are; with fewer than members, nobody is expected to have one.
+            partitions: How many there are; if there are fewer than members, some have none.
         """
         if len(self.members) > partitions:
             return []

@@ -626,7 +626,7 @@ class _Doubles:
         return Cause.KILLED_BEFORE_COMMIT if is_finished else Cause.KILLED_IN_BATCH
 
     def _of_stop(self, run: Run, batch: Batch, partition: Partition, left_s: float) -> Cause:
-        """Return what a stop in good order explains: it commits what is known to be finished."""
+        """Return what a stop in good order explains: it commits all known to be finished."""
         finished_s = batch.finished_s
         is_reported = run.reports_batches and finished_s is not None and finished_s <= left_s
         if run.key not in batch.proven_by and not is_reported:

@@ -132,8 +132,8 @@ def tables(known: Sequence[Mapping[str, str]]) -> list[str]:
     minutes = sum(float(each["minutes"]) for each in ended)
     sums = ("sum", f"{minutes:,.1f} minutes", "", *_sums(ended), "", "")
     lines = [
-        f"**{minutes:,.1f} minutes** of faults. Runs with a result: {len(ended):,}; with a broken"
-        f" promise: {len(failed):,}; that could not complete, and do not count:"
+        f"**{minutes:,.1f} minutes** of faults. Runs with a result: {len(ended):,}; not"
+        f" good: {len(failed):,}; that could not complete, and do not count:"
         f" {len(known) - len(ended):,}.",
         "",
         *noted.markdown_table(_HEADS, (*map(_run_cells, known), sums)),

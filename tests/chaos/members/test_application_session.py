@@ -69,7 +69,7 @@ def held(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
 
 
 @pytest.mark.parametrize("first", SIGNAL_TO_SESSION.values())
-def test_signal_before_there_are_handlers_is_acted_on_afterwards(
+def test_early_signal_waits_until_the_session_can_take_it(
     tmp_path: Path, first: signal.Signals
 ) -> None:
     command = (sys.executable, "-c", SESSION, str(tmp_path), "sleep", "600")

@@ -76,7 +76,7 @@ def test_page_adds_up_all_runs_and_shows_those_that_failed(tmp_path: Path, page:
         runs.note({**line, "commit": "abc"}, path, page)
     runs.note({**started(), "commit": "abc", "exit_status": INCOMPLETE}, path, page)
     text = page.read_text()
-    counts = "Runs with a result: 2; with a broken promise: 1; that could not complete"
+    counts = "Runs with a result: 2; not good: 1; that could not complete"
     assert f"**4.0 minutes** of faults. {counts}, and do not count: 1." in text
     run = f"| abc | `{COMMAND}` |"
     assert f"{run} 1.2, 3.5 | 5 | 12 | 0 | 0 | 5 | 0 | 9.5 s | 0 |" in text
