@@ -68,11 +68,12 @@ _LEADERLESS: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""Errors while a partition gets another leader."""
+"""Errors of brokers while a partition gets another leader, or they do not know it yet."""
 _BEHIND: Final = _LEADERLESS | _GONE
 """Errors while brokers, or the metadata of librdkafka, have not caught up."""
 _UNREACHABLE: Final = _BEHIND | {
@@ -208,7 +209,8 @@ class RangeConsumer:
     def rest(self) -> None:
         """Stop fetching until the next task."""
         self.fetcher.unassign()
-        self.last_error = None
+        # If brokers still refuse this executor, librdkafka reports so again.
+        self.last_error = self._refusal = None
 
     def close(self) -> None:
         """Close the connections."""

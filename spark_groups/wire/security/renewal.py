@@ -21,6 +21,9 @@ CALL_TIMEOUT_S: Final = 15.0
 """How long one call of the source may take."""
 RETRY_MAX_S: Final = 10.0
 """The longest pause between two calls that failed; Kafka's Java client always waits this long."""
+LOOK_S: Final = 60.0
+"""How long the thread sleeps at most: the clock of the host may be set, and tokens may live longer
+than a thread can wait."""
 _SPARE_MS: Final = 1_000
 _SPARE_SHARE: Final = 0.05
 """A token is not used in the last second of its lifetime, or in the last 5 %: it would expire on
@@ -53,6 +56,7 @@ class RenewedToken:
         self._call_timeout_s = call_timeout_s
         self._changed = threading.Condition()
         self._token: BearerToken | None = None
+        self._has_issued = False
         self._refresh_at_ms = 0.0
         self._usable_until_ms = 0.0
         self._failure: AccessError | BrokerUnreachableError | None = None
@@ -125,7 +129,7 @@ class RenewedToken:
                 self._note(outcome)
                 self._is_awaited = False
                 self._ended_calls += 1
-                self._unused += 1
+                self._unused += isinstance(outcome, BearerToken)
                 self._changed.notify_all()
 
     def _await_need(self) -> bool:
@@ -141,20 +145,23 @@ class RenewedToken:
                 )
                 if pause_s <= 0:
                     return True
-                self._changed.wait(pause_s)
+                self._changed.wait(min(pause_s, LOOK_S))
             return True
 
     def _note(self, outcome: BearerToken | AccessError | BrokerUnreachableError) -> None:
         if isinstance(outcome, BearerToken):
             if self._failure is not None:
                 logger.info("%s issues tokens again", self._source)
-            self._token, self._failure = outcome, None
+            self._token, self._failure, self._has_issued = outcome, None, True
             now_ms = _now_ms()
             self._refresh_at_ms = refresh_at_ms(outcome, now_ms, random.random())
             spare_ms = min(_SPARE_MS, _SPARE_SHARE * outcome.remaining_ms(now_ms))
             self._usable_until_ms = outcome.expires_at_ms - spare_ms
             self._backoff.succeeded()
             return
+        if self._has_issued and isinstance(outcome, AccessError):
+            # A source that has issued a token has the right to: it may be out of order for a while.
+            outcome = BrokerUnreachableError(str(outcome))
         if self._failure is None and self._token is not None and self._is_usable():
             logger.warning(
                 "%s; the current token is used for another %.0f s, and the next one is fetched as"

@@ -363,6 +363,9 @@ class _Reading:
             for each, text in self._settings.items()
             if each.startswith(_PROVIDED) and each != _PROVIDER
         }
+        if (authority := settings.get("entra.authority")) is not None:
+            # The secrets of the host go there.
+            self._try(f"{_PROVIDED}entra.authority", partial(self._allowed.check_url, authority))
         return ProviderLogin(
             provider=name, settings=tuple(sorted(settings.items())), extensions=extensions
         )

@@ -169,3 +169,43 @@ def test_an_unused_token_is_not_renewed_for_ever() -> None:
         assert not thread.is_alive()
         assert source.calls <= UNUSED_MAX + 1
         assert token.token(10).text == f"token-{source.calls}"
+
+
+@pytest.mark.usefixtures("early")
+def test_failures_do_not_end_the_renewal_of_a_valid_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewal, "RETRY_MAX_S", 0.05)
+    source = Source()
+    with renewed(source) as token:
+        first = token.token(10)
+        source.failure = BrokerUnreachableError("it failed")
+        wait_until(lambda: source.calls > UNUSED_MAX + 3, what="more calls than unused tokens")
+        source.failure = None
+        wait_until(lambda: token.token(10) != first, what="the next token")
+
+
+def test_a_source_that_has_issued_a_token_is_asked_again_although_it_refuses_once() -> None:
+    source = Source()
+    with renewed(source) as token:
+        token.token(10)
+        token.forget()
+        source.failure = AccessError("no credentials found")
+        with pytest.raises(BrokerUnreachableError, match="no credentials found"):
+            token.token(10)
+        source.failure = None
+        wait_until(lambda: issues(token), what="the next token")
+
+
+def issues(token: RenewedToken) -> bool:
+    try:
+        return token.token(10).text.startswith("token-")
+    except BrokerUnreachableError:
+        return False
+
+
+def test_a_token_that_lives_for_ever_has_a_thread_that_waits() -> None:
+    with renewed(lambda: BearerToken("t", 2**63 - 1)) as token:
+        assert token.token(10).text == "t"
+        thread = token._thread
+        assert thread is not None
+        thread.join(0.2)
+        assert thread.is_alive()

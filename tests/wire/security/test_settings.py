@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.wire.security.config_references import EVERYTHING
+from spark_groups.wire.security.config_references import EVERYTHING, Allowed
 from spark_groups.wire.security.sasl import (
     Mechanism,
     PasswordLogin,
@@ -104,6 +104,22 @@ def test_a_token_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in repr(found) + str(found)
     assert pickle.loads(pickle.dumps(found)) == found
     assert found.principal == ""
+
+
+def test_the_authority_of_entra_is_an_address_that_the_operator_allows() -> None:
+    authority = "https://login.example.org"
+    settings = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "security.protocol": "SASL_SSL",
+        "sasl.oauthbearer.token.provider": "entra",
+        "sasl.oauthbearer.entra.authority": authority,
+    }
+
+    providers = {"SPARK_GROUPS_ALLOWED_TOKEN_PROVIDERS": "entra"}
+    security_of(settings, allowed=Allowed.by(providers | {"SPARK_GROUPS_ALLOWED_URLS": authority}))
+    others = {"SPARK_GROUPS_ALLOWED_URLS": "https://other.example.org"}
+    with pytest.raises(OptionsError, match=r"entra\.authority.*SPARK_GROUPS_ALLOWED_URLS"):
+        security_of(settings, allowed=Allowed.by(providers | others))
 
 
 def test_a_token_in_a_file_needs_no_client() -> None:
