@@ -8,9 +8,9 @@ from typing import Final
 
 from chaos.faults.network_schedule import NETWORK_FAULTS
 from chaos.faults.schedule import (
-    BROKER_FAULTS,
     FURTHER_BROKER_FAULTS,
     MACHINE_FAULTS,
+    BrokerFaultKind,
     FaultClass,
     RetentionFaultKind,
 )
@@ -29,7 +29,7 @@ KINDS: Final[Mapping[FaultClass, frozenset[str]]] = {
     FaultClass.RETENTION: _names(RetentionFaultKind),
 }
 """The kinds of faults of each class, as a report names them."""
-BROKERS: Final = _names(BROKER_FAULTS)
+BROKERS: Final = _names(BrokerFaultKind)
 
 
 def shortfalls(

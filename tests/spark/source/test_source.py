@@ -80,7 +80,7 @@ def test_wrong_options_fail_at_load(query: GroupQuery) -> None:
 
 def test_source_is_found_by_registration_too(spark: SparkSession) -> None:
     spark_groups.register(spark)
-    with pytest.raises(AnalysisException, match=r"kafka\.group\.id is missing"):
+    with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is missing"):
         spark.readStream.format("kafka-group").load()
 
 

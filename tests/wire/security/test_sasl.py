@@ -11,7 +11,6 @@ from spark_groups.wire.security.sasl import (
     Exchange,
     Mechanism,
     PasswordLogin,
-    TokenLogin,
     password_exchange,
     token_exchange,
 )
@@ -80,6 +79,6 @@ def test_a_token_goes_along_with_its_extensions() -> None:
     exchange = token_exchange(BearerToken("abc", 0, extensions=(("a", "1"), ("b", "2"))))
     assert next(exchange) == b"n,,\1auth=Bearer abc\1a=1\1b=2\1\1"
     assert ended(exchange, b"")
-    refused = token_exchange(TokenLogin(endpoint_url="https://x"), "abc")
+    refused = token_exchange(BearerToken("abc", 0))
     assert next(refused) == b"n,,\1auth=Bearer abc\1\1"
     assert refused.send(b'{"status":"invalid_token"}') == b"\1"
