@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 READ_DEADLINE_S = 120
 KNOWN_COMMANDS = frozenset(
     {"make", "spark-groups", "spark-submit", "git", "cd", "pip", "python", "python3", "source"}
-    | {"export", "venv-pack"}
+    | {"export", "kubectl", "venv-pack"}
 )
 
 
@@ -88,7 +88,11 @@ def assert_command_exists(command: str) -> None:
         assert set(targets) <= make_targets()
     elif program == "spark-groups":
         assert_spark_groups_knows(arguments)
-    elif program == "spark-submit" or (program == "python" and arguments[:1] not in ([], ["-m"])):
+    elif (
+        program == "spark-submit"
+        or (program == "python" and arguments[:1] not in ([], ["-m"]))
+        or [program, *arguments[:1]] == ["kubectl", "apply"]
+    ):
         assert_files_exist(arguments)
 
 
@@ -110,7 +114,7 @@ def assert_spark_groups_knows(arguments: list[str]) -> None:
 
 def assert_files_exist(arguments: list[str]) -> None:
     """Every script and every file of settings is there."""
-    named = [word for word in arguments if re.search(r"\.(py|toml|sh)$", word)]
+    named = [word for word in arguments if re.search(r"\.(py|toml|sh|yaml)$", word)]
     assert named, "no file is named"
     for word in named:
         assert (ROOT / word).is_file(), f"{word} is not there"
