@@ -5,8 +5,8 @@
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
-# Flags for `make bench-tables` and every program of `make bench`; --repeats 1 takes a third of the
-# time.
+# Flags for `make elastic`, `make bench-tables` and every program of `make bench`, of which
+# --repeats 1 takes a third of the time.
 BENCH_FLAGS ?=
 # Turns off bounds checks in Arrow for Java: a tuning, measured in addition to Spark's defaults.
 UNCHECKED := -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false
@@ -28,7 +28,8 @@ BROKERS ?= 1
 FAULTS ?=
 # Further options of `make chaos`; `python -m chaos.run --help` lists them.
 CHAOS_FLAGS ?=
-# RECORD=1 notes a run of `make chaos` in docs/benchmarks/chaos.csv; PAGE=FILE draws its timeline.
+# RECORD=1 notes a run of `make chaos` in docs/benchmarks/chaos.csv, and one of `make elastic` in
+# docs/benchmarks/elastic.md; PAGE=FILE draws the timeline of chaos.
 RECORD ?=
 PAGE ?=
 # The seed of chaos, fuzz and conformance-hunt; empty: a new seed in each run.
@@ -56,7 +57,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt schedulers numba-next spark-versions bench bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel release-check lock audit clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt schedulers numba-next spark-versions bench elastic bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel release-check lock audit clean
 
 ##@ Start here
 
@@ -111,6 +112,10 @@ load: prerequisites env ## Measure 1,000 members, 10,000 partitions and 200 grou
 soak: prerequisites env ## Run one query for an hour, and fail if memory, threads or descriptors grow; MINUTES=10
 	$(call step,one query under load: $(SOAK_MINUTES) minutes)
 	$(PY) -m benchmarks.soak --minutes $(SOAK_MINUTES)
+
+elastic: prerequisites env ## Add and remove applications by lag, from 3,000 to 30,000 records a second; RECORD=1; about 10 minutes
+	$(call step,applications that follow the lag of their group)
+	$(PY) -m benchmarks.elastic $(if $(RECORD),--record) $(BENCH_FLAGS)
 
 fuzz: env ## Feed hostile input to every parser of external data; MINUTES=5 SEED=7 repeats a seed
 	$(call step,hostile input: $(FUZZ_MINUTES) minutes)

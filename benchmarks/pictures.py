@@ -155,6 +155,44 @@ def draw_growth(path: Path, series: Mapping[str, Mapping[str, Growth]], minutes:
         _save(figure, path, len(names))
 
 
+def draw_steps(
+    path: Path,
+    panels: Mapping[str, Mapping[str, Growth]],
+    *,
+    limits: Mapping[str, float],
+    marks: Mapping[str, float],
+) -> None:
+    """Draw series over seconds, a panel for each unit, with limits and marked moments.
+
+    Args:
+        path: The file that is written.
+        panels: Seconds and values, by unit and name.
+        limits: A dashed line in the panel of a unit.
+        marks: Moments in seconds, by name.
+    """
+    names = [name for each in panels.values() for name in each]
+    colours = dict(zip(names, COLOURS[3:] + COLOURS[:3], strict=False))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, 1.0 + 1.7 * len(panels)), layout="constrained")
+        every = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+        for axes, (unit, found) in zip(every, panels.items(), strict=True):
+            for name, (at_s, values) in found.items():
+                axes.step(at_s, values, where="post", color=colours[name], label=name, linewidth=1)
+            if unit in limits:
+                axes.axhline(limits[unit], color=GREY, linestyle="--", label="aim")
+            for moment_s in marks.values():
+                axes.axvline(moment_s, color=GREY, linestyle=":")
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter("{x:,.0f}")
+            axes.set_ylabel(unit)
+        for name, moment_s in marks.items():
+            every[0].annotate(
+                name, (moment_s, 1.02), xycoords=("data", "axes fraction"), color=GREY, fontsize=8
+            )
+        every[-1].set_xlabel("seconds")
+        _save(figure, path, 3)
+
+
 def _axes(height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(8, height), layout="constrained")
     return figure, figure.subplots()

@@ -32,6 +32,10 @@ _SPARK_SETTINGS = {
     # A JVM that lives for a minute starts sooner without its second compiler.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+SUBMIT_ARGUMENTS = (
+    *("--master", "local[1]", "--driver-memory", "512m"),
+    *(f"--conf={key}={value}" for key, value in _SPARK_SETTINGS.items()),
+)
 _ROLES = {
     "org.apache.spark.deploy.SparkSubmit": "JVM",
     "python_streaming_source_runner": "runner",
@@ -82,17 +86,16 @@ class Application:
 
     def start(self) -> None:
         """Start it; it takes some seconds until it is a member of its group."""
-        settings = [f"--conf={key}={value}" for key, value in _SPARK_SETTINGS.items()]
-        command = [
-            *("env", *(f"{name}={value}" for name, value in _environment().items())),
-            str(SPARK_HOME / "bin" / "spark-submit"),
-            *("--master", "local[1]", "--driver-memory", "512m", *settings),
-            str(ROOT / "jobs" / "consume.py"),
-            *("--config", str(ROOT / "conf" / "consume.toml"), *self._arguments),
-        ]
+        variables = (f"{name}={value}" for name, value in _environment().items())
+        arguments = ("--config", str(ROOT / "conf" / "consume.toml"), *self._arguments)
         self._process = SupervisedJvm(None)
-        self._process.run(command, self.log)
+        self._process.run(["env", *variables, *self._program(), *arguments], self.log)
         self._pid = self._process.pid
+
+    def _program(self) -> list[str]:
+        """Return the command before the job's own arguments."""
+        spark_submit = str(SPARK_HOME / "bin" / "spark-submit")
+        return [spark_submit, *SUBMIT_ARGUMENTS, str(ROOT / "jobs" / "consume.py")]
 
     @property
     def is_running(self) -> bool:

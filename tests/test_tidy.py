@@ -49,6 +49,7 @@ PURE = (
     "spark_groups/records/",
     "spark_groups/lab/sim/",
     "spark_groups/spark/tables/fence.py",
+    "benchmarks/elastic_rule.py",
     "chaos/results/account.py",
     "chaos/results/facts.py",
     "chaos/systems/record.py",

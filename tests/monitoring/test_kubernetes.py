@@ -21,6 +21,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from benchmarks.elastic import Reader
 from spark_groups.errors import OptionsError
 from spark_groups.monitoring.endpoint import PROBES
 from spark_groups.monitoring.limited_server import names_loopback
@@ -267,6 +268,17 @@ def test_manifests_are_valid_and_agree(tmp_path: Path, ca: str) -> None:
     kinds = {each["kind"] for found in documents.values() for each in found}
     assert kinds >= {"ConfigMap", "Deployment", "StatefulSet", "ScaledObject"}
     assert problems(documents, tmp_path, ca) == []
+
+
+def test_pods_run_the_command_that_make_elastic_runs(tmp_path: Path) -> None:
+    """No cluster runs the manifests, so their command is tried there."""
+    tried = Reader("flights", tmp_path, ())._program()
+    for workload in of_kind(manifests(), "Deployment", "StatefulSet"):
+        container = workload["spec"]["template"]["spec"]["containers"][0]
+        (submit,) = (e["value"] for e in container["env"] if e["name"] == "PYSPARK_SUBMIT_ARGS")
+        assert container["command"][1:] == tried[2:]
+        for shown in (f"PYSPARK_SUBMIT_ARGS={submit}", tried[0]):
+            assert re.fullmatch(r"PYSPARK_SUBMIT_ARGS=--master .* pyspark-shell", shown)
 
 
 def test_both_scaled_objects_scale_alike() -> None:
