@@ -83,7 +83,7 @@ class ElasticError(Exception):
 
 
 class Reader(Application):
-    """An application as a pod of conf/kubernetes/deployment.yaml runs it: one process, no shell."""
+    """An application, started as in a pod of conf/kubernetes/deployment.yaml."""
 
     started_s = 0.0
     joined_s: float | None = None
@@ -487,6 +487,8 @@ def main(arguments: list[str] | None = None) -> int:
     given.per_application = given.per_application or 0.4 * given.rate
     if not (given.seconds > 0 and given.rate >= 10 and 1 <= given.most <= given.partitions):
         parser.error("--seconds is above 0, --rate at least 10, and --most 1 to --partitions")
+    if given.most * given.per_application <= given.rate:
+        parser.error("--most applications cannot read --rate: more, or a larger --per-application")
     shown = sys.argv[1:] if arguments is None else arguments
     command = shlex.join(["python", "-m", "benchmarks.elastic", *shown])
     for number in (signal.SIGTERM, signal.SIGHUP):

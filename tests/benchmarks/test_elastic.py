@@ -148,7 +148,9 @@ def test_the_page_has_every_figure_and_the_picture_every_series(tmp_path: Path) 
         assert f">{name}</text>" in drawn
 
 
-@pytest.mark.parametrize("wrong", [("--rate", "1"), ("--most", "13"), ("--seconds", "0")])
+@pytest.mark.parametrize(
+    "wrong", [("--rate", "1"), ("--most", "13"), ("--seconds", "0"), ("--most", "2")]
+)
 def test_a_run_that_cannot_be_made_is_refused(wrong: tuple[str, str]) -> None:
     with pytest.raises(SystemExit) as refused:
         elastic.main([*wrong])
