@@ -146,9 +146,9 @@ def test_rows_arrive_and_no_secret_is_shown(
         assert not failed(), (application / "log").read_text(errors="replace")[-6000:]
     shown = shown_by_the_ui(application)
     for name, options in queries.items():
-        group_id = options["kafka.group.id"]
-        wait_until(lambda group=group_id: list(read_snapshots(group)), what=f"snapshot of {name}")
-        shown[f"snapshot of {name}"] = json.dumps(list(read_snapshots(group_id)))
+        group = options["kafka.group.id"]
+        wait_until(lambda group=group: list(read_snapshots(group)), what=f"snapshot of {name}")
+        shown[f"snapshot of {name}"] = json.dumps(list(read_snapshots(group)))
     (application / "stop").touch()
     shown |= wait_until(lambda: ended(application), 60, "the end of the application")
     key_lines = secured.client.key_pem.splitlines()[1:-1]
