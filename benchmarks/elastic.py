@@ -312,7 +312,7 @@ def run(given: argparse.Namespace, command: str, directory: Path) -> Elastic:
         watch = stack.enter_context(closing(GroupWatch(GroupObserver(servers), GROUP)))
 
         def make(name: str) -> Reader:
-            return Reader(name, directory, _arguments(servers, name, given.per_application))
+            return Reader(name, directory, _arguments(servers, given.per_application))
 
         scaler = Scaler(rule, watch, make)
         stack.callback(scaler.kill)
@@ -415,11 +415,10 @@ def _until(scaler: Scaler, condition: Callable[[], bool], timeout_s: float) -> b
     return False
 
 
-def _arguments(servers: str, name: str, per_application: float) -> Iterator[str]:
+def _arguments(servers: str, per_application: float) -> Iterator[str]:
     yield from ("--bootstrap-servers", servers, "--group", GROUP, "--topics", TOPIC)
     yield from ("--trigger", f"{TRIGGER_S:g}s")
     for key, value in (
-        ("source.kafka.client.id", name),
         ("source.maxOffsetsPerTrigger", f"{per_application * TRIGGER_S:.0f}"),
         ("source.emit", "ranges"),
         ("query.selectExpr", "[]"),

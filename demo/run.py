@@ -118,7 +118,7 @@ def _run(
 
         per_batch = max(PARTITIONS, rows * TRIGGER_S // seconds)
         applications = [
-            Application(name, directory, _job_arguments(kafka, name, per_batch))
+            Application(name, directory, _job_arguments(kafka, per_batch))
             for name in ("flights-1", "flights-2")
         ]
         try:
@@ -129,11 +129,10 @@ def _run(
         return _check(console, kafka, applications, rows, produced)
 
 
-def _job_arguments(kafka: EmbeddedKafka, name: str, per_batch: int) -> list[str]:
+def _job_arguments(kafka: EmbeddedKafka, per_batch: int) -> list[str]:
     return [
         *("--bootstrap-servers", kafka.bootstrap_servers, "--group", GROUP_ID, "--topics", TOPIC),
         *("--trigger", f"{TRIGGER_S}s", "--set", f"source.maxOffsetsPerTrigger={per_batch}"),
-        *("--set", f"source.kafka.client.id={name}"),
     ]
 
 

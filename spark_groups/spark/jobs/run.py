@@ -48,6 +48,7 @@ from spark_groups.wire.security.config_references import Allowed, resolved
 
 logger = logging.getLogger(__name__)
 
+CLIENT_ID: Final = "kafka.client.id"
 WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
 SOCKET_DIRECTORY: Final = "spark.python.unix.domain.socket.dir"
@@ -97,7 +98,7 @@ class ExitCode(IntEnum):
 
 
 COMMON: Final[Arguments] = {
-    "--name": ("application.name", "Name of the application and its directories."),
+    "--name": ("application.name", "Name of the application, its member and its directories."),
     "--bootstrap-servers": ("source.kafka.bootstrap.servers", "Brokers as host:port,..."),
     "--group": ("source.kafka.group.id", "The consumer group."),
     "--topics": ("source.subscribe", "Topics, separated by commas."),
@@ -241,7 +242,7 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     """
     register(spark)
     application = options.application_name or spark.sparkContext.applicationId
-    rows = spark.readStream.format("kafka-group").options(**dict(options.source)).load()
+    rows = spark.readStream.format("kafka-group").options(**_source_of(options)).load()
     is_fenced = isinstance(options, ConsumeOptions) and options.is_fenced
     if options.select_expr and not is_fenced:
         rows = rows.selectExpr(*options.select_expr)
@@ -264,6 +265,14 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     query = start_into(writer, options.sink_format, output)
     guard.confirm(str(query.id))
     return query
+
+
+def _source_of(options: JobOptions) -> dict[str, str]:
+    """Return the options of the source; the member has the application's name, if it has one."""
+    source = dict(options.source)
+    if options.application_name and CLIENT_ID not in map(str.lower, source):
+        source[CLIENT_ID] = options.application_name
+    return source
 
 
 def written(rows: DataFrame, options: ConsumeOptions) -> DataStreamWriter:
