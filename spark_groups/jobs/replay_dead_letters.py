@@ -7,7 +7,7 @@ The job reads a dead-letter topic as a member of its own group, so a second run 
 letters that have arrived since. A letter's headers name its destination: its original topic and
 partition, or the retry topic of the group that dead-lettered it, which disturbs no other group.
 Retry counts restart. Letters without these headers are logged and stay where they are. Delivery is
-at least once.
+at least once. `replay.repair` names a function that changes letters before they are sent.
 --dry-run shows what would be sent, and neither writes nor commits anything.
 """
 
@@ -24,10 +24,10 @@ from spark_groups.spark.jobs.job_options import ReplayOptions, connected
 from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.processing.letters import ERROR, Letter, origin_of, replayed
+from spark_groups.spark.processing.letters import ERROR, Letter
 from spark_groups.spark.processing.record import Record, records_of
 from spark_groups.spark.processing.record_writer import Route, send_records
-from spark_groups.spark.processing.strategies import named_topic
+from spark_groups.spark.processing.replay import way_back
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.source.backlog import read_backlog
 
@@ -36,14 +36,7 @@ DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}
 
 def run(spark: SparkSession, options: ReplayOptions) -> None:
     """Send each batch before it ends, or show the unread letters."""
-    template = options.retry_topic if options.to == "retry" else None
-
-    def back(record: Record) -> Letter | None:
-        if template is None:
-            return replayed(record)
-        origin = origin_of(record)
-        return replayed(record, named_topic(template, origin.topic, origin.group_id))
-
+    back = way_back(options.retry_topic if options.to == "retry" else None, options.repair)
     connection = connected(options.source)
 
     def send(batch: DataFrame, _: int) -> None:
@@ -67,9 +60,9 @@ def show(letters: Iterable[Record], back: Route) -> None:
     print(f"{sum(found.values())} dead letters; nothing was sent or committed")
 
 
-def _line(record: Record, letter: Letter | None) -> str:
+def _line(record: Record, letter: Letter | str) -> str:
     error = dict(record.headers).get(ERROR) or b"no error recorded"
-    where = "nowhere (no header names its original topic)" if letter is None else letter.topic
+    where = f"nowhere ({letter})" if isinstance(letter, str) else letter.topic
     return printable(f"to {where}: {error.decode(errors='replace')}")
 
 

@@ -20,6 +20,7 @@ from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import parse_duration_s
 from spark_groups.spark.processing.strategies import RETRY_TOPIC
+from spark_groups.wire.named_functions import named_function
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -82,6 +83,17 @@ def _cluster_options(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _function(name: str) -> str:
+    try:
+        named_function(name)
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            f"{name!r} cannot be loaded: {error}. Write module:function; the module has to be on"
+            " PYTHONPATH or among --py-files"
+        ) from None
+    return name
+
+
 Duration = Annotated[float, BeforeValidator(_duration_s), Field(gt=0)]
 Text = Annotated[str, Field(min_length=1)]
 Trigger = Annotated[
@@ -95,8 +107,9 @@ class JobOptions(BaseModel):
     """The keys of every job; subclasses add sections.
 
     Args:
-        application_name: Names the application and its directories; None uses Spark's application
-            ID, which changes with each run, so no run resumes another.
+        application_name: Names the application, its member and its directories; None uses Spark's
+            application ID for the directories, which changes with each run, so no run resumes
+            another.
         trigger_s: Seconds between batches, or availableNow.
         select_expr: SQL expressions of the columns to write; empty means all columns.
         stop_timeout_s: Seconds that the running batch may take after SIGTERM.
@@ -203,13 +216,19 @@ class CopyOptions(JobOptions):
 
 
 class ReplayOptions(JobOptions):
-    """The configuration of `jobs/replay_dead_letters.py`."""
+    """The configuration of `jobs/replay_dead_letters.py`.
+
+    Args:
+        repair: `module:function`, called with each letter as a `spark_groups.Record`; it returns
+            the record to send, or None for a letter that stays where it is.
+    """
 
     example = "conf/replay_dead_letters.toml"
     needed = {"includeHeaders": "true", "startingOffsets": "earliest"}
 
     to: Literal["original", "retry"] = Field("original", alias="replay.to")
     retry_topic: Text = Field(RETRY_TOPIC, alias="replay.retryTopic")
+    repair: Annotated[str, AfterValidator(_function)] | None = Field(None, alias="replay.repair")
     dry_run: bool = Field(False, alias="replay.dryRun")
 
 

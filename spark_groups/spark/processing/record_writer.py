@@ -31,8 +31,8 @@ WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 BY_KEY: Final = -1
 """librdkafka's partition number for a choice by its partitioner."""
 _FULL_S: Final = 0.1
-Route = Callable[[Record], Letter | None]
-"""Returns the letter for a record; None to leave it out."""
+Route = Callable[[Record], Letter | str]
+"""Returns the letter for a record, or the reason to leave it out."""
 
 
 class RecordWriter:
@@ -126,7 +126,7 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
     """Write the letter of each record of a batch, and wait for acknowledgement.
 
     Args:
-        route: Called on executors; returns None for a record to leave out, which is logged.
+        route: Called on executors; records that it leaves out are logged with the first reason.
 
     Raises:
         PySparkException: A record could not be written.
@@ -137,8 +137,8 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
         with WRITERS.borrow(connection) as writer:
             for record in records_of(batches):
                 letter = route(record)
-                if letter is None:
-                    counts.add(record, Fate.SKIPPED, "no header names its original topic")
+                if isinstance(letter, str):
+                    counts.add(record, Fate.SKIPPED, letter)
                     continue
                 writer.write(letter)
                 counts.add(record, Fate.PROCESSED)

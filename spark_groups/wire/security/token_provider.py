@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, printable
+from spark_groups.wire.named_functions import named_function
 from spark_groups.wire.security.bearer_token import BearerToken, looks_like_seconds
 from spark_groups.wire.security.sasl import ProviderLogin
 
@@ -56,21 +56,15 @@ def find_provider(name: str) -> TokenProvider:
     place = ADAPTERS.get(name)
     if place is None and ":" not in name:
         place = _entry_point(name)
-    module_name, _, function_name = (place or name).partition(":")
     try:
-        found: Any = import_module(module_name)
-    except Exception as error:
+        return named_function(place or name)
+    except ImportError as error:
         raise ValueError(
-            f"{name!r} cannot be loaded: importing {module_name} failed with"
-            f" {type(error).__name__}: {printable(str(error))}. Install the package on the driver"
-            " and on every executor; --py-files does not reach streaming sources"
+            f"{name!r} cannot be loaded: {error}. Install the package on the driver and on every"
+            " executor; --py-files does not reach streaming sources"
         ) from None
-    for part in function_name.split("."):
-        found = getattr(found, part, None)
-    if callable(found):
-        provider: TokenProvider = found
-        return provider
-    raise ValueError(f"{name!r} cannot be loaded: {module_name} has no function {function_name}")
+    except ValueError as error:
+        raise ValueError(f"{name!r} cannot be loaded: {error}") from None
 
 
 def _entry_point(name: str) -> str:

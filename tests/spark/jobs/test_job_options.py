@@ -235,7 +235,7 @@ def test_example_of_every_job_is_right_also_with_everything_uncommented(
     text = (ROOT / kind.example).read_text(encoding="utf-8")
     load_job(kind, ROOT / kind.example)
     shown = re.sub(r"^# (\[[\w.]+\]|[\w.]+ = (?!\.))", r"\1", text, flags=re.MULTILINE)
-    left_out = ("subscribePattern", "kafka.ssl.", "kafka.sasl.", "numRows", "truncate")
+    left_out = ("subscribePattern", "kafka.ssl.", "kafka.sasl.", "numRows", "truncate", "repair")
     lines = [line for line in shown.splitlines() if not line.startswith(left_out)]
     assert len([line for line in lines if not line.startswith("#")]) > 8
     load_job(kind, written(tmp_path, "\n".join(lines)))
@@ -341,3 +341,15 @@ def test_counts_are_written_by_spark_alone(tmp_path: Path) -> None:
     assert not load_job(CountOptions, delta).is_fenced
     with pytest.raises(OptionsError, match=r"sink\.format"):
         load_job(CountOptions, written(tmp_path, MINIMAL + '[sink]\nformat = "postgres"\n'))
+
+
+def test_a_repair_that_cannot_be_loaded_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    path = ROOT / ReplayOptions.example
+    for name, reason in (
+        ("no_such:repaired", "importing no_such failed with ModuleNotFoundError"),
+        ("json:repaired", "json has no function repaired"),
+    ):
+        with pytest.raises(OptionsError, match=rf"--set: replay\.repair: .*{reason}.*PYTHONPATH"):
+            load_job(ReplayOptions, path, [("--set", "replay.repair", name)])
+    given = load_job(ReplayOptions, path, [("--set", "replay.repair", "json:loads")])
+    assert given.repair == "json:loads"

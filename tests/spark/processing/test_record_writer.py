@@ -94,9 +94,9 @@ def test_each_record_goes_where_its_route_says(
         "* except (timestamp)", "timestamp_millis(5) AS timestamp"
     )
 
-    def but_one(record: Record) -> Letter | None:
+    def but_one(record: Record) -> Letter | str:
         if record.offset == 3:
-            return None
+            return "it is the third"
         return Letter(topic_name, record.key, record.value, record.headers, record.partition)
 
     send_records(batch, but_one, connection)
@@ -106,5 +106,5 @@ def test_each_record_goes_where_its_route_says(
         *((0, b"0"), (0, b"2"), (0, b"4"), (1, b"1"), (1, b"5"))
     ]
     assert [each for each in caplog.messages if "skipped" in each] == [
-        "1 of from-1 skipped (offset 3): no header names its original topic"
+        "1 of from-1 skipped (offset 3): it is the third"
     ]
