@@ -33,6 +33,7 @@ PYTHON_ROOMS = (
     "demo",
     "benchmarks",
     "chaos",
+    "examples",
     "fuzz",
     "tools",
 )
@@ -85,8 +86,12 @@ PRIVATE_HOST = re.compile(
     re.IGNORECASE,
 )
 
-PLAIN_PYTHON = ("spark_groups", "jobs", "demo", "chaos", "benchmarks", "tools", "tests")
-PLAIN_DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "notebooks", "conf")
+PLAIN_PYTHON = (
+    *("spark_groups", "jobs", "demo", "examples", "chaos", "benchmarks", "tools", "tests"),
+)
+PLAIN_DOCUMENTS = (
+    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "notebooks", "conf", "examples"),
+)
 # A form that a reader stumbles over, and the words to use for it.
 BANNED_FORMS = {
     r"time-outs?": "timeout",

@@ -29,6 +29,10 @@ BESIDE: Final = {
     "tests/scenarios/README.md": "project/scenarios.md",
     "tests/transcripts/README.md": "project/transcripts.md",
     **{
+        path.relative_to(ROOT).as_posix(): f"examples/{path.parent.name}.md"
+        for path in sorted((ROOT / "examples").glob("*/README.md"))
+    },
+    **{
         path.relative_to(ROOT).as_posix(): f"notebooks/{path.stem}.md"
         for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     },

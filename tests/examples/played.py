@@ -1,0 +1,87 @@
+"""Plays the README of an example as a reader would: block by block, in one shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tests.documents import ROOT, Block, blocks_of
+from tests.jobs.submitted import spark_environment
+
+EXAMPLES = ROOT / "examples"
+PLAYED = "## Play it"
+ADDRESS = "localhost:9092"
+
+
+def played_blocks(name: str) -> list[Block]:
+    """Return the bash blocks of a README from the heading of what is played on."""
+    text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+    before, heading, after = text.partition(f"\n{PLAYED}\n")
+    assert heading, f"{name} has no part {PLAYED!r}"
+    skipped = before.count("\n") + 1
+    return [
+        Block(each.language, each.line + skipped, each.text)
+        for each in blocks_of(after)
+        if each.language == "bash"
+    ]
+
+
+def play(
+    name: str,
+    directory: Path,
+    bootstrap_servers: str,
+    *,
+    timeout_s: float,
+    variables: Mapping[str, str] | None = None,
+) -> str:
+    """Run the commands of a README in a copy of its folder; return what they printed.
+
+    Args:
+        name: The folder of the example.
+        directory: Where the copy is made.
+        bootstrap_servers: Replaces the address of the README and of the files beside it.
+        timeout_s: For all commands together.
+        variables: Further environment variables.
+    """
+    copy = directory / name
+    shutil.copytree(EXAMPLES / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in copy.iterdir():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(ADDRESS, bootstrap_servers), encoding="utf-8")
+    blocks = "".join(each.text for each in played_blocks(name))
+    script = "set -euo pipefail\n" + blocks.replace(ADDRESS, bootstrap_servers)
+    log = directory / f"{name}.log"
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = spark_environment(PATH=programs, **(variables or {}))
+    with log.open("wb") as output:
+        shell = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=copy,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            exit_code: int | None = shell.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            exit_code = None
+        finally:
+            # What the script left running, if it failed.
+            with suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait(10)
+    printed = log.read_text(encoding="utf-8", errors="replace")
+    logs = "\n".join(
+        f"--- {path.name}\n{path.read_text(encoding='utf-8', errors='replace')[-4000:]}"
+        for path in sorted(copy.glob("*.log"))
+    )
+    assert exit_code == 0, f"exit code {exit_code}\n{printed}\n{logs}"
+    return printed
