@@ -1,7 +1,9 @@
 """The generated parts of the docs: options, commands, errors, events and jobs.
 
-Each `<!-- made: NAME -->` in a page is replaced by its part whenever the site is built, so that it
-cannot be older than the code.
+    python -m tools.docs_reference
+
+A page has each part between `<!-- made: NAME -->` and `<!-- made -->`. The command makes all parts
+again, and a test fails if one is older than the code.
 """
 
 from __future__ import annotations
@@ -29,17 +31,25 @@ from spark_groups.spark.options.checks import REFUSED
 from spark_groups.spark.options.source_options import grouped_options, options_on_restart
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-MARKER: Final = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)
+DOCS: Final = ROOT / "docs"
+PART: Final = re.compile(
+    r"^<!-- made: (?P<name>\w+) -->\n.*?^<!-- made -->$", re.MULTILINE | re.DOTALL
+)
 LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
 
 
 def fill(markdown: str) -> str:
-    """Return a page with its generated parts filled in.
+    """Return a page with its generated parts made again.
 
     Raises:
         KeyError: The page names an unknown part.
     """
-    return MARKER.sub(lambda found: MAKERS[found[1]](), markdown)
+
+    def made(found: re.Match[str]) -> str:
+        name = found["name"]
+        return f"<!-- made: {name} -->\n\n{MAKERS[name]()}\n\n<!-- made -->"
+
+    return PART.sub(made, markdown)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -249,3 +259,15 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "exit_codes": exit_codes,
 }
 """The functions that generate parts, by the name in the marker."""
+
+
+def main() -> None:
+    """Write the generated parts into their pages."""
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if (filled := fill(text)) != text:
+            path.write_text(filled, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,6 @@ from mkdocs.structure.pages import Page
 
 from tools.docs_notebooks import markdown_of
 from tools.docs_pictures import draw
-from tools.docs_reference import fill
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 BESIDE: Final = {
@@ -59,10 +58,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
-    """Fill in the generated parts, and point links at the site's own pages."""
+    """Point links at the site's own pages."""
     if str(page.file.abs_src_path).endswith(".ipynb"):
         markdown = markdown_of(markdown)
-    pieces = _FENCE.split(fill(markdown))
+    pieces = _FENCE.split(markdown)
     pieces[::2] = [
         _LINK.sub(lambda found: _relinked(found, page, config), piece) for piece in pieces[::2]
     ]

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "shop.customers"
 PARTITIONS = 3
-# Kafka compacts what is older than its newest segment: short segments are compacted soon.
+# Kafka compacts all segments but the newest: short segments are compacted soon.
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.ms": "2000",

@@ -20,7 +20,7 @@ ADDRESS = "localhost:9092"
 
 
 def played_blocks(name: str) -> list[Block]:
-    """Return the bash blocks of a README from the heading of what is played on."""
+    """Return the bash blocks of a README that come after the heading `Play it`."""
     text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
     before, heading, after = text.partition(f"\n{PLAYED}\n")
     assert heading, f"{name} has no part {PLAYED!r}"
