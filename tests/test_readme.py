@@ -66,6 +66,8 @@ def test_python_blocks_run_in_order(
         '"localhost:9092"': repr(kafka.bootstrap_servers),
         '"subscribe", "flights"': f'"subscribe", "{topic}"',
         'produce("flights"': f'produce("{topic}"',
+        'NewTopic("flights"': f'NewTopic("{topic}"',
+        '])["flights"]': f'])["{topic}"]',
         '"flight-readers"': f'"readers-{topic}"',
         '"out/': f'"{tmp_path}/out/',
         '"checkpoints/': f'"{tmp_path}/checkpoints/',

@@ -157,7 +157,7 @@ class WarmUp:
         if self.phase is Phase.OVER or (is_refused and self.phase is Phase.WARMING):
             return
         if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            self.end("the group is new, or of another type", now)
+            self.end("the group has no members of the consumer protocol", now)
         elif is_refused:
             self.end(f"{UNKNOWN}: {ErrorCode.name_of(response.error_code)}", now)
         elif isinstance(response, OffsetFetchResponse):

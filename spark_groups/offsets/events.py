@@ -129,7 +129,7 @@ class RangesLost(Event):
     reason: str
 
 
-@event("continuing after {ranges}, finished by an earlier run")
+@event("continuing after {ranges}, of the last batch in the checkpoint")
 class RangesInherited(Event):
     """Ranges finished by an earlier incarnation will not be read again."""
 

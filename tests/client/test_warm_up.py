@@ -160,7 +160,7 @@ REFUSALS: dict[str, tuple[m.DescribeGroupResponse, str]] = {
     ),
     "no such group": (
         m.DescribeGroupResponse(error_code=int(ErrorCode.GROUP_ID_NOT_FOUND)),
-        "new, or of another type",
+        "no members of the consumer protocol",
     ),
     "no DESCRIBE": (
         m.DescribeGroupResponse(error_code=int(ErrorCode.GROUP_AUTHORIZATION_FAILED)),
