@@ -5,8 +5,8 @@
 PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
-# Flags for `make elastic`, `make bench-tables` and every program of `make bench`, of which
-# --repeats 1 takes a third of the time.
+# Flags for `make elastic`, `make bench-tables` and every program of `make bench`; the programs of
+# `make bench` take a third of the time with --repeats 1.
 BENCH_FLAGS ?=
 # Turns off bounds checks in Arrow for Java: a tuning, measured in addition to Spark's defaults.
 UNCHECKED := -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false
@@ -57,7 +57,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt schedulers numba-next spark-versions bench elastic bench-handover bench-tables bench-columnar bench-assignors docs docs-serve notebooks lint types format wheel release-check lock audit clean
+.PHONY: help env prerequisites prerequisites-of-tests demo test long unit slow simulate reach plants chaos load soak fuzz versions conformance conformance-hunt schedulers numba-next spark-versions bench elastic bench-handover bench-tables bench-columnar bench-assignors reference docs docs-serve notebooks lint types format wheel release-check lock audit clean
 
 ##@ Start here
 
@@ -174,6 +174,9 @@ numba-next: prerequisites env ## Test and fuzz the fast reader with the newest n
 	.venvs/numba-next/bin/python -m fuzz.run --minutes $(FUZZ_MINUTES) --target blocks
 
 spark-versions: prerequisites $(SPARK_VERSIONS:%=spark-%) ## Test the source on other versions of Spark
+
+reference: env ## Generate the parts of docs/ that come from the code: options, commands, errors, events, jobs
+	$(PY) -m tools.docs_reference
 
 docs: env ## Build the docs site into build/site; a broken link or anchor is an error
 	$(call step,mkdocs: build/site)

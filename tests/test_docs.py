@@ -34,7 +34,7 @@ from tests.documents import (
 )
 from tools import draw_history
 from tools.docs_pictures import PictureError, draw
-from tools.docs_reference import MAKERS, PART, command_tree, fill
+from tools.docs_reference import PART, PARTS, command_tree, fill
 
 DOCS = ROOT / "docs"
 PAGES = {
@@ -116,25 +116,24 @@ def test_pages_name_options_commands_and_code() -> None:
 
 def test_what_is_made_from_the_code_has_its_place() -> None:
     places = [found["name"] for text in PAGES.values() for found in PART.finditer(text)]
-    assert sorted(places) == sorted(MAKERS)
+    assert sorted(places) == sorted(PARTS)
 
 
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if PART.search(text)])
 def test_generated_parts_are_those_of_the_code(page: str) -> None:
-    """`python -m tools.docs_reference` makes them again."""
-    assert PAGES[page] == fill(PAGES[page])
+    assert PAGES[page] == fill(PAGES[page]), "run `make reference`"
 
 
 def test_reference_has_every_command_error_and_event() -> None:
-    shown = MAKERS["commands"]()
+    shown = PARTS["commands"]()
     for name, command in command_tree():
         assert f"## spark-groups {name}\n" in shown
         for each in command.params:
             assert each.name == "help" or each.opts[0] in shown or each.metavar in shown
-    codes = MAKERS["error_codes"]()
+    codes = PARTS["error_codes"]()
     assert "`FENCED_MEMBER_EPOCH`" in codes
     assert set(re.findall(r"`(\w+)`", codes)) <= {code.name for code in ErrorCode}
-    logged = set(re.findall(r"`(\w+)`", MAKERS["events"]()))
+    logged = set(re.findall(r"`(\w+)`", PARTS["events"]()))
     known = {*vars(member_events), *vars(offset_events)}
     assert {"PartitionsLost", "RevocationBudgetUsed", "TopicsMissing"} <= logged <= known
 
@@ -153,12 +152,6 @@ def test_navigation_names_a_page_once() -> None:
     named = re.findall(r"^ +- (?:[\w-]+: )?\"?([\w/*-]+\.md)\"?$", text, re.MULTILINE)
     assert {"index.md", "deployment.md", "decisions/*.md", "*.md"} <= set(named)
     assert len(set(named)) == len(named)
-
-
-def test_a_place_that_nothing_fills_is_an_error() -> None:
-    assert fill("no place") == "no place"
-    with pytest.raises(KeyError):
-        fill("<!-- made: nothing_of_that_name -->\n<!-- made -->")
 
 
 @pytest.mark.parametrize("block", every_block("mermaid"))

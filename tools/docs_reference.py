@@ -1,9 +1,9 @@
 """The generated parts of the docs: options, commands, errors, events and jobs.
 
-    python -m tools.docs_reference
+    make reference
 
-A page has each part between `<!-- made: NAME -->` and `<!-- made -->`. The command makes all parts
-again, and a test fails if one is older than the code.
+A page has each part between `<!-- NAME: begin -->` and `<!-- NAME: end -->`. A test fails if one
+is older than the code.
 """
 
 from __future__ import annotations
@@ -32,24 +32,7 @@ from spark_groups.spark.options.source_options import grouped_options, options_o
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
-PART: Final = re.compile(
-    r"^<!-- made: (?P<name>\w+) -->\n.*?^<!-- made -->$", re.MULTILINE | re.DOTALL
-)
 LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
-
-
-def fill(markdown: str) -> str:
-    """Return a page with its generated parts made again.
-
-    Raises:
-        KeyError: The page names an unknown part.
-    """
-
-    def made(found: re.Match[str]) -> str:
-        name = found["name"]
-        return f"<!-- made: {name} -->\n\n{MAKERS[name]()}\n\n<!-- made -->"
-
-    return PART.sub(made, markdown)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -245,7 +228,7 @@ def _job(path: Path) -> str:
     return f"## {path.name}\n\n{text}\n\n```toml\n{settings.strip()}\n```"
 
 
-MAKERS: Final[dict[str, Callable[[], str]]] = {
+PARTS: Final[dict[str, Callable[[], str]]] = {
     "options": grouped_options,
     "options_on_restart": options_on_restart,
     "refused_options": refused_options,
@@ -258,11 +241,25 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "jobs": jobs,
     "exit_codes": exit_codes,
 }
-"""The functions that generate parts, by the name in the marker."""
+"""The functions that generate parts, by the name in the markers."""
+PART: Final = re.compile(
+    rf"^<!-- (?P<name>{'|'.join(PARTS)}): begin -->\n.*?^<!-- (?P=name): end -->$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def fill(markdown: str) -> str:
+    """Return a page with its parts as the code has them now."""
+
+    def generated(found: re.Match[str]) -> str:
+        name = found["name"]
+        return f"<!-- {name}: begin -->\n\n{PARTS[name]()}\n\n<!-- {name}: end -->"
+
+    return PART.sub(generated, markdown)
 
 
 def main() -> None:
-    """Write the generated parts into their pages."""
+    """Write the parts into their pages."""
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if (filled := fill(text)) != text:
