@@ -27,7 +27,7 @@ from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import ERROR, Letter
 from spark_groups.spark.processing.record import Record, records_of
 from spark_groups.spark.processing.record_writer import Route, send_records
-from spark_groups.spark.processing.replay import way_back
+from spark_groups.spark.processing.replay import replay_route
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.source.backlog import read_backlog
 
@@ -36,25 +36,25 @@ DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}
 
 def run(spark: SparkSession, options: ReplayOptions) -> None:
     """Send each batch before it ends, or show the unread letters."""
-    back = way_back(options.retry_topic if options.to == "retry" else None, options.repair)
+    route = replay_route(options.retry_topic if options.to == "retry" else None, options.repair)
     connection = connected(options.source)
 
     def send(batch: DataFrame, _: int) -> None:
-        send_records(batch, back, connection)
+        send_records(batch, route, connection)
 
     if options.dry_run:
         source = SourceOptions.of(options.source)
         # The driver reads these itself: for a few records, compiling the fast reader takes longer.
         settings = replace(source.range_settings(), reader=ReaderChoice.LIBRDKAFKA)
         backlog = read_backlog(source, may_be_new=True)
-        show(records_of(read_ranges(settings, backlog)), back)
+        show(records_of(read_ranges(settings, backlog)), route)
     else:
         run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(send))
 
 
-def show(letters: Iterable[Record], back: Route) -> None:
+def show(letters: Iterable[Record], route: Route) -> None:
     """Print how many letters would go to each topic, by their errors."""
-    found = Counter(_line(each, back(each)) for each in letters)
+    found = Counter(_line(each, route(each)) for each in letters)
     for line, count in sorted(found.items()):
         print(f"{count} {line}")
     print(f"{sum(found.values())} dead letters; nothing was sent or committed")
@@ -62,8 +62,8 @@ def show(letters: Iterable[Record], back: Route) -> None:
 
 def _line(record: Record, letter: Letter | str) -> str:
     error = dict(record.headers).get(ERROR) or b"no error recorded"
-    where = f"nowhere ({letter})" if isinstance(letter, str) else letter.topic
-    return printable(f"to {where}: {error.decode(errors='replace')}")
+    fate = f"not sent ({letter})" if isinstance(letter, str) else f"to {letter.topic}"
+    return printable(f"{fate}: {error.decode(errors='replace')}")
 
 
 if __name__ == "__main__":

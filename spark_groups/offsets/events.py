@@ -129,9 +129,9 @@ class RangesLost(Event):
     reason: str
 
 
-@event("continuing after {ranges}, of the last batch in the checkpoint")
+@event("not reading {ranges} again: the last batch in the checkpoint has them")
 class RangesInherited(Event):
-    """Ranges finished by an earlier incarnation will not be read again."""
+    """The last batch in the checkpoint has these ranges: this run does not read them again."""
 
     ranges: tuple[OffsetRange, ...]
 

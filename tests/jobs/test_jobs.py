@@ -13,7 +13,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.jobs.job_options import CopyOptions, load_job
 from spark_groups.spark.processing.letters import ERROR
 from spark_groups.spark.processing.record import Record
-from spark_groups.spark.processing.replay import way_back
+from spark_groups.spark.processing.replay import replay_route
 from tests.jobs.submitted import ROOT
 
 JOBS = sorted((ROOT / "jobs").glob("[a-z]*.py"))
@@ -40,7 +40,7 @@ def test_job_is_short_has_an_example_and_shows_it(job: Path) -> None:
 def test_what_strangers_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     job = runpy.run_path(str(ROOT / "jobs" / "replay_dead_letters.py"))
     letter = Record(None, None, "t", 0, 0, 0, ((ERROR, b"\x1b[2Jbad\nworse"),))
-    job["show"]([letter], way_back())
+    job["show"]([letter], replay_route())
     assert "topic): ?[2Jbad?worse\n1 dead letters" in capsys.readouterr().out
 
 

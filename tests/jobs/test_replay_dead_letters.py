@@ -63,7 +63,7 @@ def test_letters_are_shown_then_sent_back_once_to_where_they_came_from(
     shown = run("--dry-run")
     assert f"3 to {topic_name}: ValueError: 0" in shown
     assert f"2 to {topic_name}: ValueError: 1" in shown
-    assert "1 to nowhere" in shown
+    assert "1 not sent (no header names its original topic)" in shown
     assert "6 dead letters; nothing was sent or committed" in shown
     assert records_in(servers, topic_name) == []
     assert committed_offsets(kafka, group_id) == {}

@@ -220,7 +220,7 @@ class ReplayOptions(JobOptions):
 
     Args:
         repair: `module:function`, called with each letter as a `spark_groups.Record`; it returns
-            the record to send, or None for a letter that stays where it is.
+            the record to send, or None: the letter is then logged and not sent.
     """
 
     example = "conf/replay_dead_letters.toml"

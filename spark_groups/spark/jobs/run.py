@@ -268,7 +268,7 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
 
 
 def _source_of(options: JobOptions) -> dict[str, str]:
-    """Return the options of the source; the member has the application's name, if it has one."""
+    """Return the options of the source; `kafka.client.id` defaults to `application.name`."""
     source = dict(options.source)
     if options.application_name and CLIENT_ID not in map(str.lower, source):
         source[CLIENT_ID] = options.application_name

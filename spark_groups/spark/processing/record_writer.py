@@ -126,7 +126,7 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
     """Write the letter of each record of a batch, and wait for acknowledgement.
 
     Args:
-        route: Called on executors; records that it leaves out are logged with the first reason.
+        route: Called on executors, which log each record that it leaves out.
 
     Raises:
         PySparkException: A record could not be written.
@@ -138,6 +138,7 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
             for record in records_of(batches):
                 letter = route(record)
                 if isinstance(letter, str):
+                    _log.warning("%s is not sent: %s", record, letter)
                     counts.add(record, Fate.SKIPPED, letter)
                     continue
                 writer.write(letter)

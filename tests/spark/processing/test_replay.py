@@ -10,16 +10,22 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
+from spark_groups.errors import OptionsError
 from spark_groups.spark.processing.letters import Letter, dead_letter, origin_of
 from spark_groups.spark.processing.record import Record
-from spark_groups.spark.processing.replay import NO_ORIGIN, NOT_REPAIRED, way_back
+from spark_groups.spark.processing.replay import NO_ORIGIN, NOT_REPAIRED, replay_route
 from tests.processes import environment
 
 OWN = (("trace", b"1"),)
 REPAIR = """
 from dataclasses import replace
+import threading
 COMMA = b","
-def repaired(letter):
+LOCK = threading.Lock()
+def locked(letter):
+    with LOCK:
+        return letter
+def repair_order(letter):
     if letter.value is None:
         return None
     return replace(letter, value=letter.value.replace(COMMA, b"."))
@@ -27,8 +33,8 @@ def repaired(letter):
 UNPICKLE = """
 import pickle, sys
 from spark_groups.spark.processing.record import Record
-back, letter = pickle.load(sys.stdin.buffer)
-print(back(letter).value)
+route, letter = pickle.load(sys.stdin.buffer)
+print(route(letter).value)
 """
 
 
@@ -46,32 +52,32 @@ def repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "comma_repairs.py").write_text(REPAIR)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "comma_repairs", raising=False)
-    return "comma_repairs:repaired"
+    return "comma_repairs:repair_order"
 
 
 def test_letter_goes_back_to_its_partition() -> None:
-    assert way_back()(read_letter()) == Letter("orders", b"k", b"12,50", OWN, 1)
+    assert replay_route()(read_letter()) == Letter("orders", b"k", b"12,50", OWN, 1)
 
 
 def test_letter_goes_to_the_retry_topic_of_its_group() -> None:
-    letter = way_back("{topic}.{group}.retry")(read_letter())
+    letter = replay_route("{topic}.{group}.retry")(read_letter())
     assert isinstance(letter, Letter)
     assert (letter.topic, letter.partition) == ("orders.billing.retry", None)
 
 
 def test_record_that_is_no_letter_stays() -> None:
-    assert way_back()(Record(b"k", b"v", "orders", 1, 17, 1_000)) == NO_ORIGIN
+    assert replay_route()(Record(b"k", b"v", "orders", 1, 17, 1_000)) == NO_ORIGIN
 
 
 def test_letter_is_repaired_or_stays(repair: str) -> None:
-    back = way_back(repair=repair)
-    assert back(read_letter()) == Letter("orders", b"k", b"12.50", OWN, 1)
-    assert back(read_letter(None)) == NOT_REPAIRED
+    route = replay_route(repair=repair)
+    assert route(read_letter()) == Letter("orders", b"k", b"12.50", OWN, 1)
+    assert route(read_letter(None)) == NOT_REPAIRED
 
 
 def test_executors_need_no_module_of_the_repair(repair: str) -> None:
     dumps = cloudpickle.dumps
-    pickled = dumps((way_back(repair=repair), read_letter()))
+    pickled = dumps((replay_route(repair=repair), read_letter()))
     elsewhere = subprocess.run(
         [sys.executable, "-c", UNPICKLE],
         input=pickled,
@@ -81,3 +87,9 @@ def test_executors_need_no_module_of_the_repair(repair: str) -> None:
         check=False,
     )
     assert elsewhere.stdout == b"b'12.50'\n", elsewhere.stderr.decode()
+
+
+def test_repair_that_cannot_be_pickled_is_refused_at_once(repair: str) -> None:
+    name = repair.replace("repair_order", "locked")
+    with pytest.raises(OptionsError, match="'comma_repairs:locked' cannot be sent"):
+        replay_route(repair=name)
