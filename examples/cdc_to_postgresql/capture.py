@@ -49,12 +49,22 @@ class Change(NamedTuple):
 
 def main() -> None:
     """Make changes, or wait for compaction."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
-    parser.add_argument("--changes", type=int, default=0)
-    parser.add_argument("--per-second", type=int, default=2_000)
-    parser.add_argument("--await-compaction", action="store_true")
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS")
+    parser.add_argument("--changes", type=int, default=0, help="Changes to make.")
+    parser.add_argument("--per-second", type=int, default=2_000, help="Changes a second.")
+    parser.add_argument(
+        "--await-compaction",
+        action="store_true",
+        help="Wait until compaction has removed half of the records.",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="SECONDS", help="Of that wait."
+    )
     given = parser.parse_args()
     create_topic(given.bootstrap_servers)
     if given.changes:
@@ -130,7 +140,7 @@ def events(change: Change) -> Iterator[tuple[bytes, bytes | None]]:
 def await_compaction(bootstrap_servers: str, deadline_s: float) -> None:
     """Write nothing new, and wait until half of the records are gone."""
     while True:
-        left, ends = records(bootstrap_servers)
+        left, ends = records(bootstrap_servers, deadline_s)
         if left <= ends / 2:
             print(f"{left} of {ends} records are left after compaction")
             return
@@ -139,7 +149,7 @@ def await_compaction(bootstrap_servers: str, deadline_s: float) -> None:
         time.sleep(2)
 
 
-def records(bootstrap_servers: str) -> tuple[int, int]:
+def records(bootstrap_servers: str, deadline_s: float) -> tuple[int, int]:
     """Return how many records the topic has, and how many were written to it."""
     consumer = Consumer(
         {
@@ -152,13 +162,17 @@ def records(bootstrap_servers: str) -> tuple[int, int]:
     places = [TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)]
     ends = sum(consumer.get_watermark_offsets(each, WAIT_S)[1] for each in places)
     consumer.assign(places)
-    left = at_end = 0
-    while at_end < PARTITIONS:
+    left, at_end = 0, set()
+    while len(at_end) < PARTITIONS and time.monotonic() < deadline_s:
         for message in consumer.consume(10_000, 1.0):
             error = message.error()
-            at_end += error is not None and error.code() == KafkaError._PARTITION_EOF
-            left += error is None
+            if error is None:
+                left += 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at_end.add(message.partition())
     consumer.close()
+    if len(at_end) < PARTITIONS:
+        raise SystemExit("the topic was not read in time")
     return left, ends
 
 

@@ -27,10 +27,14 @@ WAIT_S = 30.0
 
 def main() -> None:
     """Write clicks at a rate; fail if one is not acknowledged."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--per-second", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=60.0, help="How long to write.")
+    parser.add_argument("--per-second", type=int, default=1_000, help="Clicks a second.")
     given = parser.parse_args()
     create_topic(given.bootstrap_servers)
     producer = Producer({"bootstrap.servers": given.bootstrap_servers, "enable.idempotence": True})

@@ -1,9 +1,9 @@
-"""Compares the table with the topic, record by record, and counts the clicks of each page.
+"""Compares the table with the topic, offset by offset, and counts the clicks of each page.
 
     python report.py
 
-Exit code 1 if records are missing from the table, or are in it twice. `--wait-for 5000` only waits
-until the table has so many rows.
+Exit code 1 if the offsets of the table are not those of the topic, each once. `--wait-for 5000`
+only waits until the table has so many rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,16 @@ ANSWER_S = 30.0
 
 def main() -> None:
     """Wait for rows, or print the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
-    parser.add_argument("--wait-for", type=int, metavar="ROWS")
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS")
+    parser.add_argument("--wait-for", type=int, metavar="ROWS", help="Only wait.")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="SECONDS", help="Of that wait."
+    )
     given = parser.parse_args()
     rows = read_table()
     if given.wait_for is not None:
@@ -48,12 +54,13 @@ def main() -> None:
     }
     missing = len(written - found.keys())
     doubled = sum(count - 1 for count in found.values())
+    strange = len(found.keys() - written)
     print(f"{len(written)} records in the topic, {len(rows)} rows in the table")
-    print(f"{missing} missing, {doubled} twice")
+    print(f"{missing} missing, {doubled} twice, {strange} of another topic")
     for page, count in Counter(row["page"] for row in rows if row["page"]).most_common():
         print(f"{count:>8} {page}")
     print(f"{sum(row['unreadable'] is not None for row in rows):>8} unreadable")
-    if missing or doubled:
+    if missing or doubled or strange:
         raise SystemExit(1)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import spark_groups
 
 
-def repaired(letter: spark_groups.Record) -> spark_groups.Record | None:
+def repair_order(letter: spark_groups.Record) -> spark_groups.Record | None:
     """Return the letter with a price that can be read; None if it is no order at all."""
     try:
         order = json.loads(letter.value or b"")

@@ -24,7 +24,11 @@ WAIT_S = 30.0
 
 def main() -> None:
     """Write or count."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("what", choices=["write", "count"])
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
     given = parser.parse_args()

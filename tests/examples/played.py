@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,19 +16,16 @@ from tests.jobs.submitted import spark_environment
 EXAMPLES = ROOT / "examples"
 PLAYED = "## Play it"
 ADDRESS = "localhost:9092"
+SUFFIXES = frozenset({".md", ".py", ".sql", ".toml"})
+PLAY_S = 900.0
 
 
-def played_blocks(name: str) -> list[Block]:
-    """Return the bash blocks of a README that come after the heading `Play it`."""
+def played_blocks(name: str, language: str = "bash") -> list[Block]:
+    """Return the blocks of a README that come after the heading `Play it`."""
     text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
-    before, heading, after = text.partition(f"\n{PLAYED}\n")
+    _, heading, after = text.partition(f"\n{PLAYED}\n")
     assert heading, f"{name} has no part {PLAYED!r}"
-    skipped = before.count("\n") + 1
-    return [
-        Block(each.language, each.line + skipped, each.text)
-        for each in blocks_of(after)
-        if each.language == "bash"
-    ]
+    return [each for each in blocks_of(after) if each.language == language]
 
 
 def play(
@@ -37,23 +33,25 @@ def play(
     directory: Path,
     bootstrap_servers: str,
     *,
-    timeout_s: float,
     variables: Mapping[str, str] | None = None,
 ) -> str:
     """Run the commands of a README in a copy of its folder; return what they printed.
+
+    It has to contain the blocks of text in the README.
 
     Args:
         name: The folder of the example.
         directory: Where the copy is made.
         bootstrap_servers: Replaces the address of the README and of the files beside it.
-        timeout_s: For all commands together.
         variables: Further environment variables.
     """
     copy = directory / name
-    shutil.copytree(EXAMPLES / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in copy.iterdir():
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(ADDRESS, bootstrap_servers), encoding="utf-8")
+    copy.mkdir()
+    for path in (EXAMPLES / name).iterdir():
+        # Not the output of an example that was played there.
+        if path.suffix in SUFFIXES:
+            text = path.read_text(encoding="utf-8")
+            (copy / path.name).write_text(text.replace(ADDRESS, bootstrap_servers))
     blocks = "".join(each.text for each in played_blocks(name))
     script = "set -euo pipefail\n" + blocks.replace(ADDRESS, bootstrap_servers)
     log = directory / f"{name}.log"
@@ -70,7 +68,7 @@ def play(
             start_new_session=True,
         )
         try:
-            exit_code: int | None = shell.wait(timeout_s)
+            exit_code: int | None = shell.wait(PLAY_S)
         except subprocess.TimeoutExpired:
             exit_code = None
         finally:
@@ -84,4 +82,6 @@ def play(
         for path in sorted(copy.glob("*.log"))
     )
     assert exit_code == 0, f"exit code {exit_code}\n{printed}\n{logs}"
+    for shown in played_blocks(name, "text"):
+        assert shown.text in printed, printed
     return printed
