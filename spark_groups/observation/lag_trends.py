@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from spark_groups.observation.catch_up import CatchUp, Progress, catch_up, slowest
+from spark_groups.observation.catch_up import (
+    SAMPLES_MAX,
+    CatchUp,
+    Progress,
+    RecentProgress,
+    slowest,
+)
 from spark_groups.observation.views import GroupView
 
-SAMPLES_MAX: Final = 40
 RATE_WINDOW_S: Final = 30.0
 HISTORY_STEP_S: Final = 60.0
 HISTORY_STEPS_MAX: Final = 24 * 60
@@ -55,24 +60,33 @@ class LagHistory:
     lags: tuple[int | None, ...] = ()
 
 
+class _Seen(NamedTuple):
+    """A partition at the last polls, and when it will have caught up."""
+
+    polls: deque[Progress]
+    progress: RecentProgress
+
+
 class LagTrends:
     """The trend of every partition of a group, and of the group."""
 
     def __init__(self) -> None:
-        self._samples: dict[PartitionKey, deque[Progress]] = {}
+        self._seen: dict[PartitionKey, _Seen] = {}
         self._totals: deque[Progress] = deque(maxlen=SAMPLES_MAX)
         self._steps: deque[int | None] = deque(maxlen=HISTORY_STEPS_MAX)
         self._last_step = 0
 
     def look(self, view: GroupView, at_s: float) -> None:
         """Record the lags of a view, and forget partitions that are no longer in it."""
-        known = self._samples
-        self._samples = {}
+        known = self._seen
+        self._seen = {}
         for each in view.partitions:
             key = each.topic_id, each.partition
-            samples = known.get(key) or deque(maxlen=SAMPLES_MAX)
-            samples.append(Progress(at_s, each.lag, each.committed_offset, each.log_end_offset))
-            self._samples[key] = samples
+            seen = known.get(key) or _Seen(deque(maxlen=SAMPLES_MAX), RecentProgress())
+            sample = Progress(at_s, each.lag, each.committed_offset, each.log_end_offset)
+            seen.polls.append(sample)
+            seen.progress.add(sample)
+            self._seen[key] = seen
         # A sum over some partitions only would change whenever others become known.
         lag = None if view.totals.unknown_lag_partitions else view.totals.lag
         committed = sum_if_known(each.committed_offset for each in view.partitions)
@@ -82,8 +96,8 @@ class LagTrends:
 
     def trend(self, key: PartitionKey) -> LagTrend:
         """Return the trend of one partition."""
-        samples = self._samples.get(key, ())
-        return _trend(samples, catch_up(tuple(samples)))
+        seen = self._seen.get(key)
+        return LagTrend() if seen is None else _trend(seen.polls, seen.progress.catch_up())
 
     def history(self) -> LagHistory:
         """Return the total lag over a day."""
@@ -103,9 +117,7 @@ class LagTrends:
 
     def total(self) -> LagTrend:
         """Return the trend of the total lag."""
-        return _trend(
-            self._totals, slowest(catch_up(tuple(each)) for each in self._samples.values())
-        )
+        return _trend(self._totals, slowest(e.progress.catch_up() for e in self._seen.values()))
 
 
 def sum_if_known(values: Iterable[Number | None]) -> Number | None:

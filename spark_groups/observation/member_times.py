@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.observation.catch_up import Outlook, Progress, catch_up
+from spark_groups.observation.catch_up import Outlook, Progress, RecentProgress
 from spark_groups.observation.lag_times import UNKNOWN_RETENTION, UnreadReading, lag_time
 from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
 from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
@@ -18,7 +17,6 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.security import Security
 
 CLIENT_ID: Final = "spark-groups-metrics"
-SAMPLES_MAX: Final = 40
 
 _Owned = dict[TopicIdPartition, Mapping[str, Any]]
 
@@ -49,7 +47,7 @@ class MemberTimes:
         )
         self._timeout_s = timeout_s
         self._times = UnreadTimes(read_committed=read_committed)
-        self._samples: dict[TopicIdPartition, deque[Progress]] = {}
+        self._progress: dict[TopicIdPartition, RecentProgress] = {}
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -78,8 +76,8 @@ class MemberTimes:
                 {**each, **self._time_of(key, each, starts.get(key), reading)}
                 for key, each in owned.items()
             ]
-            for key in [each for each in self._samples if each not in owned]:
-                del self._samples[key]
+            for key in [each for each in self._progress if each not in owned]:
+                del self._progress[key]
         return {**snapshot, "partitions": partitions}
 
     def _read(self, owned: _Owned) -> tuple[Mapping[TopicIdPartition, int], UnreadReading | None]:
@@ -112,9 +110,9 @@ class MemberTimes:
     ) -> dict[str, Any]:
         committed, end = _committed(partition), partition.get("log_end_offset")
         lag = None if committed is None or end is None else max(0, end - committed)
-        samples = self._samples.setdefault(key, deque(maxlen=SAMPLES_MAX))
-        samples.append(Progress(time.monotonic(), lag, committed, end))
-        found = catch_up(tuple(samples))
+        progress = self._progress.setdefault(key, RecentProgress())
+        progress.add(Progress(time.monotonic(), lag, committed, end))
+        found = progress.catch_up()
         never_s = float("inf") if found.outlook is Outlook.NEVER else None
         catch_up_s = never_s if found.catch_up_s is None else found.catch_up_s
         if reading is None or key not in reading.first.found:

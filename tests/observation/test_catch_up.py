@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from spark_groups.observation.catch_up import (
+    HISTORY_S,
+    SAMPLES_MAX,
     SILENCE_S,
     WINDOW_S,
     CatchUp,
     Outlook,
     Progress,
+    RecentProgress,
     catch_up,
     slowest,
 )
@@ -44,19 +49,36 @@ def catching_up(seconds: float) -> CatchUp:
         (((0, 0, 900), (10, 100, 1100), (20, 200, 1300)), NEVER),
         # A query of one batch per 10 s lags by the records since its last one: it keeps up.
         (((0, 100, 140), (5, 100, 160), (10, 140, 180), (15, 140, 200)), CAUGHT_UP),
-        # Too few commits to have a rate; after a while silence is one.
+        # Too few commits to have a rate; after a while the query counts as stopped.
         (((0, 0, 900), (2, 0, 910)), UNKNOWN),
         (((0, 0, 900), (2, 50, 910)), UNKNOWN),
+        (((0, 0, 900), (SILENCE_S - 1, 0, 910)), UNKNOWN),
         (((0, 0, 900), (SILENCE_S, 0, 910)), NEVER),
         (((0, 0, 900), (SILENCE_S, 0, 900)), NEVER),
-        (((0, 0, 900), (10, 300, 900), (SILENCE_S, 300, 900)), catching_up(60.0)),
+        (((0, 0, 900), (10, 300, 900), (SILENCE_S, 300, 900)), UNKNOWN),
+        (((0, 0, 900), (10, 300, 900), (SILENCE_S + 10, 300, 900)), NEVER),
+        # A query that commits every 300 s, between commits, and after three of its intervals.
+        (((0, 0, 900), (300, 150, 900), (600, 300, 900)), catching_up(1200.0)),
+        (((0, 0, 900), (300, 150, 900), (600, 300, 900), (1499, 300, 900)), catching_up(1200.0)),
+        (((0, 0, 900), (300, 150, 900), (600, 300, 900), (1500, 300, 900)), NEVER),
+        (((0, 50, 90), (300, 90, 150), (600, 150, 200), (890, 150, 250)), CAUGHT_UP),
+        # Of quick batches the window has many: one slow batch is no end.
+        (((0, 0, 900), (1, 10, 900), (2, 20, 900), (WINDOW_S + 1, 20, 900)), catching_up(88.0)),
+        (((0, 0, 900), (1, 10, 900), (2, 20, 900), (WINDOW_S + 2, 20, 900)), NEVER),
+        # A time without lag is no silence.
+        (((0, 0, 10), (5, 10, 20), (10, 20, 20), (400, 20, 20), (405, 20, 21)), CAUGHT_UP),
         # A rate is from commit to commit, not from the first sample.
         (((0, 0, 900), (9, 100, 900), (10, 100, 900), (19, 200, 900)), catching_up(70.0)),
         # A reset goes back.
         (((0, 500, 900), (10, 510, 900), (20, 0, 900)), NEVER),
-        # Samples before the window do not count.
-        (((0, 0, 900), (WINDOW_S + 1, 10, 2000), (WINDOW_S + 2, 20, 2000)), UNKNOWN),
+        # Commits before the window do not count if it has enough, and very old ones never.
+        (
+            ((-9, 0, 900), (0, 800, 900), *((WINDOW_S + i, 810 + 10 * i, 900) for i in range(3))),
+            catching_up(7.0),
+        ),
+        (((0, 0, 900), (1, 10, 900), (HISTORY_S + 1, 20, 900), (HISTORY_S + 2, 20, 900)), UNKNOWN),
         (((5, 0, 900), (5, 0, 900)), UNKNOWN),
+        (((5, 0, 900), (5, 10, 900), (5, 20, 900)), UNKNOWN),
     ],
 )
 def test_when_a_partition_will_have_caught_up(
@@ -79,3 +101,37 @@ def test_a_group_has_caught_up_with_its_last_partition(
     partitions: tuple[CatchUp, ...], expected: CatchUp
 ) -> None:
     assert slowest(partitions) == expected
+
+
+@pytest.mark.parametrize("poll_s", [1, 2, 15, 60])
+@pytest.mark.parametrize("trigger_s", [60, 300, 900])
+def test_a_slow_trigger_is_not_taken_for_a_stop(trigger_s: int, poll_s: int) -> None:
+    behind, level = RecentProgress(), RecentProgress()
+    outlooks: dict[RecentProgress, list[Outlook]] = {behind: [], level: []}
+    for at_s in range(0, 4 * trigger_s, poll_s):
+        batch, end = at_s // trigger_s, 100_000 + 10 * at_s
+        behind.add(seen(at_s, batch * trigger_s * 20, end))
+        level.add(seen(at_s, 100_000 + 10 * (batch - 1) * trigger_s, end))
+        for each, found in outlooks.items():
+            found.append(each.catch_up().outlook)
+    commits_s = 2 * trigger_s // poll_s
+    assert set(outlooks[behind][:commits_s]) == {Outlook.UNKNOWN}
+    assert set(outlooks[behind][commits_s:]) == {Outlook.CATCHING_UP}
+    assert set(outlooks[level][:commits_s]) <= {Outlook.UNKNOWN, Outlook.CAUGHT_UP}
+    assert set(outlooks[level][commits_s:]) == {Outlook.CAUGHT_UP}
+
+
+STEPS = st.tuples(st.integers(1, 6), st.integers(0, 9), st.integers(0, 9), st.booleans())
+
+
+@given(st.lists(STEPS, max_size=SAMPLES_MAX // 2))
+def test_polls_between_commits_need_not_be_kept(steps: list[tuple[int, int, int, bool]]) -> None:
+    samples: list[Progress] = []
+    recent = RecentProgress()
+    at_s, committed, end = 0, 0, 20
+    for after_s, read, written, is_known in steps:
+        end += written
+        at_s, committed = at_s + after_s, min(committed + read, end)
+        samples.append(seen(at_s, committed, end if is_known else None))
+        recent.add(samples[-1])
+        assert recent.catch_up() == catch_up(samples)

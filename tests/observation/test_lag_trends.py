@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.observation.catch_up import CatchUp, Outlook
+from spark_groups.observation.catch_up import SAMPLES_MAX, CatchUp, Outlook
 from spark_groups.observation.lag_trends import (
     HISTORY_STEPS_MAX,
     RATE_WINDOW_S,
-    SAMPLES_MAX,
     LagHistory,
     LagTrend,
     LagTrends,
@@ -86,6 +85,16 @@ def test_what_is_kept_has_a_limit_and_partitions_that_are_gone_are_forgotten() -
     assert len(trends.trend(KEY).recent_lags) == len(trends.total().recent_lags) == SAMPLES_MAX
     trends.look(view_group(read(partitions=0)), 100.0)
     assert trends.trend(KEY) == LagTrend()
+
+
+def test_a_trigger_may_be_slower_than_the_polls_that_are_kept() -> None:
+    trends = LagTrends()
+    outlooks = []
+    for at_s in range(10 * SAMPLES_MAX):
+        trends.look(group(at_s // 100 * 200, 1_000), float(at_s))
+        outlooks.append(trends.total().catch_up.outlook)
+    assert set(outlooks[:200]) == {Outlook.UNKNOWN}
+    assert set(outlooks[200:]) == {Outlook.CATCHING_UP}
 
 
 def test_a_day_has_the_greatest_lag_of_each_minute() -> None:

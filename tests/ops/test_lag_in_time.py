@@ -237,7 +237,7 @@ EXPIRING = LagTime(
 
 def test_an_alert_is_a_warning_while_the_partition_catches_up() -> None:
     moving = [(float(each), view_of(each * 100, EXPIRING)) for each in range(4)]
-    stalled = [(each * 20.0, view_of(10, EXPIRING)) for each in range(4)]
+    stalled = [(each * 600.0, view_of(10, EXPIRING)) for each in range(4)]
     judged = judge_group_lag(moving)
     assert judged.catch_up == CatchUp(Outlook.CATCHING_UP, 6.0)
     assert judged.verdict is Verdict.WARN
