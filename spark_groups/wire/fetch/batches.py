@@ -9,7 +9,7 @@ Source: the Kafka protocol guide, Record Batch and Record; Kafka's DefaultRecord
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,7 +89,10 @@ class _Batch:
 
 
 def find_record(
-    records: Frame, from_offset: int, aborted: tuple[tuple[int, int], ...] = ()
+    records: Frame,
+    from_offset: int,
+    aborted: tuple[tuple[int, int], ...] = (),
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Search:
     """Return the first record at or after an offset.
 
@@ -98,9 +101,11 @@ def find_record(
     Args:
         records: Batches of one partition, possibly followed by a partial one.
         aborted: Producer id and first offset of aborted transactions; empty under read_uncommitted.
+        is_late: Whether the deadline has passed; then only the first 16 KiB of a batch are read.
 
     Raises:
         ProtocolError: A batch cannot be read.
+        TimeoutError: The deadline has passed.
     """
     pending = sorted(aborted, key=lambda each: each[1])
     producers: set[int] = set()
@@ -116,7 +121,7 @@ def find_record(
                 if batch.producer_id in producers and _is_abort(batch):
                     producers.discard(batch.producer_id)
             elif not (batch.is_transactional and batch.producer_id in producers):
-                found = _first_from(batch, from_offset)
+                found = _first_from(batch, from_offset, is_late)
                 if found is not None:
                     return Search(found, found.offset + 1)
     except (struct.error, IndexError) as error:
@@ -150,8 +155,8 @@ def _batches(left: memoryview) -> Iterator[_Batch]:
         left = left[end:]
 
 
-def _first_from(batch: _Batch, from_offset: int) -> FirstRecord | None:
-    octets = _Octets(_chunks(batch.attributes & _CODEC_MASK, batch.records))
+def _first_from(batch: _Batch, from_offset: int, is_late: Callable[[], bool]) -> FirstRecord | None:
+    octets = _Octets(_chunks(batch.attributes & _CODEC_MASK, batch.records), is_late)
     for _ in range(batch.count):
         length = octets.varint()
         end = octets.position + length
@@ -170,7 +175,7 @@ def _first_from(batch: _Batch, from_offset: int) -> FirstRecord | None:
 
 def _is_abort(batch: _Batch) -> bool:
     """Return whether a control batch ends an aborted transaction."""
-    octets = _Octets(iter((bytes(batch.records),)))
+    octets = _Octets(iter((bytes(batch.records),)), lambda: False)
     octets.varint()
     octets.skip(1)
     octets.varint()
@@ -183,8 +188,9 @@ def _is_abort(batch: _Batch) -> bool:
 class _Octets:
     """Reads forward through chunks of bytes; `position` counts the bytes taken."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
+    def __init__(self, chunks: Iterator[bytes], is_late: Callable[[], bool]) -> None:
         self._chunks = chunks
+        self._is_late = is_late
         self._chunk = b""
         self._at = 0
         self._before = 0
@@ -218,6 +224,8 @@ class _Octets:
         self._at -= len(self._chunk)
         if self._before > DECOMPRESSED_BYTES_MAX:
             raise ProtocolError(f"a batch exceeds {DECOMPRESSED_BYTES_MAX} bytes")
+        if self._before and self._is_late():
+            raise TimeoutError("its records could not be searched in time")
         chunk = next(self._chunks, None)
         if chunk is None:
             raise ProtocolError("a batch has fewer records than its header counts")
@@ -227,7 +235,7 @@ class _Octets:
 def _chunks(codec: int, records: memoryview) -> Iterator[bytes]:
     """Yield the decompressed bytes of a batch, as far as they are wanted."""
     if codec == _UNCOMPRESSED:
-        yield bytes(records)
+        yield from _pieces(records)
         return
     import pyarrow as pa
 
@@ -239,11 +247,16 @@ def _chunks(codec: int, records: memoryview) -> Iterator[bytes]:
                     yield chunk
         elif codec == _SNAPPY:
             for block in _snappy_blocks(records):
-                yield _snappy(pa, block)
+                yield from _pieces(_snappy(pa, block))
         else:
             raise ProtocolError(f"a batch has the unknown compression {codec}")
     except (pa.ArrowException, OSError) as error:
         raise ProtocolError(f"a batch cannot be decompressed: {error}") from error
+
+
+def _pieces(octets: Frame) -> Iterator[bytes]:
+    for at in range(0, len(octets), _CHUNK_BYTES):
+        yield bytes(octets[at : at + _CHUNK_BYTES])
 
 
 def _snappy_blocks(records: memoryview) -> Iterator[memoryview]:

@@ -111,7 +111,7 @@ class FirstRecordSearch:
             except (RequestError, ProtocolError) as error:
                 self._refuse_all(asked, str(error))
                 continue
-            self._take(values, asked)
+            self._take(values, asked, deadline)
 
     def _send(self, node: Node, asked: list[TopicIdPartition], deadline: float) -> Connection:
         connection = self._pool.to(node, deadline)
@@ -148,7 +148,7 @@ class FirstRecordSearch:
             "rack_id": "",
         }
 
-    def _take(self, values: Values, asked: list[TopicIdPartition]) -> None:
+    def _take(self, values: Values, asked: list[TopicIdPartition], deadline: float) -> None:
         """Store the answers of one leader."""
         if values["error_code"]:
             self._refuse_all(asked, ErrorCode.name_of(values["error_code"]))
@@ -162,12 +162,12 @@ class FirstRecordSearch:
             elif answer["error_code"]:
                 self._refuse(key, ErrorCode.name_of(answer["error_code"]))
             else:
-                self._search(key, answer)
+                self._search(key, answer, deadline)
         if had == (len(self._places), sum(each.offset for each in self._places.values())):
             # Otherwise the same request would be sent again until the deadline.
             self._refuse(asked[0], "its leader returned no batch")
 
-    def _search(self, key: TopicIdPartition, answer: Values) -> None:
+    def _search(self, key: TopicIdPartition, answer: Values, deadline: float) -> None:
         place = self._places[key]
         aborted = (answer["aborted_transactions"] or ()) if self._read_committed else ()
         try:
@@ -175,8 +175,9 @@ class FirstRecordSearch:
                 answer["records"] or b"",
                 place.offset,
                 tuple((each["producer_id"], each["first_offset"]) for each in aborted),
+                lambda: time.monotonic() >= deadline,
             )
-        except ProtocolError as error:
+        except (ProtocolError, TimeoutError) as error:
             self._refuse(key, str(error))
             return
         end = answer["last_stable_offset" if self._read_committed else "high_watermark"]

@@ -133,6 +133,15 @@ def test_a_batch_that_grows_without_end_is_given_up(monkeypatch: pytest.MonkeyPa
             find_record(Batch(0, large, codec=codec).encode(), 2)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_walk_that_takes_too_long_ends_after_a_piece_of_a_batch(codec: int) -> None:
+    large = tuple(record(each, each * 1000, b"v" * 5_000) for each in range(10))
+    sent = Batch(0, large, codec=codec).encode()
+    assert find_record(sent, 1, is_late=lambda: True).record == FirstRecord(1, BASE_MS + 1000)
+    with pytest.raises(TimeoutError, match="searched in time"):
+        find_record(sent, 9, is_late=lambda: True)
+
+
 @given(st.binary(max_size=200), st.integers(0, 20))
 def test_any_bytes_are_read_or_refused(tail: bytes, cut: int) -> None:
     whole = ten(codec=NONE).encode()

@@ -17,7 +17,10 @@ from spark_groups.wire.fetch.batches import FirstRecord
 from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.schemas.messages import FETCH
 from tests.brokers import Row, create_topic, produce
+from tests.records.encoding import ZSTD, Batch, Record, compress, encode_records
 from tests.waiting import wait_until
+from tests.wire.fetch.broker import TOPIC_ID, Broker, answered
+from tests.wire.listener import listening
 from tests.wire.test_coordinator_connection import topic_id
 
 BEGIN_MS = 1_700_000_000_000
@@ -155,6 +158,23 @@ def test_partitions_without_an_answer_are_unknown_and_the_others_are_read(
     }
     late = cluster.first_records(dict.fromkeys(answer.found, 0), timeout_s=0.0)
     assert set(late.unknown.values()) == {"its leader did not answer in time"}
+
+
+def test_a_walk_over_many_records_ends_at_the_deadline() -> None:
+    many = encode_records((Record(),)) * 8_000_000
+    batch = Batch(last_offset_delta=9, codec=ZSTD, count=8_000_000).encode(compress(ZSTD, many))
+    broker = Broker(1, lambda index, offset: answered(records=batch if index else b""))
+    walked, other = (TopicIdPartition(TOPIC_ID, index) for index in (1, 0))
+    with (
+        listening(broker, at_once=True) as broker.port,
+        Cluster(f"127.0.0.1:{broker.port}") as cluster,
+    ):
+        began_s = time.monotonic()
+        answer = cluster.first_records({walked: 9, other: 100}, timeout_s=1.0)
+        took_s = time.monotonic() - began_s
+    assert (answer.found, list(answer.unknown)) == ({other: None}, [walked])
+    assert answer.unknown[walked] == "its records could not be searched in time"
+    assert took_s < 3.0
 
 
 @pytest.mark.long
