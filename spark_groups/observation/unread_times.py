@@ -1,7 +1,8 @@
 """Reads the first unread record of each partition, and the retention of their topics.
 
 A record is read again only after the committed offset has passed it, and after a minute, because
-compaction may have removed it. A failure leaves values unknown; it never fails a command.
+compaction may have removed it. A retention, or its refusal, is read again after a minute. A failure
+leaves values unknown; it never fails a command.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from spark_groups.wire.fetch.batches import FirstRecord
 from spark_groups.wire.fetch.first_records import FirstRecords
 
 KEPT_S: Final = 60.0
-"""After this time a record and a retention are read again."""
+"""After this time a record and a retention, known or refused, are read again."""
 READ_TIMEOUT_S: Final = 3.0
 """The longest time for one reading; partitions without an answer by then are unknown."""
 
@@ -125,28 +126,29 @@ class UnreadTimes:
         self._retention = {
             topic_id: known
             for topic_id, known in self._retention.items()
-            if topic_id in topic_names and at_s - known.read_at_s < KEPT_S
+            if at_s - known.read_at_s < KEPT_S
         }
-        wanted = {key: name for key, name in topic_names.items() if key not in self._retention}
-        read = _read_settings(cluster, wanted, until_s - at_s) if wanted else {}
-        found = {topic_id: known.retention for topic_id, known in self._retention.items()} | read
-        self._retention |= {
-            topic_id: _KnownRetention(retention, at_s)
-            for topic_id, retention in read.items()
-            if not retention.reason
+        found = {
+            key: self._retention[key].retention
+            for key in topic_names.keys() & self._retention.keys()
         }
-        return found
+        wanted = {key: name for key, name in topic_names.items() if key not in found}
+        if not wanted:
+            return found
+        try:
+            read = _read_settings(cluster, wanted, until_s - at_s)
+        except SparkGroupsError as error:
+            return found | dict.fromkeys(wanted, Retention(reason=str(error)))
+        self._retention |= {key: _KnownRetention(each, at_s) for key, each in read.items()}
+        return found | read
 
 
 def _read_settings(
     cluster: Cluster, topic_names: Mapping[TopicId, str], timeout_s: float
 ) -> dict[TopicId, Retention]:
-    try:
-        settings, refused = cluster.topic_configurations(
-            topic_names.values(), RETENTION_KEYS, timeout_s=max(0.0, timeout_s)
-        )
-    except SparkGroupsError as error:
-        settings, refused = {}, dict.fromkeys(topic_names.values(), str(error))
+    settings, refused = cluster.topic_configurations(
+        topic_names.values(), RETENTION_KEYS, timeout_s=max(0.0, timeout_s)
+    )
     return {
         topic_id: retention_of({key: each.value for key, each in settings[name].items()})
         if name in settings
