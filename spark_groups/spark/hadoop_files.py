@@ -123,7 +123,7 @@ def opened_folder(place: str, *, file_bytes_max: int) -> Iterator[HadoopFolder]:
     """Read a folder with a JVM of its own, configured like any PySpark program.
 
     `spark-defaults.conf`, `HADOOP_CONF_DIR` and `PYSPARK_SUBMIT_ARGS` count. Spark itself does not
-    start.
+    start. In a program of spark-submit, its JVM reads the folder, and is left running.
 
     Args:
         place: The folder's URI.
@@ -162,12 +162,14 @@ def _hint(place: str, gateway: Any) -> str:
 
 
 def _end(gateway: Any) -> None:
+    """Close the connections; end the JVM if PySpark started it for this gateway."""
+    process = gateway.proc
+    if process is None:
+        gateway.close(keep_callback_server=True)
+        return
     with suppress(Py4JNetworkError, OSError):
         gateway.shutdown()
     # The JVM ends with its standard input.
-    process = getattr(gateway, "proc", None)
-    if process is None:
-        return
     process.stdin.close()
     try:
         process.wait(JVM_END_S)

@@ -13,7 +13,7 @@ from spark_groups.errors import CheckpointError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.ops.checkpoint_files import opened_checkpoint
 from spark_groups.ops.checkpoint_log import CheckpointFiles, SourceOffsets, read_checkpoint
-from spark_groups.spark.hadoop_files import HadoopFiles, HadoopFolder
+from spark_groups.spark.hadoop_files import HadoopFiles, HadoopFolder, opened_folder
 from spark_groups.types import TopicPartition
 from tests.brokers import Row, create_topic, produce
 from tests.ops.commands import invoke
@@ -49,6 +49,20 @@ def test_a_checkpoint_is_read_from_any_file_system(spark: SparkSession, folder: 
     assert files.qualified(PLACE) == PLACE
     with pytest.raises(CheckpointError, match="offsets/0 has more than 4 bytes"):
         HadoopFolder(files, PLACE, file_bytes_max=4).read("offsets/0")
+
+
+@pytest.mark.parametrize("pins_threads", ["true", "false"])
+def test_the_jvm_of_spark_submit_survives(
+    spark: SparkSession, folder: Path, pins_threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", str(gateway.port))
+    monkeypatch.setenv("PYSPARK_GATEWAY_SECRET", gateway.auth_token)
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", pins_threads)
+    for _ in range(2):
+        with opened_folder(f"file:{folder}", file_bytes_max=100) as files:
+            assert files.names("offsets") == ["0"]
+    assert spark.range(3).count() == 3
 
 
 @pytest.mark.long
