@@ -1,13 +1,14 @@
 """`make elastic`: applications are added and removed as the lag of their group grows and falls.
 
-    python -m benchmarks.elastic [--seconds 240] [--rate 30000] [--record]
+This needs no Kubernetes: one Kafka, one producer whose rate steps from a tenth to `--rate` and
+back, and Spark applications that run the command of conf/kubernetes/deployment.yaml, each with a
+limit of records a second, into one fenced Delta table. A scaler reads the lag in time as
+`spark-groups lag` does and follows `benchmarks.elastic_rule`. In the end the table is compared with
+the topic.
 
-Here without Kubernetes: one Kafka, one producer whose rate steps from a tenth to `--rate` and back,
-and Spark applications that run the command of conf/kubernetes/deployment.yaml, each with a limit of
-records a second, into one fenced Delta table. A scaler reads the lag in time as `spark-groups lag`
-does and follows `benchmarks.elastic_rule`. In the end the table is compared with the topic.
-Status 0: no row is lost or doubled, the lag came back within its aim, and all applications ended
-cleanly; 1: not so; 2: the run could not be made.
+Exit status: 0 if no row is lost or doubled, the lag came back within its target and every
+application ended cleanly; 1 if any of these failed; 2 if the run could not be made; 130 after
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import argparse
 import os
 import platform
 import shlex
-import signal
 import sys
 import tempfile
 import threading
@@ -35,8 +35,8 @@ from rich.console import Console
 from benchmarks import pictures
 from benchmarks.elastic_report import (
     Elastic,
+    Pauses,
     Sample,
-    StandStill,
     Verdict,
     figures,
     rate_between,
@@ -45,6 +45,7 @@ from benchmarks.elastic_report import (
 from benchmarks.elastic_rule import Recommendation, Rule, decide, recommend
 from benchmarks.noted import DOCS, write_section
 from demo.applications import SUBMIT_ARGUMENTS, Application, ApplicationError
+from demo.signals import interrupt_on_termination
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -57,6 +58,7 @@ GROUP: Final = "elastic"
 TOPIC: Final = "elastic"
 TRIGGER_S: Final = 2.0
 PAUSE_S: Final = 3 * TRIGGER_S
+"""A longer pause of a partition counts."""
 LOW_SHARE: Final = 0.1
 CALM_S: Final = 30.0
 """For how long the low rate lasts before the step, once the group reads."""
@@ -69,7 +71,7 @@ WRITE_S: Final = 0.02
 VALUE_BYTES: Final = 100
 JOIN_S: Final = 240.0
 RECOVER_S: Final = 420.0
-"""For how much longer than asked the step may last until the lag is within its aim."""
+"""For how much longer than asked the step may last until the lag is within its target."""
 FALL_S: Final = 420.0
 DRAIN_S: Final = 240.0
 FLUSH_S: Final = 120.0
@@ -168,8 +170,8 @@ class Scaler:
     def __init__(self, rule: Rule, watch: GroupWatch, make: Callable[[str], Reader]) -> None:
         self.samples: list[Sample] = []
         self.loads: list[float] = []
-        self.still: StandStill | None = None
-        """The pauses of the partitions, once they count."""
+        self.pauses: Pauses | None = None
+        """Those of the partitions, once they count."""
         self.made: list[Reader] = []
         self.is_scaling = False
         self._rule = rule
@@ -237,27 +239,18 @@ class Scaler:
             for each in view.partitions
             if each.log_end_offset is not None
         }
-        if self.still is not None:
-            self.still.look(at_s, known)
+        if self.pauses is not None:
+            self.pauses.look(at_s, known)
         members = {each.client_id for each in view.members if each.current}
         for reader in self._running:
             if reader.joined_s is None and reader.name in members:
                 reader.joined_s = at_s
-                console.print(f"[{at_s:5.0f} s] {reader.name} reads")
-        written = sum(end for _, end in known.values())
-        rate = rate_between(self.samples, at_s - RATE_WINDOW_S, at_s)
-        wanted = recommend(
-            self._rule,
-            lag_s=view.totals.seconds_behind,
-            records_per_s=rate,
-            applications=len(self._running),
-        )
+                console.print(f"[{at_s:5.0f} s] {reader.name} joined")
         return Sample(
             at_s=at_s,
-            written=written,
+            written=sum(end for _, end in known.values()),
             committed=sum(committed for committed, _ in known.values()),
             lag_s=view.totals.seconds_behind,
-            wanted=wanted,
             applications=len(self._running),
             members=view.totals.members,
             unowned=view.totals.unassigned_partitions,
@@ -265,7 +258,13 @@ class Scaler:
 
     def _scale(self, sample: Sample) -> None:
         recommendations = self._recommendations
-        recommendations.append(Recommendation(sample.at_s, sample.wanted))
+        recommended = recommend(
+            self._rule,
+            lag_s=sample.lag_s,
+            records_per_s=rate_between(self.samples, sample.at_s - RATE_WINDOW_S, sample.at_s),
+            applications=sample.applications,
+        )
+        recommendations.append(Recommendation(sample.at_s, recommended))
         while recommendations[0].at_s < sample.at_s - 2 * self._rule.down_window_s:
             recommendations.popleft()
         count = len(self._running)
@@ -276,7 +275,7 @@ class Scaler:
         if wanted != count:
             lag = "unknown" if sample.lag_s is None else f"{sample.lag_s:.1f} s"
             console.print(
-                f"[{sample.at_s:5.0f} s] lag in time {lag}: {count} applications, then {wanted}"
+                f"[{sample.at_s:5.0f} s] lag in time {lag}: applications {count} -> {wanted}"
             )
         for _ in range(wanted - count):
             self.add()
@@ -304,7 +303,11 @@ def run(given: argparse.Namespace, command: str, directory: Path) -> Elastic:
         ApplicationError: An application ended by itself, or did not end.
     """
     low = given.rate * LOW_SHARE
-    rule = Rule(aim_s=given.aim, most=given.most, per_application=given.per_application)
+    rule = Rule(
+        target_s=given.target_lag,
+        max_applications=given.max_applications,
+        per_application_per_s=given.records_per_application,
+    )
     with ExitStack() as stack:
         kafka = stack.enter_context(EmbeddedKafka(heap_mb=512, start_timeout_s=JOIN_S))
         servers = kafka.bootstrap_servers
@@ -312,32 +315,29 @@ def run(given: argparse.Namespace, command: str, directory: Path) -> Elastic:
         watch = stack.enter_context(closing(GroupWatch(GroupObserver(servers), GROUP)))
 
         def make(name: str) -> Reader:
-            return Reader(name, directory, _arguments(servers, given.per_application))
+            return Reader(name, directory, _arguments(servers, given.records_per_application))
 
         scaler = Scaler(rule, watch, make)
         stack.callback(scaler.kill)
         load = Load(servers, given.partitions, low)
         stack.callback(load.stop)
-        step_s, fall_s, lasting = _play(scaler, load, given, low)
+        step_s, fall_s, problems = _play(scaler, load, given, low)
         load.stop()
         drained_s = _drain(scaler, load)
         scaler.end()
         last = scaler.samples[-1]
         rows, distinct = _rows(directory / "output")
-        assert scaler.still is not None
+        assert scaler.pauses is not None
         return Elastic(
             command=command,
-            low=low,
-            high=given.rate,
+            low_per_s=low,
+            high_per_s=given.rate,
             partitions=given.partitions,
-            per_application=given.per_application,
-            aim_s=given.aim,
-            trigger_s=TRIGGER_S,
-            pause_s=PAUSE_S,
+            target_s=given.target_lag,
             step_s=step_s,
             fall_s=fall_s,
             samples=tuple(scaler.samples),
-            still=scaler.still,
+            pauses=scaler.pauses,
             verdict=Verdict(
                 acknowledged=load.acknowledged,
                 in_topic=last.written,
@@ -350,7 +350,7 @@ def run(given: argparse.Namespace, command: str, directory: Path) -> Elastic:
                 each.joined_s - each.started_s for each in scaler.made if each.joined_s is not None
             ),
             loads=tuple(scaler.loads),
-            problems=(*load.problems, *lasting),
+            problems=(*load.problems, *problems),
         )
 
 
@@ -363,32 +363,36 @@ def _play(
 
     def is_read() -> bool:
         last = scaler.samples[-1]
-        return not last.unowned and last.committed > 0 and _within(last, given.aim)
+        return not last.unowned and last.committed > 0 and _within(last, given.target_lag)
 
     if not _until(scaler, is_read, JOIN_S):
         raise ElasticError(f"the first application did not read within {JOIN_S:g} s")
-    scaler.still = StandStill(PAUSE_S)
+    scaler.pauses = Pauses(PAUSE_S)
     scaler.is_scaling = True
     calm_ends_s = scaler.now_s + min(CALM_S, given.seconds / 4)
     _until(scaler, lambda: scaler.now_s >= calm_ends_s, CALM_S + LOOK_S)
-    lasting = []
+    problems = []
     load.rate, step_s = given.rate, scaler.now_s
     console.print(f"[{step_s:5.0f} s] {given.rate:,.0f} records a second")
 
     def has_recovered() -> bool:
         recent = [e for e in scaler.samples if e.at_s >= scaler.now_s - CALM_S]
-        return scaler.now_s >= step_s + given.seconds and all(_within(e, given.aim) for e in recent)
+        is_over = scaler.now_s >= step_s + given.seconds
+        return is_over and all(_within(each, given.target_lag) for each in recent)
 
     if not _until(scaler, has_recovered, given.seconds + RECOVER_S):
-        lasting.append(f"the lag was not within its aim {given.seconds + RECOVER_S:g} s after rise")
+        problems.append(
+            f"the lag did not stay below {given.target_lag:g} s within"
+            f" {given.seconds + RECOVER_S:g} s after the rate rose"
+        )
     load.rate, fall_s = low, scaler.now_s
     console.print(f"[{fall_s:5.0f} s] {low:,.0f} records a second")
     if not _until(scaler, lambda: scaler.samples[-1].applications == 1, FALL_S):
-        lasting.append(f"more than one application {FALL_S:g} s after the rate fell")
+        problems.append(f"more than one application {FALL_S:g} s after the rate fell")
     scaler.is_scaling = False
     quiet_s = scaler.now_s + min(CALM_S, given.seconds / 4)
     _until(scaler, lambda: scaler.now_s >= quiet_s, CALM_S + LOOK_S)
-    return step_s, fall_s, lasting
+    return step_s, fall_s, problems
 
 
 def _drain(scaler: Scaler, load: Load) -> float | None:
@@ -402,8 +406,8 @@ def _drain(scaler: Scaler, load: Load) -> float | None:
     return scaler.now_s - began_s if _until(scaler, is_drained, DRAIN_S) else None
 
 
-def _within(sample: Sample, aim_s: float) -> bool:
-    return sample.lag_s is not None and sample.lag_s <= aim_s
+def _within(sample: Sample, target_s: float) -> bool:
+    return sample.lag_s is not None and sample.lag_s <= target_s
 
 
 def _until(scaler: Scaler, condition: Callable[[], bool], timeout_s: float) -> bool:
@@ -415,11 +419,11 @@ def _until(scaler: Scaler, condition: Callable[[], bool], timeout_s: float) -> b
     return False
 
 
-def _arguments(servers: str, per_application: float) -> Iterator[str]:
+def _arguments(servers: str, per_application_per_s: float) -> Iterator[str]:
     yield from ("--bootstrap-servers", servers, "--group", GROUP, "--topics", TOPIC)
     yield from ("--trigger", f"{TRIGGER_S:g}s")
     for key, value in (
-        ("source.maxOffsetsPerTrigger", f"{per_application * TRIGGER_S:.0f}"),
+        ("source.maxOffsetsPerTrigger", f"{per_application_per_s * TRIGGER_S:.0f}"),
         ("source.emit", "ranges"),
         ("query.selectExpr", "[]"),
         ("sink.format", "delta"),
@@ -461,39 +465,67 @@ def draw(found: Elastic, path: Path) -> None:
                 "members": (at_s, [float(each.members) for each in samples]),
             },
         },
-        limits={"lag in time, s": found.aim_s},
+        limits={"lag in time, s": found.target_s},
         marks={"rate rises": found.step_s, "rate falls": found.fall_s},
     )
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.elastic",
+        description=__doc__.split("\n", 2)[2],
+        epilog="example: python -m benchmarks.elastic --seconds 60 --rate 3000",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=240.0,
+        help="how long the high rate lasts, at least; default 240",
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=30_000.0,
+        help="records a second of the high rate; default 30000",
+    )
+    parser.add_argument(
+        "--records-per-application",
+        type=float,
+        help="most records a second that one application reads; default 0.4 * rate",
+    )
+    parser.add_argument(
+        "--target-lag",
+        type=float,
+        default=10.0,
+        help="lag in time above which applications are added, in seconds; default 10",
+    )
+    parser.add_argument(
+        "--max-applications",
+        type=int,
+        default=4,
+        help="most applications at the same time; default 4",
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=12, help="partitions of the topic; default 12"
+    )
+    parser.add_argument("--record", action="store_true", help=f"write {PAGE.name} and its picture")
+    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Make a run, show its figures, and return the exit status."""
-    parser = argparse.ArgumentParser(prog="make elastic", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seconds", type=float, default=240.0, help="length of the step, at least")
-    parser.add_argument("--rate", type=float, default=30_000.0, help="records a second of the step")
-    parser.add_argument(
-        "--per-application", type=float, help="records a second; default 0.4 x rate"
-    )
-    parser.add_argument("--aim", type=float, default=10.0, help="lag in time, in seconds")
-    parser.add_argument("--most", type=int, default=4, help="applications; default 4")
-    parser.add_argument("--partitions", type=int, default=12)
-    parser.add_argument("--record", action="store_true", help=f"write {PAGE.name} and its picture")
+    parser = _parser()
     given = parser.parse_args(arguments)
-    given.per_application = given.per_application or 0.4 * given.rate
-    if not (given.seconds > 0 and given.rate >= 10 and 1 <= given.most <= given.partitions):
-        parser.error("--seconds is above 0, --rate at least 10, and --most 1 to --partitions")
-    if given.most * given.per_application <= given.rate:
-        parser.error("--most applications cannot read --rate: more, or a larger --per-application")
+    given.records_per_application = given.records_per_application or 0.4 * given.rate
+    if not (given.seconds > 0 and given.target_lag > 0 and given.rate >= 10):
+        parser.error("--seconds and --target-lag are above 0, --rate is at least 10")
+    if not 1 <= given.max_applications <= given.partitions:
+        parser.error("--max-applications is 1 to --partitions")
+    if given.max_applications * given.records_per_application <= given.rate:
+        parser.error("--max-applications * --records-per-application must be above --rate")
     shown = sys.argv[1:] if arguments is None else arguments
     command = shlex.join(["python", "-m", "benchmarks.elastic", *shown])
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # `nohup` has one ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    interrupt_on_termination()
     with tempfile.TemporaryDirectory(prefix="elastic-", ignore_cleanup_errors=True) as directory:
         try:
             found = run(given, command, Path(directory))

@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.noted import markdown_table
 
 HOLD_S: Final = 15.0
-"""For how long the lag has to stay within its aim to count as recovered, in seconds."""
+"""For how long the lag has to stay within its target to count as recovered, in seconds."""
 CLEAN_EXIT: Final = 143
 """The exit code of a job after SIGTERM."""
 
@@ -25,7 +25,6 @@ class Sample:
         written: The sum of the log ends.
         committed: The sum of the committed offsets.
         lag_s: The lag in time; None: unknown.
-        wanted: How many applications the rule calls for.
         applications: How many there are, those that start included.
         members: The members of the group.
         unowned: Partitions without an owner.
@@ -35,22 +34,21 @@ class Sample:
     written: int
     committed: int
     lag_s: float | None
-    wanted: int
     applications: int
     members: int
     unowned: int
 
 
-class StandStill:
-    """Notes for how long the committed offset of a partition stands still with unread records.
+class Pauses:
+    """Notes for how long partitions have unread records and a committed offset that stays the same.
 
     Args:
-        limit_s: A longer pause counts.
+        limit_s: Only a longer pause counts, except in `longest_s`.
     """
 
     def __init__(self, limit_s: float) -> None:
         self.longest_s = 0.0
-        """The longest pause of a partition, in seconds."""
+        """The longest pause of a partition, in seconds, also one within the limit."""
         self.most = 0
         """The largest number of partitions that were in a pause at the same time."""
         self.count = 0
@@ -118,17 +116,14 @@ class Elastic:
 
     Args:
         command: The command that made it.
-        low: Records a second before and after the step.
-        high: Records a second of the step.
+        low_per_s: Records a second before and after the step.
+        high_per_s: Records a second of the step.
         partitions: Of the topic.
-        per_application: Records a second that an application reads at most.
-        aim_s: The lag in time that is aimed at.
-        trigger_s: Seconds from batch to batch.
-        pause_s: How long a committed offset stands still before that counts.
+        target_s: The lag in time above which applications are added.
         step_s: When the rate rose, in seconds since the first record.
         fall_s: When it fell again.
         samples: All looks at the group.
-        still: The pauses between the first look and the end of the load.
+        pauses: Those of the partitions between the first look and the end of the load.
         verdict: The table compared with the topic.
         drained_s: The time from the last record until all were committed; None: they were not.
         exit_codes: Of all applications.
@@ -138,17 +133,14 @@ class Elastic:
     """
 
     command: str
-    low: float
-    high: float
+    low_per_s: float
+    high_per_s: float
     partitions: int
-    per_application: float
-    aim_s: float
-    trigger_s: float
-    pause_s: float
+    target_s: float
     step_s: float
     fall_s: float
     samples: Sequence[Sample] = field(repr=False)
-    still: StandStill = field(repr=False)
+    pauses: Pauses = field(repr=False)
     verdict: Verdict
     drained_s: float | None
     exit_codes: Sequence[int | None]
@@ -158,12 +150,12 @@ class Elastic:
 
     @property
     def recovered_s(self) -> float | None:
-        """The time from the step until the lag was within its aim to stay; None: it was not."""
-        return recovery_s(self.samples, self.aim_s, self.step_s, self.fall_s)
+        """The time from the step until the lag was within its target to stay; None: it was not."""
+        return recovery_s(self.samples, self.target_s, self.step_s, self.fall_s)
 
     @property
     def is_good(self) -> bool:
-        """Whether no row is lost or doubled, and the lag came back within its aim."""
+        """Whether the run meets every condition of exit status 0."""
         is_complete = not (self.verdict.lost or self.verdict.doubled or self.problems)
         has_ended = all(each == CLEAN_EXIT for each in self.exit_codes)
         return (
@@ -175,32 +167,32 @@ class Elastic:
 
 
 def recovery_s(
-    samples: Sequence[Sample], aim_s: float, step_s: float, until_s: float
+    samples: Sequence[Sample], target_s: float, step_s: float, until_s: float
 ) -> float | None:
-    """Return how long after the step the lag in time was within its aim, and stayed for `HOLD_S`.
+    """Return how long after the step the lag was within its target, and stayed for `HOLD_S`.
 
     Args:
         samples: All looks, the oldest first; those without a lag do not count.
-        aim_s: The aim.
+        target_s: The target of the lag in time.
         step_s: When the rate rose.
         until_s: Looks after that do not count.
 
     Returns:
-        0.0 if the lag never left its aim; None if it did not come back.
+        0.0 if the lag was never above its target; None if it did not come back.
     """
     known = [
         (each.at_s, each.lag_s)
         for each in samples
         if step_s <= each.at_s <= until_s and each.lag_s is not None
     ]
-    outside = [number for number, (_, lag_s) in enumerate(known) if lag_s > aim_s]
+    outside = [number for number, (_, lag_s) in enumerate(known) if lag_s > target_s]
     if not outside:
         return 0.0 if known else None
     for number in outside:
         within = known[number + 1 :]
-        if not within or within[0][1] > aim_s:
+        if not within or within[0][1] > target_s:
             continue
-        left_s = next((at_s for at_s, lag_s in within if lag_s > aim_s), within[-1][0])
+        left_s = next((at_s for at_s, lag_s in within if lag_s > target_s), within[-1][0])
         if left_s - within[0][0] >= HOLD_S:
             return within[0][0] - step_s
     return None
@@ -234,7 +226,7 @@ def unowned_s(samples: Sequence[Sample]) -> float:
 
 def figures(run: Elastic) -> Iterator[tuple[str, str]]:
     """Yield the figures of a run, each with its name."""
-    high = rate_between(run.samples, run.step_s, run.fall_s)
+    written = rate_between(run.samples, run.step_s, run.fall_s)
     since = [each for each in run.samples if each.at_s >= run.step_s]
     lags = [each.lag_s for each in since if each.lag_s is not None]
     loads = run.loads or (0.0,)
@@ -242,15 +234,19 @@ def figures(run: Elastic) -> Iterator[tuple[str, str]]:
     after = [each for each in run.samples if each.at_s >= run.fall_s]
     least = min((each.applications for each in after), default=0)
     removed_s = next((e.at_s - run.fall_s for e in after if e.applications == least), None)
-    yield "records a second, asked", f"{run.low:,.0f}, then {run.high:,.0f}, then {run.low:,.0f}"
-    yield "records a second during the step, written", "unknown" if high is None else f"{high:,.0f}"
+    low, high = f"{run.low_per_s:,.0f}", f"{run.high_per_s:,.0f}"
+    yield "records a second, asked", f"{low}, then {high}, then {low}"
     yield (
-        "from the step until the lag in time is within its aim",
+        "records a second during the step, written",
+        "unknown" if written is None else f"{written:,.0f}",
+    )
+    yield (
+        "from the step until the lag in time is within its target",
         f"**{_seconds(run.recovered_s)}**",
     )
     yield (
         "highest lag in time since the step",
-        f"{_seconds(max(lags, default=None))} (aim {run.aim_s:g} s)",
+        f"{_seconds(max(lags, default=None))} (target {run.target_s:g} s)",
     )
     yield "applications", f"{moved[0] if moved else 0}, then {max(moved, default=0)}, then {least}"
     if run.starts_s:
@@ -261,11 +257,10 @@ def figures(run: Elastic) -> Iterator[tuple[str, str]]:
         )
     yield "from the fall of the rate until the last removal", _seconds(removed_s)
     yield (
-        f"partitions unread at the same time, of {run.partitions}: committed offset unchanged for"
-        f" more than {run.pause_s:g} s, with unread records",
-        f"{run.still.most} at most; {run.still.count} pauses, {run.still.sum_s:.0f} s together",
+        f"partitions in a pause at the same time, of {run.partitions}",
+        f"{run.pauses.most} at most; {run.pauses.count} pauses, {run.pauses.sum_s:.0f} s together",
     )
-    yield "longest time in which a committed offset stood still", f"{run.still.longest_s:.1f} s"
+    yield "longest pause of a partition", f"{run.pauses.longest_s:.1f} s"
     yield (
         "partitions without an owner",
         f"{max((e.unowned for e in run.samples), default=0)} at most;"

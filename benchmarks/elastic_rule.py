@@ -1,8 +1,8 @@
 """How many applications a group shall have: the rule of Kubernetes' HorizontalPodAutoscaler; pure.
 
-    wanted = ceil(applications * lag in time / its aim), if the lag is not about its aim
+    wanted = ceil(applications * lag in time / target), if the lag is not within a tenth of it
 
-Lag in time within its aim does not tell how many applications hold it there. So no application is
+A lag below its target does not show how many applications keep it there. So no application is
 removed that the rate of the records needs: `records a second / records of one application`.
 Source: k8s.io/kubernetes/pkg/controller/podautoscaler (replica_calculator.go, horizontal.go).
 """
@@ -19,24 +19,22 @@ class Rule:
     """The settings of a scaler, as those of KEDA and of the HorizontalPodAutoscaler.
 
     Args:
-        aim_s: The lag in time that is aimed at, in seconds.
-        least: The smallest number of applications.
-        most: The largest number: at most the partitions.
-        per_application: Records that one application is expected to read in a second, at most.
-        tolerance: By which share of the aim the lag may differ from it without a change.
-        growth: By which factor the number grows at most in one change.
+        target_s: The lag in time above which applications are added, in seconds.
+        max_applications: The largest number of applications: at most the partitions.
+        per_application_per_s: The most records that one application reads in a second.
+        tolerance: By which share of the target the lag may differ from it without a change.
+        growth_max: By which factor the number grows at most in one change.
         up_wait_s: Seconds between two additions: a new application needs time until it reads.
         down_wait_s: Seconds between a change and a removal.
         down_window_s: An application is removed only if no recommendation of so many seconds
             needed it (`stabilizationWindowSeconds`).
     """
 
-    aim_s: float
-    least: int = 1
-    most: int
-    per_application: float
+    target_s: float
+    max_applications: int
+    per_application_per_s: float
     tolerance: float = 0.1
-    growth: float = 2.0
+    growth_max: float = 2.0
     up_wait_s: float = 30.0
     down_wait_s: float = 20.0
     down_window_s: float = 40.0
@@ -45,10 +43,11 @@ class Rule:
         """Refuse settings that no group can have.
 
         Raises:
-            ValueError: A limit is not positive, or `least` is above `most`.
+            ValueError: The target or a limit is not positive.
         """
-        if not (self.aim_s > 0 and self.per_application > 0 and 1 <= self.least <= self.most):
-            raise ValueError(f"1 <= least <= most, and positive limits: {self}")
+        limits = self.target_s, self.max_applications, self.per_application_per_s
+        if not all(each > 0 for each in limits):
+            raise ValueError(f"the target and the limits must be positive: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +76,14 @@ def recommend(
     """
     if lag_s is None:
         return applications
-    ratio = lag_s / rule.aim_s
+    ratio = lag_s / rule.target_s
     by_lag = applications
     if abs(ratio - 1) > rule.tolerance:
         by_lag = math.ceil(applications * ratio)
     by_rate = applications
     if records_per_s is not None:
-        by_rate = min(applications, math.ceil(records_per_s / rule.per_application))
-    return max(rule.least, min(rule.most, max(by_lag, by_rate)))
+        by_rate = min(applications, math.ceil(records_per_s / rule.per_application_per_s))
+    return max(1, min(rule.max_applications, max(by_lag, by_rate)))
 
 
 def decide(
@@ -104,7 +103,7 @@ def decide(
     now = recommendations[-1]
     since_s = now.at_s - changed_at_s
     if now.wanted > applications:
-        largest = math.ceil(applications * rule.growth)
+        largest = math.ceil(applications * rule.growth_max)
         return min(now.wanted, largest) if since_s >= rule.up_wait_s else applications
     began_s = now.at_s - rule.down_window_s
     is_covered = recommendations[0].at_s <= began_s

@@ -179,7 +179,7 @@ def draw_steps(
             for name, (at_s, values) in found.items():
                 axes.step(at_s, values, where="post", color=colours[name], label=name, linewidth=1)
             if unit in limits:
-                axes.axhline(limits[unit], color=GREY, linestyle="--", label="aim")
+                axes.axhline(limits[unit], color=GREY, linestyle="--", label="target")
             for moment_s in marks.values():
                 axes.axvline(moment_s, color=GREY, linestyle=":")
             axes.set_ylim(bottom=0)

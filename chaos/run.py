@@ -80,6 +80,7 @@ from chaos.systems.postgres import PostgresError, running_postgres
 from chaos.systems.production import Production
 from chaos.systems.sinks import APPENDED, appended_rows
 from chaos.systems.tables import USE_POSTGRES, open_table, table_rows
+from demo.signals import interrupt_on_termination
 from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.cluster import NODES, EmbeddedCluster
@@ -557,10 +558,7 @@ def main(arguments: list[str] | None = None) -> int:
         made_of += ["--seed", str(chosen.seed)]
     chosen.command = shlex.join(["python", "-m", "chaos.run", *made_of])
     console = Console(stderr=chosen.json, highlight=False, soft_wrap=not sys.stdout.isatty())
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # `nohup` has one ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    interrupt_on_termination()
     console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
     prepare_to_fork(each.value for each in chosen.sinks)
     chosen.line = runs.started(chosen) if chosen.record else {}
@@ -594,10 +592,6 @@ def _classes(text: str) -> list[FaultClass]:
         ValueError: There are no such faults.
     """
     return list(dict.fromkeys(FaultClass(each) for each in text.split(",") if each))
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _run(console: Console, chosen: argparse.Namespace) -> int:

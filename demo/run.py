@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from demo.check import Verdict, compare, describe_group, parse_description, writ
 from demo.flights import FLIGHTS, read_flights
 from demo.load import LoadError, create_topic, load
 from demo.picture import animated
+from demo.signals import interrupt_on_termination
 from demo.watch import DemoTimeoutError, Seen, Watch
 from spark_groups.errors import SparkGroupsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
@@ -65,9 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not PARTITIONS <= chosen.rows <= FLIGHTS or chosen.seconds < TRIGGER_S:
         parser.error(f"--rows is {PARTITIONS} to {FLIGHTS}, --seconds at least {TRIGGER_S}")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    # A service manager's or a terminal's end is to clean up as Ctrl-C does.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    interrupt_on_termination()
     began_s = time.monotonic()
     try:
         with _directory(chosen.keep) as directory:
@@ -80,10 +78,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     console.print(f"the demo took {time.monotonic() - began_s:.0f} s")
     return 0 if verdict.is_good else 1
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

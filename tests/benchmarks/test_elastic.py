@@ -14,8 +14,8 @@ import pytest
 from benchmarks import elastic
 from benchmarks.elastic_report import (
     Elastic,
+    Pauses,
     Sample,
-    StandStill,
     Verdict,
     figures,
     rate_between,
@@ -32,7 +32,7 @@ END_S = 180.0
 
 
 def sample(at_s: float, lag_s: float | None = 1.0, **values: int) -> Sample:
-    drawn = {"written": int(at_s * 100), "committed": int(at_s * 90), "wanted": 1}
+    drawn = {"written": int(at_s * 100), "committed": int(at_s * 90)}
     drawn |= {"applications": 1, "members": 1, "unowned": 0, **values}
     return Sample(at_s=at_s, lag_s=lag_s, **drawn)
 
@@ -54,31 +54,31 @@ def looks(*lags: float | None) -> list[Sample]:
         ((1, 1, None, None), None),
     ],
 )
-def test_recovered_is_within_the_aim_for_a_while(
+def test_recovered_is_within_the_target_for_a_while(
     lags: tuple[float | None, ...], recovered: float | None
 ) -> None:
-    found = recovery_s(looks(*lags), aim_s=10.0, step_s=6.0, until_s=100.0)
+    found = recovery_s(looks(*lags), target_s=10.0, step_s=6.0, until_s=100.0)
     assert found == (None if recovered is None else recovered - 1.0 if recovered else 0.0)
 
 
 def test_a_lag_after_the_step_does_not_count() -> None:
     samples = looks(1, 1, 12, 9, 9, 9, 9, 99)
-    assert recovery_s(samples, aim_s=10.0, step_s=6.0, until_s=30.0) == 9.0
+    assert recovery_s(samples, target_s=10.0, step_s=6.0, until_s=30.0) == 9.0
 
 
-def test_a_partition_stands_still_while_it_has_unread_records() -> None:
-    still = StandStill(limit_s=6.0)
+def test_a_partition_is_in_a_pause_while_it_has_unread_records() -> None:
+    pauses = Pauses(limit_s=6.0)
     for at_s, committed, other in ((0, 10, 5), (4, 10, 5), (8, 10, 5), (9, 12, 5), (20, 12, 5)):
-        still.look(at_s, {0: (committed, 100), 1: (other, 5)})
-    assert (still.longest_s, still.most) == (11.0, 1)
-    assert (still.count, still.sum_s) == (1, 9.0)
+        pauses.look(at_s, {0: (committed, 100), 1: (other, 5)})
+    assert (pauses.longest_s, pauses.most) == (11.0, 1)
+    assert (pauses.count, pauses.sum_s) == (1, 9.0)
 
 
 def test_a_partition_that_had_nothing_to_read_begins_its_pause_with_a_record() -> None:
-    still = StandStill(limit_s=6.0)
+    pauses = Pauses(limit_s=6.0)
     for at_s, end in ((0.0, 5), (50.0, 5), (51.0, 6), (52.0, 6)):
-        still.look(at_s, {0: (5, end)})
-    assert still.longest_s == 2.0
+        pauses.look(at_s, {0: (5, end)})
+    assert pauses.longest_s == 2.0
 
 
 def test_rates_and_times_without_an_owner() -> None:
@@ -100,17 +100,14 @@ def test_the_table_is_counted_by_partition_and_offset(tmp_path: Path) -> None:
 
 GOOD = Elastic(
     command="python -m benchmarks.elastic",
-    low=10.0,
-    high=100.0,
+    low_per_s=10.0,
+    high_per_s=100.0,
     partitions=6,
-    per_application=60.0,
-    aim_s=10.0,
-    trigger_s=2.0,
-    pause_s=6.0,
+    target_s=10.0,
     step_s=6.0,
     fall_s=36.0,
     samples=(*looks(1, 1, 12, 9, 9, 9, 9, 9), sample(45.0, 2.0)),
-    still=StandStill(6.0),
+    pauses=Pauses(6.0),
     verdict=Verdict(acknowledged=100, in_topic=100, rows=100, distinct=100),
     drained_s=2.0,
     exit_codes=(143, 143),
@@ -139,17 +136,30 @@ def test_the_page_has_every_figure_and_the_picture_every_series(tmp_path: Path) 
     text = "\n".join(section(replace(GOOD, problems=("slow",)), "One machine.", "elastic.svg"))
     assert all(f"| {name} | {value} |" in text for name, value in figures(GOOD))
     assert "| rows lost | **0** |" in text
-    assert "| from the step until the lag in time is within its aim | **9 s** |" in text
+    assert "| from the step until the lag in time is within its target | **9 s** |" in text
     assert "- slow\n" in text
     assert "![Rate, lag in time and applications over time](elastic.svg)" in text
     elastic.draw(GOOD, tmp_path / "elastic.svg")
     drawn = (tmp_path / "elastic.svg").read_text(encoding="utf-8")
-    for name in ("written", "committed", "lag", "started", "members", "rate rises", "rate falls"):
+    series = ("written", "committed", "lag", "started", "members")
+    for name in (*series, "target", "rate rises", "rate falls"):
         assert f">{name}</text>" in drawn
 
 
+def test_the_page_tells_which_pauses_count() -> None:
+    page = " ".join(elastic.PAGE.read_text(encoding="utf-8").split())
+    assert f"has not changed for more than {elastic.PAUSE_S:g} s (three triggers)" in page
+
+
 @pytest.mark.parametrize(
-    "wrong", [("--rate", "1"), ("--most", "13"), ("--seconds", "0"), ("--most", "2")]
+    "wrong",
+    [
+        ("--rate", "1"),
+        ("--seconds", "0"),
+        ("--target-lag", "0"),
+        ("--max-applications", "13"),
+        ("--max-applications", "2"),
+    ],
 )
 def test_a_run_that_cannot_be_made_is_refused(wrong: tuple[str, str]) -> None:
     with pytest.raises(SystemExit) as refused:
@@ -175,8 +185,9 @@ def started(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
 @pytest.mark.timeout(RUN_S + END_S)
 def test_an_application_is_added_and_removed_and_no_row_is_lost_or_doubled(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    limits = ("--per-application", "600", "--aim", "12", "--most", "2", "--partitions", "4")
-    process = started(log, "--rate", "1000", "--seconds", "60", *limits)
+    limits = ("--records-per-application", "900", "--target-lag", "12", "--max-applications", "2")
+    load = ("--rate", "1000", "--seconds", "60", "--partitions", "4")
+    process = started(log, *load, *limits)
     try:
         code = process.wait(RUN_S)
     finally:
@@ -195,7 +206,7 @@ def test_sigterm_leaves_nothing_running(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = started(log, "--rate", "1000", "--partitions", "4")
     try:
-        wait_until(lambda: "elastic-1 reads" in log.read_text(), END_S, "the first application")
+        wait_until(lambda: "elastic-1 joined" in log.read_text(), END_S, "the first application")
         found = descendants(process.pid)
         assert len(found) > 4
         process.terminate()
