@@ -435,7 +435,9 @@ def _rows(path: Path) -> tuple[int, int]:
     """Return the rows of the table, and how many different offsets they have."""
     import deltalake  # noqa: PLC0415
 
-    table = deltalake.DeltaTable(path).to_pyarrow_table(columns=["partition", "offset"])
+    dataset = deltalake.DeltaTable(path).to_pyarrow_dataset()
+    # With threads, a program that ends soon after reading is often aborted (delta-rs issue 2184).
+    table = dataset.to_table(columns=["partition", "offset"], use_threads=False)
     found = table.group_by("partition").aggregate([("offset", "count_distinct")])
     return table.num_rows, sum(found.column("offset_count_distinct").to_pylist())
 

@@ -185,7 +185,7 @@ def started(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
 @pytest.mark.timeout(RUN_S + END_S)
 def test_an_application_is_added_and_removed_and_no_row_is_lost_or_doubled(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    limits = ("--records-per-application", "900", "--target-lag", "12", "--max-applications", "2")
+    limits = ("--records-per-application", "700", "--target-lag", "12", "--max-applications", "2")
     load = ("--rate", "1000", "--seconds", "60", "--partitions", "4")
     process = started(log, *load, *limits)
     try:
