@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -131,12 +132,24 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
     Raises:
         PySparkException: A record could not be written.
     """
+    send = _Sending(route, connection).run
+    for each in counts_of(map_in_arrow(record_rows(batch), send, COUNT_COLUMNS).collect()):
+        if each.fate is Fate.SKIPPED:
+            _log.warning("%s", each)
 
-    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """The task of `send_records`; a nested function would be sent with a copy of `WRITERS`."""
+
+    route: Route
+    connection: RangeSettings
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts = FateCounts()
-        with WRITERS.borrow(connection) as writer:
+        with WRITERS.borrow(self.connection) as writer:
             for record in records_of(batches):
-                letter = route(record)
+                letter = self.route(record)
                 if isinstance(letter, str):
                     _log.warning("%s is not sent: %s", record, letter)
                     counts.add(record, Fate.SKIPPED, letter)
@@ -145,7 +158,3 @@ def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> N
                 counts.add(record, Fate.PROCESSED)
             writer.await_delivery()
         yield counts.rows()
-
-    for each in counts_of(map_in_arrow(record_rows(batch), send, COUNT_COLUMNS).collect()):
-        if each.fate is Fate.SKIPPED:
-            _log.warning("%s", each)
