@@ -171,7 +171,7 @@ class Scaler:
         self.samples: list[Sample] = []
         self.loads: list[float] = []
         self.pauses: Pauses | None = None
-        """Those of the partitions, once they count."""
+        """The pauses of partitions; None until the first application keeps up."""
         self.made: list[Reader] = []
         self.is_scaling = False
         self._rule = rule

@@ -1,4 +1,4 @@
-"""Signals end a program that starts others as Ctrl-C does, so that it ends what it has started."""
+"""SIGTERM and SIGHUP interrupt a program like Ctrl-C, so that it ends the processes it started."""
 
 from __future__ import annotations
 

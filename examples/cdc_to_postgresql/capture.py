@@ -138,7 +138,7 @@ def events(change: Change) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def await_compaction(bootstrap_servers: str, deadline_s: float) -> None:
-    """Write nothing new, and wait until half of the records are gone."""
+    """Wait until compaction has removed half of the records."""
     while True:
         left, ends = records(bootstrap_servers, deadline_s)
         if left <= ends / 2:

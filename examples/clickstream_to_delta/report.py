@@ -54,13 +54,13 @@ def main() -> None:
     }
     missing = len(written - found.keys())
     doubled = sum(count - 1 for count in found.values())
-    strange = len(found.keys() - written)
+    foreign = len(found.keys() - written)
     print(f"{len(written)} records in the topic, {len(rows)} rows in the table")
-    print(f"{missing} missing, {doubled} twice, {strange} of another topic")
+    print(f"{missing} missing, {doubled} twice, {foreign} of another topic")
     for page, count in Counter(row["page"] for row in rows if row["page"]).most_common():
         print(f"{count:>8} {page}")
     print(f"{sum(row['unreadable'] is not None for row in rows):>8} unreadable")
-    if missing or doubled or strange:
+    if missing or doubled or foreign:
         raise SystemExit(1)
 
 

@@ -37,7 +37,7 @@ def play(
 ) -> str:
     """Run the commands of a README in a copy of its folder; return what they printed.
 
-    It has to contain the blocks of text in the README.
+    The output has to contain every block of text that the README shows.
 
     Args:
         name: The folder of the example.

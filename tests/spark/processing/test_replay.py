@@ -76,8 +76,7 @@ def test_letter_is_repaired_or_stays(repair: str) -> None:
 
 
 def test_executors_need_no_module_of_the_repair(repair: str) -> None:
-    dumps = cloudpickle.dumps
-    pickled = dumps((replay_route(repair=repair), read_letter()))
+    pickled = cloudpickle.dumps((replay_route(repair=repair), read_letter()))
     elsewhere = subprocess.run(
         [sys.executable, "-c", UNPICKLE],
         input=pickled,
