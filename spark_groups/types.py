@@ -10,6 +10,7 @@ import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from spark_groups import values
@@ -175,9 +176,13 @@ class BatchPlan:
         topics: All topics the query is known to have read, sorted, including those of `ranges`.
         warm_up_tasks: Number of tasks of a warm-up plan: its batch starts Python workers and reads
             nothing, and its member has not joined yet. 0: any other plan.
+        marks: For each range, the mark of the commit on which it stands: of the committed offset
+            at which it begins. Empty text: unknown, or another client's commit. Empty: all unknown.
+        cluster_id: Kafka's id of the cluster; None: unknown.
 
     Raises:
-        ValueError: A warm-up plan has ranges, or the number of its tasks is negative.
+        ValueError: A warm-up plan has ranges, the number of its tasks is negative, or there are
+            marks for another number of ranges.
     """
 
     group_id: str
@@ -186,6 +191,8 @@ class BatchPlan:
     ranges: tuple[OffsetRange, ...] = field(default=())
     topics: tuple[ReadTopic, ...] = field(default=())
     warm_up_tasks: int = 0
+    marks: tuple[str, ...] = field(default=())
+    cluster_id: str | None = None
 
     def __post_init__(self) -> None:
         if self.warm_up_tasks < 0 or (self.warm_up_tasks and self.ranges):
@@ -193,9 +200,17 @@ class BatchPlan:
                 f"a plan of {self.warm_up_tasks} warm-up tasks and {len(self.ranges)} ranges is"
                 " neither a warm-up plan nor one that reads"
             )
+        if not any(self.marks):
+            object.__setattr__(self, "marks", ())
+        elif len(self.marks) != len(self.ranges):
+            raise ValueError(f"there are {len(self.marks)} marks for {len(self.ranges)} ranges")
         read = {each.topic_id: ReadTopic(each.topic_id, each.topic) for each in self.ranges}
         read |= {each.topic_id: each for each in self.topics}
         object.__setattr__(self, "topics", tuple(read[topic_id] for topic_id in sorted(read)))
+
+    def marked_ranges(self) -> Iterator[tuple[OffsetRange, str]]:
+        """Yield each range with the mark of the commit on which it stands, "" if it is unknown."""
+        return zip(self.ranges, self.marks or repeat(""), strict=False)
 
     def partitions(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that the batch reads."""

@@ -2,30 +2,29 @@
 
 Spark compares offsets as JSON text, so one plan has exactly one text: keys in a fixed order, topics
 and partitions sorted, nothing volatile. The ranges of a topic are one string, `<partition>:<first
-offset>+<count>` separated by commas, to keep checkpoints small.
+offset>+<count>@<mark>` separated by commas, to keep checkpoints small.
 
-    {"version": 2, "group": "flights", "member": "2f6b...", "member_epoch": 7,
-     "topics": {"AbCd...": {"name": "departures", "partitions": 4,
-                            "ranges": "0:1000+50,3:980+12"}}}
+    {"version": 4, "cluster": "5L6g...", "group": "flights", "member": "2f6b...",
+     "member_epoch": 7, "topics": {"AbCd...": {"name": "departures", "partitions": 4,
+                                   "ranges": "0:1000+50@k3Jx9aQb,3:980+12@Zp0dW1yT"}}}
 
 Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
 without ranges was read earlier. `partitions` is the topic's partition count when the group began to
-read it, null if unknown.
+read it, null if unknown. A mark names the commit on which a range stands (`offsets.marks`); a range
+without one stands on the commit of another client. `cluster` is missing if the brokers report none.
 
-Version 1 has no `partitions`. A plan without known counts is still written in version 1: a plan
-that Spark runs again must have the text in the checkpoint. Version 3 is a warm-up plan: it has no
-ranges, but the number of its tasks.
+A warm-up plan has no ranges, but the number of its tasks as `warm_up_tasks` after `member_epoch`.
 
-    {"version": 3, "group": "flights", "member": "2f6b...", "member_epoch": 0,
-     "warm_up_tasks": 4, "topics": {"AbCd...": {"name": "departures", "partitions": 4,
-                                                "ranges": ""}}}
+Version 1 has no `partitions`, version 2 has them, version 3 is a warm-up plan; none has marks or a
+cluster. A plan without those is still written in the lowest version that can hold it: a plan that
+Spark runs again must have the text in the checkpoint.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
@@ -41,34 +40,44 @@ from spark_groups.types import (
 PLAN_VERSION: Final = 2
 VERSION_WITHOUT_COUNTS: Final = 1
 WARM_UP_VERSION: Final = 3
-NEWEST_VERSION: Final = WARM_UP_VERSION
+MARKED_VERSION: Final = 4
+NEWEST_VERSION: Final = MARKED_VERSION
 NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": VERSION_WITHOUT_COUNTS}
 """The offset before the first plan, the same for every query and version of this package: Spark
 compares it with the checkpoint's."""
 
 _PLAN_KEYS: Final = ("version", "group", "member", "member_epoch", "topics")
-_WARM_UP_KEYS: Final = (*_PLAN_KEYS, "warm_up_tasks")
+_OTHER_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
+    WARM_UP_VERSION: ("warm_up_tasks",),
+    MARKED_VERSION: ("cluster", "warm_up_tasks"),
+}
+"""Keys beside `_PLAN_KEYS`; version 4 may lack them."""
 _TOPIC_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
     VERSION_WITHOUT_COUNTS: ("name", "ranges"),
     PLAN_VERSION: ("name", "partitions", "ranges"),
     WARM_UP_VERSION: ("name", "partitions", "ranges"),
+    MARKED_VERSION: ("name", "partitions", "ranges"),
 }
-_RANGE: Final = re.compile(r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})", re.ASCII)
+_RANGE: Final = re.compile(
+    r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})(?:@([\w-]{1,64}))?", re.ASCII
+)
 
 
 def plan_as_json(plan: BatchPlan) -> dict[str, object]:
     """Return a plan as the JSON value that a stream reader returns to Spark."""
     ranges: dict[TopicId, list[str]] = {each.topic_id: [] for each in plan.topics}
-    for each in sorted(plan.ranges):
-        ranges[each.topic_id].append(f"{each.partition}:{each.from_offset}+{len(each)}")
+    for each, mark in sorted(plan.marked_ranges()):
+        text = f"{each.partition}:{each.from_offset}+{len(each)}"
+        ranges[each.topic_id].append(f"{text}@{mark}" if mark else text)
     version = _version(plan)
     has_counts = version != VERSION_WITHOUT_COUNTS
     return {
         "version": version,
+        **({"cluster": plan.cluster_id} if plan.cluster_id else {}),
         "group": plan.group_id,
         "member": plan.member_id,
         "member_epoch": plan.member_epoch,
-        **({"warm_up_tasks": plan.warm_up_tasks} if version == WARM_UP_VERSION else {}),
+        **({"warm_up_tasks": plan.warm_up_tasks} if plan.warm_up_tasks else {}),
         "topics": {
             topic_id_text(each.topic_id): {
                 "name": each.name,
@@ -104,21 +113,25 @@ def plan_from_json(value: object) -> BatchPlan | None:
         )
     if value == NOTHING_PLANNED:
         return None
-    _check_keys(value, _WARM_UP_KEYS if version == WARM_UP_VERSION else _PLAN_KEYS, "it")
+    others = _OTHER_KEYS.get(version, ())
+    optional = others if version == MARKED_VERSION else ()
+    _check_keys(value, (*_PLAN_KEYS, *others), "it", optional=optional)
     member_epoch = value["member_epoch"]
     if type(member_epoch) is not int or member_epoch < 0:
         raise _wrong(f"member_epoch is {member_epoch!r}, not a number from 0")
     if not isinstance(value["topics"], dict):
         raise _wrong("topics is not a JSON object")
     topics = tuple(_topics(value["topics"], _TOPIC_KEYS[version]))
-    ranges = tuple(sorted(_ranges(value["topics"], topics)))
+    marked = sorted(_ranges(value["topics"], topics, has_marks=version == MARKED_VERSION))
     return BatchPlan(
         group_id=_text(value, "group"),
         member_id=_text(value, "member"),
         member_epoch=member_epoch,
-        ranges=ranges,
+        ranges=tuple(each for each, _ in marked),
         topics=topics,
-        warm_up_tasks=_warm_up_tasks(value, ranges) if version == WARM_UP_VERSION else 0,
+        warm_up_tasks=_warm_up_tasks(value, marked) if "warm_up_tasks" in value else 0,
+        marks=tuple(mark for _, mark in marked),
+        cluster_id=_text(value, "cluster") if "cluster" in value else None,
     )
 
 
@@ -149,13 +162,15 @@ def planner_of(text: str) -> str | None:
 
 
 def _version(plan: BatchPlan) -> int:
+    if plan.marks or plan.cluster_id:
+        return MARKED_VERSION
     if plan.warm_up_tasks:
         return WARM_UP_VERSION
     has_counts = any(each.known_count is not None for each in plan.topics)
     return PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
 
 
-def _warm_up_tasks(value: Mapping[str, object], ranges: tuple[OffsetRange, ...]) -> int:
+def _warm_up_tasks(value: Mapping[str, object], ranges: Sequence[object]) -> int:
     tasks = value["warm_up_tasks"]
     if type(tasks) is not int or tasks < 1:
         raise _wrong(f"warm_up_tasks is {tasks!r}, not a number from 1")
@@ -182,28 +197,39 @@ def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTo
         yield ReadTopic(topic_id, _text(topic, "name"), count)
 
 
-def _ranges(values: Mapping[str, Any], topics: Iterable[ReadTopic]) -> Iterator[OffsetRange]:
+def _ranges(
+    values: Mapping[str, Any], topics: Iterable[ReadTopic], *, has_marks: bool
+) -> Iterator[tuple[OffsetRange, str]]:
     for each, (id_text, topic) in zip(topics, values.items(), strict=True):
         if topic["ranges"] != "":
             texts = _text(topic, "ranges").split(",")
-            yield from _topic_ranges(each, texts, f"topics[{id_text!r}]")
+            yield from _topic_ranges(each, texts, f"topics[{id_text!r}]", has_marks=has_marks)
 
 
-def _topic_ranges(topic: ReadTopic, texts: Iterable[str], where: str) -> Iterator[OffsetRange]:
+def _topic_ranges(
+    topic: ReadTopic, texts: Iterable[str], where: str, *, has_marks: bool
+) -> Iterator[tuple[OffsetRange, str]]:
     seen: set[int] = set()
     for text in texts:
         found = _RANGE.fullmatch(text)
-        if found is None:
+        mark = (found.group(4) or "") if found else ""
+        if found is None or (mark and not has_marks):
             raise _wrong(f"{where}: {text!r} is not <partition>:<first offset>+<count>")
-        partition, first, count = map(int, found.groups())
+        partition, first, count = map(int, found.groups()[:3])
         if partition in seen:
             raise _wrong(f"{where} names partition {partition} twice")
         seen.add(partition)
-        yield OffsetRange(topic.topic_id, topic.name, partition, first, first + count)
+        yield OffsetRange(topic.topic_id, topic.name, partition, first, first + count), mark
 
 
-def _check_keys(value: Mapping[str, object], keys: tuple[str, ...], where: str) -> None:
-    missing = [key for key in keys if key not in value]
+def _check_keys(
+    value: Mapping[str, object],
+    keys: tuple[str, ...],
+    where: str,
+    *,
+    optional: tuple[str, ...] = (),
+) -> None:
+    missing = [key for key in keys if key not in value and key not in optional]
     unknown = [key for key in value if key not in keys]
     if missing:
         raise _wrong(f"{where} lacks {', '.join(missing)}")

@@ -24,19 +24,22 @@ from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
 OFFSETS = st.integers(0, 2**62)
 TOPICS = st.dictionaries(st.uuids(), st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True))
 TEXTS = st.text(min_size=1, max_size=40)
+MARKS = st.just("") | st.from_regex(r"[A-Za-z0-9_-]{11}", fullmatch=True)
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> BatchPlan:
-    ranges, topics = [], []
+    ranges, topics, marks = [], [], []
     for topic_id, name in draw(TOPICS).items():
         topics.append(ReadTopic(topic_id, name, draw(st.none() | st.integers(0, 20_000))))
         for partition in draw(st.sets(st.integers(0, 20_000), max_size=8)):
             first, until = sorted((draw(OFFSETS), draw(OFFSETS)))
             ranges.append(OffsetRange(topic_id, name, partition, first, until))
+            marks.append(draw(MARKS))
     epoch = draw(st.integers(0, 2**31 - 1))
     tasks = 0 if ranges else draw(st.integers(0, 64))
-    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, tuple(sorted(ranges)), tuple(topics), tasks)
+    by_range = tuple(sorted(ranges)), tuple(topics), tasks, tuple(marks)
+    return BatchPlan(draw(TEXTS), draw(TEXTS), epoch, *by_range, draw(st.none() | TEXTS))
 
 
 @given(plans())
@@ -54,7 +57,14 @@ def test_text_survives_the_way_through_spark(plan: BatchPlan) -> None:
 @given(plans())
 def test_order_of_the_ranges_does_not_change_the_text(plan: BatchPlan) -> None:
     who = (plan.group_id, plan.member_id, plan.member_epoch)
-    shuffled = BatchPlan(*who, plan.ranges[::-1], plan.topics[::-1], plan.warm_up_tasks)
+    shuffled = BatchPlan(
+        *who,
+        plan.ranges[::-1],
+        plan.topics[::-1],
+        plan.warm_up_tasks,
+        plan.marks[::-1],
+        plan.cluster_id,
+    )
     assert plan_text(shuffled) == plan_text(plan)
 
 
@@ -110,11 +120,35 @@ def test_warm_up_tasks_make_a_plan_one_of_version_3() -> None:
     )
 
 
-def test_ten_thousand_partitions_stay_below_300_kb() -> None:
+MARKED = (
+    '{"version": 4, "cluster": "c", "group": "g", "member": "m", "member_epoch": 3, "topics":'
+    ' {"AAAAAAAAAAAAAAAAAAAABw": {"name": "t", "partitions": 4,'
+    ' "ranges": "0:10+5@k3Jx9aQb,1:20+5"}}}'
+)
+
+
+def test_marks_and_a_cluster_make_a_plan_one_of_version_4() -> None:
+    topic_id = uuid.UUID(int=7)
+    ranges = (OffsetRange(topic_id, "t", 0, 10, 15), OffsetRange(topic_id, "t", 1, 20, 25))
+    topics = (ReadTopic(topic_id, "t", 4),)
+    plan = BatchPlan("g", "m", 3, ranges, topics, marks=("k3Jx9aQb", ""), cluster_id="c")
+    assert plan_text(plan) == MARKED
+    assert [mark for _, mark in plan.marked_ranges()] == ["k3Jx9aQb", ""]
+
+
+def test_a_mark_in_an_earlier_version_is_refused() -> None:
+    text = MARKED.replace('"version": 4, "cluster": "c"', '"version": 2')
+    with pytest.raises(CheckpointError, match="k3Jx9aQb"):
+        parse_plan_text(text)
+
+
+def test_ten_thousand_partitions_stay_below_350_kb() -> None:
     topic_id = uuid.UUID(int=7)
     first = 123_456_789_012
     ranges = tuple(OffsetRange(topic_id, "t", p, first, first + 12_345) for p in range(10_000))
-    assert len(plan_text(BatchPlan("group", str(uuid.UUID(int=3)), 9, ranges))) < 300_000
+    marks = ("k3Jx9aQb",) * len(ranges)
+    plan = BatchPlan("group", str(uuid.UUID(int=3)), 9, ranges, marks=marks)
+    assert len(plan_text(plan)) < 350_000
 
 
 def example() -> dict[str, Any]:
@@ -131,7 +165,9 @@ def topic(**fields: object) -> dict[str, Any]:
 
 TOPIC = next(iter(example()["topics"]))
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a newer version": ({"version": 4}, "newer version of spark-groups"),
+    "a newer version": ({"version": 5}, "newer version of spark-groups"),
+    "a cluster in a version without it": ({"version": 2, "cluster": "c"}, "unknown cluster"),
+    "a cluster without a name": ({"version": 4, "cluster": ""}, "cluster is ''"),
     "tasks in version 2": ({"warm_up_tasks": 2}, "unknown warm_up_tasks"),
     "a warm-up plan without tasks": ({"version": 3}, "lacks warm_up_tasks"),
     "no task": ({"version": 3, "warm_up_tasks": 0}, "warm_up_tasks is 0"),
