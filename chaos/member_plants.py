@@ -18,7 +18,7 @@ from chaos.plants import Plant
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.commits import CommitOutcome, CommitQueue, PendingCommit
-from spark_groups.offsets.ledger import FinishedBatch, Ledger, OwnedPartition, Phase
+from spark_groups.offsets.ledger import FinishedBatch, FinishedRun, Ledger, OwnedPartition, Phase
 from spark_groups.protocol.messages import OffsetCommitResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPartition
 from spark_groups.wire.fetch.fetcher import Fetched, Fetcher
@@ -157,6 +157,15 @@ def commits_what_it_has_lost(patch: Patch) -> None:
         return FinishedBatch((*found.commits, *lost))
 
     patch.setattr(Ledger, "finish", finished)
+
+
+def takes_a_value_for_evidence(patch: Patch) -> None:
+    """Let a member take any committed offset at which its batch began for its own commit."""
+
+    def stands(self: OwnedPartition, run: FinishedRun) -> bool:
+        return self.position in [each.offset for each in run.boundaries[:-1]]
+
+    patch.setattr(OwnedPartition, "stands_at_batch_start_of", stands)
 
 
 def lets_go_of_what_a_replayed_batch_reads(patch: Patch) -> None:

@@ -36,7 +36,7 @@ from spark_groups.lab.assignors.streams_metadata import (
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text, planner_of
 from spark_groups.offsets.starting import (
     commit_metadata,
-    is_query_commit,
+    mark_of,
     parse_commit_metadata,
 )
 from spark_groups.protocol.embedded import (
@@ -50,6 +50,7 @@ from spark_groups.protocol.embedded import (
     encode_proposed_assignment,
     encode_subscription,
 )
+from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.spark.control.messages import (
     BatchReported,
     Drain,
@@ -498,12 +499,13 @@ _JSON: Final = (
 
 def _metadata_corpus() -> list[bytes]:
     own = [commit_metadata(count, is_reset=count == 7) for count in (0, 7, 2**31 - 1)]
+    own.append(commit_metadata(4, mark="k3Jx9aQb", offset=7))
     return [*(each.encode() for each in own), *_JSON]
 
 
 def _feed_metadata(octets: bytes) -> None:
     metadata = octets.decode("utf-8", "replace")
-    is_query_commit(metadata)
+    mark_of(OffsetAndMetadata(7, metadata))
     count = parse_commit_metadata(metadata)
     if count is not None and parse_commit_metadata(commit_metadata(count)) != count:
         raise AssertionError(f"{count} partitions cannot be kept")

@@ -102,9 +102,9 @@ class GroupClient:
     ) -> None:
         self.config = config
         self.member = Member(config.member, new_member_id)
-        self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
+        self.ledger, self.commits = Ledger(run_id=self.member.member_id), CommitQueue()
+        self.topics, self.absent = TopicDirectory(), AbsentTopics()
         self.target, self.pending_offsets = TargetAssignment(), PendingOffsets()
-        self.absent = AbsentTopics()
         self.session = SessionTimeout(config.member.session_timeout_ms)
         self.metrics = Metrics()
         self._events: list[Event] = []

@@ -68,17 +68,19 @@ class BatchPlanner:
             or self.positions.resolver.has_unchecked_topics
         ):
             return None
+        owned = self.positions.ledger.owned
         plan = BatchPlan(
             member.config.group_id,
             member.member_id,
             member.member_epoch,
             tuple(self._range(key, *offsets) for key, offsets in sorted(divided.items())),
             self.positions.topics.read(),
+            marks=tuple(owned[key].mark for key in sorted(divided)),
         )
         if plan == self._last:
             # Read again after a truncation. Spark ignores an unchanged offset, so an empty
             # batch goes between.
-            plan = replace(plan, ranges=())
+            plan = replace(plan, ranges=(), marks=())
         self._last = plan
         self.positions.ledger.record(plan, leader_epochs)
         self._recorded_member_id = plan.member_id

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
-from spark_groups.offsets.starting import commit_metadata
+from spark_groups.offsets.marks import NO_MARK
+from spark_groups.offsets.starting import commit_metadata, mark_of
 from spark_groups.protocol.backoff import Backoff
 from spark_groups.protocol.messages import (
     NO_LEADER_EPOCH,
@@ -41,6 +42,7 @@ class PendingCommit:
         uncertain: True once a request with it got no answer.
         refused_at: When it was last refused as stale: it waits for a heartbeat sent after that.
         is_truncated: Whether the log was truncated to the offset, below an offset that was read.
+        mark: Which commit it is, in its metadata; the same when it is sent again.
     """
 
     key: TopicIdPartition
@@ -52,6 +54,7 @@ class PendingCommit:
     uncertain: bool = False
     refused_at: float | None = None
     is_truncated: bool = False
+    mark: str = NO_MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,8 @@ class CommitQueue:
             self._again(replace(each, uncertain=each.uncertain or may_have_arrived))
         self._backoff.failed(now)
 
-    def verified(self, key: TopicIdPartition, committed_offset: int) -> PendingCommit | None:
-        """Compare an uncertain commit with the fetched offset.
+    def verified(self, key: TopicIdPartition, committed: OffsetAndMetadata) -> PendingCommit | None:
+        """Compare an uncertain commit with the fetched offset and its metadata.
 
         Returns:
             The commit if it was accepted; else None, and it is sent again.
@@ -201,7 +204,7 @@ class CommitQueue:
         each = self._unverified.pop(key, None)
         if each is None:
             return None
-        if committed_offset == each.committed_offset:
+        if (committed.committed_offset, mark_of(committed)) == (each.committed_offset, each.mark):
             return each
         self._again(each)
         return None
@@ -240,7 +243,12 @@ def commit_request(
         offsets={
             key: OffsetAndMetadata(
                 each.committed_offset,
-                commit_metadata(each.known_count, is_truncated=each.is_truncated),
+                commit_metadata(
+                    each.known_count,
+                    mark=each.mark,
+                    offset=each.committed_offset,
+                    is_truncated=each.is_truncated,
+                ),
                 each.leader_epoch,
             )
             for key, each in commits.items()

@@ -5,9 +5,9 @@ partition, and its offsets are committed only while that tenure lasts. Member ep
 tenures: they change while a partition is kept.
 
 The offsets of a partition that this query finished but has not committed are a *finished run*. When
-the partition returns after a loss or a restart, and its committed offset was written by a query and
-is the start of one of the run's batches, the run is *inherited*: reading continues at its end.
-Otherwise the committed offset wins.
+the partition returns after a loss or a restart, and its committed offset is the very commit on
+which one of the run's batches stands, by offset and by mark (`offsets.marks`), the run is
+*inherited*: reading continues at its end. Otherwise the committed offset wins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from spark_groups.offsets.commits import PendingCommit
+from spark_groups.offsets.marks import NO_MARK, mark_at_end, mark_of_position
 from spark_groups.protocol.messages import NO_LEADER_EPOCH, NO_OFFSET
 from spark_groups.types import (
     NO_PARTITIONS,
@@ -66,9 +67,8 @@ class OwnedPartition:
         assigned_epoch: The member epoch of the assignment.
         phase: The current step.
         position: Next offset to plan.
+        mark: The mark of the commit of the position, sent or not; NO_MARK: another client's.
         committed_offset: The last known one.
-        is_query_commit: Whether a query committed it, not an operator or another consumer, and not
-            because the log was truncated to it.
         known_count: Partitions of the topic when the group began to read it.
         starting_timestamp: While LISTING: the timestamp in ListOffsets.
         wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
@@ -88,8 +88,8 @@ class OwnedPartition:
     assigned_epoch: int
     phase: Phase = Phase.FETCHING
     position: int = NO_OFFSET
+    mark: str = NO_MARK
     committed_offset: int = NO_OFFSET
-    is_query_commit: bool = False
     known_count: int = 0
     starting_timestamp: int = 0
     wanted_offset: int | None = None
@@ -101,19 +101,27 @@ class OwnedPartition:
     listed_end: int = NO_OFFSET
     topic_gone: bool = False
 
-    def stand_at(self, position: int, leader_epoch: int) -> None:
-        """Move to a position that the log of a leader epoch has reached."""
+    def stand_at(self, position: int, leader_epoch: int, mark: str) -> None:
+        """Move to a position that the log of a leader epoch has reached.
+
+        Args:
+            position: The next offset to plan.
+            leader_epoch: The leader epoch.
+            mark: The mark of the commit of that position.
+        """
         self.position = self.reached_offset = position
         self.leader_epoch = leader_epoch
+        self.mark = mark
         self.listed_end = NO_OFFSET
 
     def stands_at_batch_start_of(self, run: FinishedRun) -> bool:
-        """Return whether a query committed the offset, and a batch of `run` began there.
+        """Return whether the committed offset is the commit on which a batch of `run` stands.
 
-        If an operator or another consumer committed, reading must continue there instead.
+        Another commit may have the same offset, because an operator set it or another member
+        finished the batch before: then reading must continue there.
         """
-        is_untouched = self.is_query_commit and self.committed_offset == self.position
-        return is_untouched and self.position in run.boundaries[:-1]
+        is_committed = self.committed_offset == self.position and self.mark != NO_MARK
+        return is_committed and Boundary(self.position, self.mark) in run.boundaries[:-1]
 
     def can_inherit(self, run: FinishedRun) -> bool:
         """Return whether a finished run may be settled now.
@@ -126,12 +134,20 @@ class OwnedPartition:
 
     def inherit(self, run: FinishedRun) -> None:
         """Move to the end of a finished run, with a leader epoch if one is known to reach it."""
+        end = run.boundaries[-1]
         if run.leader_epoch != NO_LEADER_EPOCH:
-            self.stand_at(run.until_offset, run.leader_epoch)
-        elif run.until_offset <= self.listed_end:
-            self.stand_at(run.until_offset, self.leader_epoch)
+            self.stand_at(end.offset, run.leader_epoch, end.mark)
+        elif end.offset <= self.listed_end:
+            self.stand_at(end.offset, self.leader_epoch, end.mark)
         else:
-            self.position = run.until_offset
+            self.position, self.mark = end
+
+
+class Boundary(NamedTuple):
+    """An offset at which a batch begins or ends, and the mark of its commit."""
+
+    offset: int
+    mark: str
 
 
 @dataclass(slots=True)
@@ -145,20 +161,20 @@ class FinishedRun:
     """
 
     topic: str
-    boundaries: list[int]
+    boundaries: list[Boundary]
     leader_epoch: int
 
     @property
     def until_offset(self) -> int:
-        return self.boundaries[-1]
+        return self.boundaries[-1].offset
 
-    def extend(self, each: OffsetRange, leader_epoch: int) -> None:
+    def extend(self, start: Boundary, end: Boundary, leader_epoch: int) -> None:
         """Add a batch that continues the run, or begin a new run with it."""
-        if self.until_offset == each.from_offset:
-            self.boundaries.append(each.until_offset)
+        if self.boundaries[-1] == start:
+            self.boundaries.append(end)
             del self.boundaries[1 : len(self.boundaries) - MAX_BOUNDARIES + 1]
         else:
-            self.boundaries = [each.from_offset, each.until_offset]
+            self.boundaries = [start, end]
         self.leader_epoch = leader_epoch
 
 
@@ -201,9 +217,14 @@ class _PlannedAt(NamedTuple):
 
 
 class Ledger:
-    """Ownership, positions and batches of one member."""
+    """Ownership, positions and batches of one member.
 
-    def __init__(self) -> None:
+    Args:
+        run_id: Differs between the runs of all queries.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
         self.owned: dict[TopicIdPartition, OwnedPartition] = {}
         """Changed only by `assign` and `drop`."""
         self.in_flight: BatchPlan | None = None
@@ -277,9 +298,17 @@ class Ledger:
         self._committing.pop(key, None)
         self._undecided.pop(key, None)
         self._planned_at[key] = _PlannedAt(VOID, NO_LEADER_EPOCH)
+        self.owned[key].tenure = self._tenures
+        self.start_at(key, position, leader_epoch, Phase.TRUNCATED)
+
+    def start_at(
+        self, key: TopicIdPartition, position: int, leader_epoch: int, phase: Phase
+    ) -> None:
+        """Go to a position that no batch of this query has reached; its commit is pending."""
         owned = self.owned[key]
-        owned.tenure, owned.phase = self._tenures, Phase.TRUNCATED
-        owned.stand_at(position, leader_epoch)
+        owned.phase = phase
+        mark = mark_of_position(self._run_id, owned.tenure, key, position)
+        owned.stand_at(position, leader_epoch, mark)
 
     def commit_of_position(self, key: TopicIdPartition, member_epoch: int) -> PendingCommit:
         """Return a commit of the position of an owned partition."""
@@ -287,7 +316,9 @@ class Ledger:
         known = owned.leader_epoch if owned.reached_offset == owned.position else NO_LEADER_EPOCH
         place = (owned.position, owned.known_count, known)
         is_truncated = owned.phase is Phase.TRUNCATED
-        return PendingCommit(key, owned.tenure, member_epoch, *place, is_truncated=is_truncated)
+        return PendingCommit(
+            key, owned.tenure, member_epoch, *place, is_truncated=is_truncated, mark=owned.mark
+        )
 
     def undecided(self) -> frozenset[TopicIdPartition]:
         """Return the ready partitions with unsettled finished runs."""
@@ -329,14 +360,15 @@ class Ledger:
         """
         self.in_flight = self._planned = plan
         self._planned_at = {}
-        for each in plan.ranges:
+        for each, mark in plan.marked_ranges():
             key = each.key
             owned = self.owned[key]
+            end = Boundary(each.until_offset, mark_at_end(plan, each, mark))
             leader_epoch = leader_epochs.get(key, NO_LEADER_EPOCH)
             if leader_epoch == NO_LEADER_EPOCH:
-                owned.position = each.until_offset
+                owned.position, owned.mark = end
             else:
-                owned.stand_at(each.until_offset, leader_epoch)
+                owned.stand_at(end.offset, leader_epoch, end.mark)
             self._planned_at[key] = _PlannedAt(owned.tenure, leader_epoch)
 
     def release_run(self, key: TopicIdPartition) -> None:
@@ -366,26 +398,30 @@ class Ledger:
         if plan == self.in_flight:
             self.in_flight = None
         if plan != self._planned:
-            for each in plan.ranges:
-                self._note_run(each.key, each, self._undecided, NO_LEADER_EPOCH)
+            for each, mark in plan.marked_ranges():
+                end_mark = mark_at_end(plan, each, mark)
+                self._note_run(each, (mark, end_mark), self._undecided, NO_LEADER_EPOCH)
             return FinishedBatch()
         commits, lost = [], []
-        for each in plan.ranges:
-            key = each.key
+        for each, mark in plan.marked_ranges():
+            key, marks = each.key, (mark, mark_at_end(plan, each, mark))
             owned = self.owned.get(key)
             tenure, leader_epoch = self._planned_at[key]
             if owned and owned.tenure == tenure:
                 # If its position is being fetched again, that offset must not undo this read.
                 is_known = owned.phase not in BEFORE_START
                 runs = self._committing if is_known else self._undecided
-                self._note_run(key, each, runs, leader_epoch)
-                owned.position = max(owned.position, each.until_offset)
+                self._note_run(each, marks, runs, leader_epoch)
+                if owned.position <= each.until_offset:
+                    owned.position, owned.mark = each.until_offset, marks[1]
                 reached = (each.until_offset, owned.known_count, leader_epoch)
-                commits.append(PendingCommit(key, tenure, plan.member_epoch, *reached))
+                commits.append(
+                    PendingCommit(key, tenure, plan.member_epoch, *reached, mark=marks[1])
+                )
                 continue
             lost.append(each)
             if tenure != VOID:
-                self._note_run(key, each, self._undecided, leader_epoch)
+                self._note_run(each, marks, self._undecided, leader_epoch)
         return FinishedBatch(tuple(commits), tuple(lost))
 
     def settled(self, commit: PendingCommit) -> None:
@@ -393,7 +429,7 @@ class Ledger:
         run = self._committing.get(commit.key)
         if run is None or self.tenure(commit.key) != commit.tenure:
             return
-        run.boundaries = [each for each in run.boundaries if each >= commit.committed_offset]
+        run.boundaries = [each for each in run.boundaries if each.offset >= commit.committed_offset]
         if len(run.boundaries) < 2:
             del self._committing[commit.key]
 
@@ -402,7 +438,7 @@ class Ledger:
         run = self._run(key)
         if run is None:
             return None
-        first, until = run.boundaries[0], run.until_offset
+        first, until = run.boundaries[0].offset, run.until_offset
         return OffsetRange(key.topic_id, run.topic, key.partition, first, until)
 
     def inherit(self, member_epoch: int) -> Inheritance:
@@ -475,14 +511,16 @@ class Ledger:
 
     def _note_run(
         self,
-        key: TopicIdPartition,
         each: OffsetRange,
+        marks: tuple[str, str],
         runs: dict[TopicIdPartition, FinishedRun],
         leader_epoch: int,
     ) -> None:
-        run = self._committing.pop(key, None) or self._undecided.pop(key, None)
+        """Note a finished range, with the marks of the commits at its start and at its end."""
+        start, end = Boundary(each.from_offset, marks[0]), Boundary(each.until_offset, marks[1])
+        run = self._committing.pop(each.key, None) or self._undecided.pop(each.key, None)
         if run is None:
-            run = FinishedRun(each.topic, [each.from_offset, each.until_offset], leader_epoch)
+            run = FinishedRun(each.topic, [start, end], leader_epoch)
         else:
-            run.extend(each, leader_epoch)
-        runs[key] = run
+            run.extend(start, end, leader_epoch)
+        runs[each.key] = run

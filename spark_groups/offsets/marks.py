@@ -3,10 +3,10 @@
 A committed offset alone does not show which commit it was: an operator may set it back to where a
 batch began, and another member may read the same range again. So each commit of a query carries a
 mark in its metadata, and each range of a plan the mark of the commit on which it stands. A plan's
-own mark follows from the plan: whoever holds the plan knows the mark of the commit that ends it.
+end mark follows from the plan: a restart computes it from the plan in the checkpoint.
 
-A mark is a hash of the member id, the member epoch, the range and the mark before it. No commit has
-the mark of another one, unless both end the same batch after the same commits.
+A mark is a hash of the member id, the member epoch, the range and the mark before it. So two
+commits have one mark only if both end the same batch after the same commits (decision 0015).
 """
 
 from __future__ import annotations

@@ -35,9 +35,8 @@ from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.offsets.starting import (
     StartingOffsets,
     committed_topics,
-    is_query_commit,
-    is_truncated,
     known_counts,
+    mark_of,
     no_record,
     reset_command,
 )
@@ -189,11 +188,9 @@ class PositionResolver:
                 continue
             owned.known_count = self._count(key.topic_id, read_by_group)
             if committed.committed_offset != NO_OFFSET:
-                owned.stand_at(committed.committed_offset, committed.leader_epoch)
+                place = (committed.committed_offset, committed.leader_epoch)
+                owned.stand_at(*place, mark_of(committed))
                 owned.committed_offset = committed.committed_offset
-                # Beyond a truncation the log has other records than a finished run has read.
-                is_cut = is_truncated(committed.metadata)
-                owned.is_query_commit = is_query_commit(committed.metadata) and not is_cut
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
             elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:
@@ -355,7 +352,7 @@ class PositionResolver:
             else:
                 start = self._start_within(key, owned, listed, resolved, now)
             if start is not None:
-                self._settle(key, owned, *start, member_epoch)
+                self._settle(key, *start, member_epoch)
         resolved.events += self._start_unknown_events(unlisted, now)
         return resolved
 
@@ -430,7 +427,7 @@ class PositionResolver:
             owned = self._ledger.owned.get(commit.key)
             if owned is None or owned.tenure != commit.tenure:
                 continue
-            owned.committed_offset, owned.is_query_commit = commit.committed_offset, True
+            owned.committed_offset = commit.committed_offset
             self._ledger.settled(commit)
             if owned.phase is Phase.SETTLING:
                 owned.phase = Phase.READY
@@ -515,7 +512,7 @@ class PositionResolver:
             if self._fail_on_data_loss:
                 resolved.data_loss = message
                 return
-            self._settle(key, owned, checkpointed, NO_LEADER_EPOCH, member_epoch)
+            self._settle(key, checkpointed, NO_LEADER_EPOCH, member_epoch)
             return
         if self._topics.was_created_again(key.topic_id):
             # An offset named in `startingOffsets` belonged to the earlier topic of this name.
@@ -552,20 +549,12 @@ class PositionResolver:
     def _settle(
         self,
         key: TopicIdPartition,
-        owned: OwnedPartition,
         position: int,
         leader_epoch: int,
         member_epoch: int,
     ) -> None:
-        owned.stand_at(position, leader_epoch)
-        owned.phase = Phase.SETTLING
-        self._commits.add(
-            [
-                PendingCommit(
-                    key, owned.tenure, member_epoch, position, owned.known_count, leader_epoch
-                )
-            ]
-        )
+        self._ledger.start_at(key, position, leader_epoch, Phase.SETTLING)
+        self._commits.add([self._ledger.commit_of_position(key, member_epoch)])
 
     def _found(
         self,

@@ -3,8 +3,8 @@
 Spark's `startingOffsets`, or a timestamp, applies when the *group* first reads a topic. The first
 position is committed at once, with the topic's partition count as metadata: resolving "latest"
 again later would skip records. A partition beyond that count was added later and starts at its
-beginning. The metadata also marks offsets set by an operator, which end finished runs, and those to
-which a member went back because the log was truncated.
+beginning. The metadata also says which commit it is (`offsets.marks`), and shows offsets set by an
+operator and those to which a member went back because the log was truncated.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
+from spark_groups.offsets.marks import NO_MARK
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -140,17 +141,29 @@ def _is_new(partition: TopicPartition, known_count: int | None) -> bool:
     return known_count is not None and partition.partition >= known_count
 
 
-@lru_cache(maxsize=64)
-def commit_metadata(known_count: int, *, is_reset: bool = False, is_truncated: bool = False) -> str:
+def commit_metadata(
+    known_count: int,
+    *,
+    mark: str = NO_MARK,
+    offset: int = NO_OFFSET,
+    is_reset: bool = False,
+    is_truncated: bool = False,
+) -> str:
     """Return the metadata of an offset commit.
 
     Args:
         known_count: Partitions of the topic when the group began to read it.
+        mark: The mark of a query's commit.
+        offset: The committed offset, if there is a mark: a tool that writes another offset and
+            keeps the metadata does not write a commit of a query.
         is_reset: Whether an operator set the offset.
         is_truncated: Whether the log was truncated to the offset, below what the group had read.
     """
-    marks = {"reset": is_reset, "truncated": is_truncated}
-    fields = {"partitions": known_count, **{key: True for key, is_set in marks.items() if is_set}}
+    flags = {"reset": is_reset, "truncated": is_truncated}
+    fields: dict[str, object] = {"partitions": known_count}
+    if mark:
+        fields |= {"mark": mark, "offset": offset}
+    fields |= {name: True for name, is_set in flags.items() if is_set}
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -160,9 +173,17 @@ def parse_commit_metadata(metadata: str) -> int | None:
     return count if type(count) is int and 0 <= count < 2**31 else None
 
 
-def is_query_commit(metadata: str) -> bool:
-    """Return whether a query committed an offset, not an operator or another consumer."""
-    return parse_commit_metadata(metadata) is not None and not _fields(metadata).get("reset")
+def mark_of(committed: OffsetAndMetadata) -> str:
+    """Return the mark of a commit, NO_MARK if no query of this version committed this offset."""
+    fields = _fields(committed.metadata)
+    mark, offset = fields.get("mark"), fields.get("offset")
+    is_of_offset = type(offset) is int and offset == committed.committed_offset
+    return mark if is_of_offset and isinstance(mark, str) else NO_MARK
+
+
+def is_reset(metadata: str) -> bool:
+    """Return whether an operator set an offset with `spark-groups`."""
+    return _fields(metadata).get("reset") is True
 
 
 def is_truncated(metadata: str) -> bool:

@@ -118,7 +118,7 @@ class PositionValidator:
         if is_newer or (is_reached and known >= 0):
             return False
         if known == NO_LEADER_EPOCH and listed.end_offset >= owned.position:
-            owned.stand_at(owned.position, listed.leader_epoch)
+            owned.stand_at(owned.position, listed.leader_epoch, owned.mark)
             self.forget(key)
             return True
         since = self._doubted_since.setdefault(key, now)
@@ -248,7 +248,7 @@ class PositionValidator:
         A commit without a leader epoch would hide a truncation.
         """
         owned = self._ledger.owned[key]
-        owned.stand_at(owned.position, leader_epoch)
+        owned.stand_at(owned.position, leader_epoch, owned.mark)
         if owned.committed_offset != owned.position:
             resolved.to_commit.append(key)
 

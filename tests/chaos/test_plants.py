@@ -94,7 +94,7 @@ def test_partition_keeps_its_position_only_with_the_bug(monkeypatch: pytest.Monk
     assert ledger.positions(parts(0, 1)) == {key(0): 5}
     assert ledger.unready() == {key(1)}, "it was never owned before"
     assert ledger.tenure(key(0)) == ledger.tenure(key(1))
-    other = Ledger()
+    other = Ledger("run")
     other.assign(parts(0), 4)
     assert other.unready() == {key(0)}, "another member does not have that position"
 

@@ -32,12 +32,16 @@ def parts(*indexes: int) -> Assignment:
     return Assignment.of({TOPIC: indexes}) if indexes else Assignment()
 
 
+def commit_of_a_query(offset: int, count: int = 4) -> m.OffsetAndMetadata:
+    """A query's commit; that of each offset has one mark."""
+    return m.OffsetAndMetadata(offset, commit_metadata(count, mark=f"at{offset}", offset=offset))
+
+
 def committed(offsets: dict[int, int], count: int = 4) -> m.OffsetFetchResponse:
     """All four partitions; those that are not given have no committed offset."""
-    known = commit_metadata(count)
     return m.OffsetFetchResponse(
         offsets={
-            key(index): m.OffsetAndMetadata(offsets[index], known)
+            key(index): commit_of_a_query(offsets[index], count)
             if index in offsets
             else m.OffsetAndMetadata(-1)
             for index in range(4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark_groups.client import Channel
@@ -20,11 +22,11 @@ from spark_groups.offsets.events import (
     RebalanceTimeoutRaised,
     RevocationBudgetUsed,
 )
+from spark_groups.offsets.marks import NO_MARK
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
-    commit_metadata,
     is_truncated,
 )
 from spark_groups.protocol import messages as m
@@ -38,6 +40,7 @@ from tests.client.harness import (
     ClientHarness,
     accepted,
     all_of,
+    commit_of_a_query,
     committed,
     ends,
     indexes,
@@ -258,7 +261,7 @@ def test_lost_batch_that_others_committed_past_is_overruled() -> None:
     assert planned(harness, {0: 9}).ranges == (OffsetRange(TOPIC, "orders", 0, 3, 9),)
 
 
-REPLAYED = BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 1, 0, 5),))
+REPLAYED = BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 1, 0, 5),), marks=("at0",))
 
 
 def replaying(committed_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
@@ -271,7 +274,7 @@ def replaying(committed_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
     harness.cluster()
     harness.beat(accepted(2))
     harness.until(m.OffsetFetchRequest)
-    found = m.OffsetAndMetadata(0, commit_metadata(4), leader_epoch=committed_leader_epoch)
+    found = replace(commit_of_a_query(0), leader_epoch=committed_leader_epoch)
     harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets={key(0): found, key(1): found}))
     harness.beat(accepted(2, parts(0)))
     assert indexes(harness.client.member.revoking) == [1]
@@ -425,17 +428,32 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
     harness.answer(Channel.CLUSTER, cut)
     assert harness.plan(ALL, ends({0: 10}), {key(0): 3}) is None
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
-    between = harness.plan(ALL, ends({0: 10}), {key(0): 3})
-    assert between is not None
-    assert not between.ranges, "Spark would take the same text for no news"
-    finish(harness, between)
     again = harness.plan(ALL, ends({0: 10}), {key(0): 3})
-    assert again == first
+    assert again is not None
+    assert (again.ranges, again.marks != first.marks) == (first.ranges, True)
     finish(harness, again)
     request = harness.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {0: 10}
     assert not is_truncated(request.offsets[key(0)].metadata)
+
+
+def test_plan_that_is_made_again_follows_an_empty_one_so_that_spark_notices_it() -> None:
+    """The commit of the batch was dropped, and it stands on the commit of another client."""
+    harness = ClientHarness()
+    by_another_client = m.OffsetFetchResponse(offsets={key(0): m.OffsetAndMetadata(5)})
+    harness.own(0, offsets={0: 5})
+    harness.client.partitions[key(0)].mark = NO_MARK
+    first = planned(harness, {0: 10})
+    finish(harness, first)
+    request = harness.until(m.OffsetCommitRequest)
+    harness.answer(Channel.OFFSETS, all_of(request, ErrorCode.UNKNOWN_TOPIC_ID))
+    harness.until(m.OffsetFetchRequest)
+    harness.answer(Channel.OFFSETS, by_another_client)
+    between = planned(harness, {0: 10})
+    assert not between.ranges, "Spark would take the same text for no news"
+    finish(harness, between)
+    assert planned(harness, {0: 10}) == first
 
 
 def test_larger_rebalance_timeout_does_not_apply_to_an_earlier_revocation() -> None:

@@ -234,7 +234,7 @@ def test_a_plan_waits_for_the_heartbeat_of_its_boundary_and_for_what_it_brings()
 def test_position_that_moved_back_is_committed_at_once() -> None:
     harness = ClientHarness()
     harness.own(0, 1, offsets={0: 8, 1: 4})
-    harness.client.ledger.owned[key(0)].stand_at(5, 3)
+    harness.client.ledger.owned[key(0)].stand_at(5, 3, "")
     event = DataLost(harness.now, "it was cut")
     harness.client.positions.take(Resolved(events=[event], to_commit=[key(0)]))
     harness.pump()

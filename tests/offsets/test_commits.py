@@ -16,8 +16,8 @@ from spark_groups.offsets.commits import (
     PendingCommit,
     commit_request,
 )
-from spark_groups.offsets.starting import parse_commit_metadata
-from spark_groups.protocol.messages import OffsetCommitResponse
+from spark_groups.offsets.starting import commit_metadata, parse_commit_metadata
+from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitResponse
 from spark_groups.types import TopicIdPartition
 
 TOPIC = uuid.UUID(int=1)
@@ -28,7 +28,13 @@ def key(partition: int) -> TopicIdPartition:
 
 
 def commit(partition: int = 0, offset: int = 10, epoch: int = 3, tenure: int = 1) -> PendingCommit:
-    return PendingCommit(key(partition), tenure, epoch, offset, 4)
+    return PendingCommit(key(partition), tenure, epoch, offset, 4, mark=f"at{offset}")
+
+
+def stored(offset: int, mark: str | None = None) -> OffsetAndMetadata:
+    """An offset as the coordinator stores it, with the mark of `commit` unless another is given."""
+    known = commit_metadata(4, mark=mark or f"at{offset}", offset=offset)
+    return OffsetAndMetadata(offset, known)
 
 
 def poll(
@@ -226,14 +232,20 @@ def test_commit_that_may_have_arrived_counts_only_once_it_is_looked_up() -> None
     assert answer(queue).accepted == ()
     assert queue.unverified() == queue.pending() == {key(0)}
     assert poll(queue, 2.0) == {}
-    assert queue.verified(key(0), 10) == replace(commit(0), uncertain=True)
+    assert queue.verified(key(0), stored(10)) == replace(commit(0), uncertain=True)
     assert not queue.pending()
-    assert queue.verified(key(0), 10) is None
+    assert queue.verified(key(0), stored(10)) is None
+
+
+def test_commit_of_another_member_at_the_same_offset_does_not_count() -> None:
+    queue = with_a_doubtful_commit()
+    assert queue.verified(key(0), stored(10, "of another member")) is None
+    assert poll(queue, 2.0) == {0: 10}
 
 
 def test_commit_that_was_overtaken_by_an_older_one_is_sent_again_and_looked_up_again() -> None:
     queue = with_a_doubtful_commit()
-    assert queue.verified(key(0), 7) is None
+    assert queue.verified(key(0), stored(7)) is None
     assert poll(queue, 2.0) == {0: 10}
     answer(queue)
     assert queue.unverified() == {key(0)}
@@ -264,7 +276,7 @@ def test_later_offset_takes_over_the_doubt_about_an_earlier_one(when: str) -> No
         assert answer(queue).accepted == (replace(commit(0, 10), uncertain=True),)
     assert poll(queue, 2.0) == {0: 20}
     assert answer(queue).accepted == ()
-    assert queue.verified(key(0), 20) == replace(commit(0, 20), uncertain=True)
+    assert queue.verified(key(0), stored(20)) == replace(commit(0, 20), uncertain=True)
 
 
 def test_dropped_commits_are_forgotten_in_every_state() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +12,13 @@ from spark_groups.offsets.commits import PendingCommit
 from spark_groups.offsets.ledger import (
     FINISHED_KEPT,
     MAX_BOUNDARIES,
+    Boundary,
     FinishedRun,
     Ledger,
     OwnedPartition,
     Phase,
 )
+from spark_groups.offsets.marks import NO_MARK, mark_at_end
 from spark_groups.protocol.messages import NO_OFFSET
 from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
 
@@ -34,30 +38,41 @@ def span(partition: int, from_offset: int, until_offset: int) -> OffsetRange:
 
 
 def plan(*ranges: OffsetRange, member_id: str = "m1", epoch: int = 3) -> BatchPlan:
-    return BatchPlan("g", member_id, epoch, ranges)
+    """Return a plan whose ranges stand on the commits of `ready`."""
+    marks = tuple(f"at{each.from_offset}" for each in ranges)
+    return BatchPlan("g", member_id, epoch, ranges, marks=marks)
 
 
-def ready(ledger: Ledger, committed: dict[int, int]) -> None:
+def next_plan(ledger: Ledger, *ranges: OffsetRange) -> BatchPlan:
+    """Return a plan whose ranges stand on the last commits of the ledger, as planners make it."""
+    return replace(plan(*ranges), marks=tuple(ledger.owned[each.key].mark for each in ranges))
+
+
+def ready(
+    ledger: Ledger, committed: dict[int, int], marks: Mapping[int, str] | None = None
+) -> None:
     """Let partitions come to READY at their committed offsets."""
     for partition, offset in committed.items():
         owned = ledger.owned[key(partition)]
         owned.phase = Phase.READY
         owned.position = owned.committed_offset = offset
-        owned.is_query_commit = True
+        owned.mark = (marks or {}).get(partition, f"at{offset}")
 
 
 def owning(committed: dict[int, int]) -> Ledger:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.assign(parts(*committed), 3)
     ready(ledger, committed)
     return ledger
 
 
-def regained(ledger: Ledger, committed: dict[int, int]) -> None:
+def regained(
+    ledger: Ledger, committed: dict[int, int], marks: Mapping[int, str] | None = None
+) -> None:
     """Lose partitions and get them back."""
     ledger.drop(parts(*committed))
     ledger.assign(parts(*committed), 5)
-    ready(ledger, committed)
+    ready(ledger, committed, marks)
 
 
 def commits(found: tuple[PendingCommit, ...]) -> dict[int, tuple[int, int]]:
@@ -66,7 +81,7 @@ def commits(found: tuple[PendingCommit, ...]) -> dict[int, tuple[int, int]]:
 
 
 def test_partition_is_fetched_before_it_is_ready() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.assign(parts(0, 1), 3)
     assert set(ledger.in_phase(Phase.FETCHING)) == ledger.unready() == {key(0), key(1)}
     assert ledger.positions(parts(0, 1)) == {}
@@ -77,7 +92,7 @@ def test_partition_is_fetched_before_it_is_ready() -> None:
 
 
 def test_each_time_of_owning_is_a_tenure_of_its_own() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.assign(parts(0), 3)
     first = ledger.tenure(key(0))
     ledger.assign(parts(1), 3)
@@ -108,7 +123,7 @@ def test_finishing_again_changes_nothing_even_batches_later(later_batches: int) 
     ledger.record(first)
     ledger.finish(first)
     for number in range(1, later_batches + 1):
-        batch = plan(span(0, number, number + 1))
+        batch = next_plan(ledger, span(0, number, number + 1))
         ledger.record(batch)
         ledger.finish(batch)
     before = ledger.uncommitted(key(0))
@@ -134,7 +149,7 @@ def test_same_plan_made_again_is_finished_again() -> None:
     ledger = owning({0: 0})
     batch = plan(span(0, 0, 1))
     for _ in range(2):
-        ledger.owned[key(0)].position = 0
+        ready(ledger, {0: 0})
         ledger.record(batch)
         assert commits(ledger.finish(batch).commits) == {0: (1, 3)}
         assert ledger.in_flight is None
@@ -166,7 +181,7 @@ def test_lost_and_regained_in_the_middle_of_the_batch_is_lost_then_inherited() -
 
 
 def test_batch_of_an_earlier_incarnation_is_inherited() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.finish(plan(span(0, 0, 4), span(1, 0, 4), member_id="old", epoch=9))
     assert ledger.inherit(3).taken == ()
     ledger.assign(parts(0, 1), 3)
@@ -180,7 +195,7 @@ def test_batch_of_an_earlier_incarnation_is_inherited() -> None:
 
 
 def test_batch_that_was_committed_after_all_is_neither_taken_nor_overruled() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.finish(plan(span(0, 0, 4), member_id="old"))
     ledger.assign(parts(0), 3)
     ready(ledger, {0: 4})
@@ -188,20 +203,87 @@ def test_batch_that_was_committed_after_all_is_neither_taken_nor_overruled() -> 
     assert (inheritance.taken, inheritance.overruled) == ((), ())
 
 
-def test_run_of_several_batches_is_inherited_from_any_of_its_beginnings() -> None:
+def three_batches() -> tuple[Ledger, list[str]]:
+    """Return a ledger with the uncommitted run [0, 30), and the marks of its three commits."""
     ledger = owning({0: 0})
+    marks = []
     for number in range(3):
-        batch = plan(span(0, number * 10, number * 10 + 10))
-        ledger.record(batch)
-        ledger.finish(batch)
+        (commit,) = finished_commits(ledger, span(0, number * 10, number * 10 + 10))
+        marks.append(commit.mark)
     assert ledger.uncommitted(key(0)) == span(0, 0, 30)
-    regained(ledger, {0: 10})
-    assert ledger.inherit(5).taken == (span(0, 0, 30),)
+    return ledger, marks
+
+
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_run_of_several_batches_is_inherited_from_any_of_its_beginnings(batches: int) -> None:
+    ledger, marks = three_batches()
+    at = ["at0", *marks][batches]
+    regained(ledger, {0: batches * 10}, {0: at})
+    inheritance = ledger.inherit(5)
+    assert inheritance.taken == (span(0, 0, 30),)
+    assert [(each.committed_offset, each.mark) for each in inheritance.commits] == [(30, marks[2])]
     assert ledger.positions(parts(0)) == {key(0): 30}
 
 
+@pytest.mark.parametrize(
+    ("offset", "mark_of_batch"), [(0, 1), (10, 1), (20, 0), (10, None), (20, None)]
+)
+def test_offset_that_comes_back_with_another_mark_is_not_evidence(
+    offset: int, mark_of_batch: int | None
+) -> None:
+    """An operator set it, another member read the same range, or a tool copied the metadata."""
+    ledger, marks = three_batches()
+    mark = NO_MARK if mark_of_batch is None else marks[mark_of_batch]
+    regained(ledger, {0: offset}, {0: mark})
+    inheritance = ledger.inherit(5)
+    assert (inheritance.taken, inheritance.overruled) == ((), (span(0, 0, 30),))
+    assert ledger.positions(parts(0)) == {key(0): offset}
+
+
+def test_range_without_a_mark_is_never_inherited() -> None:
+    """Its plan is of an earlier version, or stands on the commit of another client."""
+    ledger = Ledger("run")
+    ledger.finish(BatchPlan("g", "old", 9, (span(0, 0, 4),)))
+    ledger.assign(parts(0), 3)
+    ready(ledger, {0: 0}, {0: NO_MARK})
+    assert ledger.inherit(3).overruled == (span(0, 0, 4),)
+
+
+def test_batch_read_after_an_offset_came_back_does_not_continue_the_run_before() -> None:
+    """Two runs of the same offsets: only the last one may be inherited."""
+    ledger = owning({0: 0})
+    finished_commits(ledger, span(0, 0, 10))
+    regained(ledger, {0: 10}, {0: "of another member"})
+    ledger.inherit(5)
+    finished_commits(ledger, span(0, 10, 20))
+    assert ledger.uncommitted(key(0)) == span(0, 10, 20)
+
+
+def test_mark_of_a_commit_depends_on_member_epoch_range_and_the_mark_before() -> None:
+    first = span(0, 0, 4)
+    plans = (plan(first), plan(first, member_id="m2"), plan(first, epoch=4))
+    marks = {mark_at_end(each, first, "at0") for each in plans}
+    marks |= {mark_at_end(plans[0], first, "at1"), mark_at_end(plans[0], span(0, 0, 5), "at0")}
+    marks |= {mark_at_end(plans[0], span(1, 0, 4), "at0")}
+    assert len(marks) == 6
+    assert mark_at_end(plan(first), first, "at0") in marks, "each plan has one mark for a range"
+
+
+def test_starting_positions_have_marks_of_their_own_in_each_run_and_tenure() -> None:
+    marks = set()
+    for run in ("run", "another run"):
+        ledger = Ledger(run)
+        for _ in range(2):
+            ledger.assign(parts(0), 3)
+            ledger.start_at(key(0), 5, -1, Phase.SETTLING)
+            marks.add(ledger.commit_of_position(key(0), 3).mark)
+        ledger.move_back(key(0), 5, -1)
+        marks.add(ledger.commit_of_position(key(0), 3).mark)
+    assert len(marks - {NO_MARK}) == 6
+
+
 def test_topics_are_those_of_what_is_owned_now() -> None:
-    ledger, other = Ledger(), TopicIdPartition(uuid.UUID(int=99), 0)
+    ledger, other = Ledger("run"), TopicIdPartition(uuid.UUID(int=99), 0)
     assert ledger.topic_ids() == frozenset()
     ledger.assign(Assignment(frozenset({key(0), key(1), other})), 1)
     assert ledger.topic_ids() == {key(0).topic_id, other.topic_id}
@@ -224,7 +306,7 @@ def test_accepted_commit_ends_what_is_uncommitted() -> None:
 
 
 def finished_commits(ledger: Ledger, *ranges: OffsetRange) -> tuple[PendingCommit, ...]:
-    batch = plan(*ranges)
+    batch = next_plan(ledger, *ranges)
     ledger.record(batch)
     return ledger.finish(batch).commits
 
@@ -247,7 +329,7 @@ def test_boundaries_of_a_run_are_bounded() -> None:
 
 
 def test_nothing_is_inherited_while_a_batch_reads_it() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     old = plan(span(0, 0, 4), member_id="old")
     ledger.finish(plan(span(0, 0, 4), member_id="older"))
     ledger.replay(old)
@@ -273,7 +355,7 @@ def test_replay_is_in_flight_unless_it_is_this_members_own() -> None:
 
 
 def test_checkpoint_tells_how_far_it_has_read() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     assert ledger.checkpointed_offset(key(0)) is None
     ledger.replay(plan(span(0, 3, 4), member_id="old"))
     assert ledger.checkpointed_offset(key(0)) == 3
@@ -311,7 +393,7 @@ def test_revocation_is_delayed_by_batches_commits_and_starts() -> None:
 
 
 def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.assign(parts(0, 1), 3)
     ledger.note_topics(there=(), gone=(TOPIC,))
     assert delaying_revocation(ledger) == NO_PARTITIONS
@@ -321,7 +403,7 @@ def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
 
 
 def test_start_in_a_topic_that_a_broker_learned_late_is_settled_first() -> None:
-    ledger = Ledger()
+    ledger = Ledger("run")
     ledger.assign(parts(0, 1), 3)
     ledger.note_topics(there=(), gone=(TOPIC,))
     ledger.note_topics(there=(TOPIC,), gone=())
@@ -354,7 +436,7 @@ def test_inherited_run_keeps_the_leader_epoch_that_is_known(
     ledger.finish(batch)
     regained(ledger, {0: 5})
     owned = ledger.owned[key(0)]
-    owned.stand_at(5, 2)
+    owned.stand_at(5, 2, "at5")
     owned.listed_end = listed_end
     commits = ledger.inherit(6).commits
     expected = [] if commit_epoch is None else [(9, commit_epoch)]
@@ -384,7 +466,7 @@ def test_an_offset_that_somebody_else_set_is_never_taken_for_a_lost_commit() -> 
     """Also at the offset where the run began: the operator wants to read from there."""
     ledger = owning({0: 5})
     ledger.finish(plan(span(0, 5, 9), member_id="before"))
-    ledger.owned[key(0)].is_query_commit = False
+    ledger.owned[key(0)].mark = NO_MARK
     inheritance = ledger.inherit(6)
     assert (inheritance.taken, inheritance.overruled) == ((), (span(0, 5, 9),))
     assert not inheritance.commits
@@ -394,32 +476,33 @@ def test_an_offset_that_somebody_else_set_is_never_taken_for_a_lost_commit() -> 
 
 def owned(leader_epoch: int, listed_end: int = -1) -> OwnedPartition:
     each = OwnedPartition(tenure=1, assigned_epoch=3)
-    each.stand_at(5, leader_epoch)
+    each.stand_at(5, leader_epoch, "at5")
     each.listed_end = listed_end
     return each
 
 
 @pytest.mark.parametrize(
-    ("committed_offset", "is_query_commit", "position", "were_lost"),
+    ("committed_offset", "mark", "position", "were_lost"),
     [
-        (5, True, 5, True),
-        (5, False, 5, False),
-        (7, True, 7, False),
-        (9, True, 9, False),
-        (5, True, 7, False),
+        (5, "at5", 5, True),
+        (5, "another", 5, False),
+        (5, NO_MARK, 5, False),
+        (7, "at5", 7, False),
+        (9, "at9", 9, False),
+        (5, "at5", 7, False),
     ],
 )
-def test_commits_were_lost_where_a_query_stands_at_the_beginning_of_a_run(
-    committed_offset: int, is_query_commit: bool, position: int, were_lost: bool
+def test_commits_were_lost_where_the_commit_is_that_at_the_beginning_of_a_run(
+    committed_offset: int, mark: str, position: int, were_lost: bool
 ) -> None:
     each = owned(2)
     each.position, each.committed_offset = position, committed_offset
-    each.is_query_commit = is_query_commit
+    each.mark = mark
     assert each.stands_at_batch_start_of(run(2)) is were_lost
 
 
 def run(leader_epoch: int) -> FinishedRun:
-    return FinishedRun("orders", [5, 9], leader_epoch)
+    return FinishedRun("orders", [Boundary(5, "at5"), Boundary(9, "at9")], leader_epoch)
 
 
 @pytest.mark.parametrize(
@@ -446,8 +529,11 @@ def test_position_after_a_run_has_an_epoch_that_reached_it_or_keeps_the_one_befo
 
 
 def test_run_continues_or_begins_again() -> None:
-    each, topic = run(2), uuid.UUID(int=1)
-    each.extend(OffsetRange(topic, "orders", 0, 9, 12), 3)
-    assert (each.boundaries, each.leader_epoch) == ([5, 9, 12], 3)
-    each.extend(OffsetRange(topic, "orders", 0, 20, 21), 4)
-    assert (each.boundaries, each.until_offset) == ([20, 21], 21)
+    each = run(2)
+    each.extend(Boundary(9, "at9"), Boundary(12, "at12"), 3)
+    assert ([at.offset for at in each.boundaries], each.leader_epoch) == ([5, 9, 12], 3)
+    each.extend(Boundary(12, "another"), Boundary(21, "at21"), 4)
+    assert (each.boundaries, each.until_offset) == (
+        [Boundary(12, "another"), Boundary(21, "at21")],
+        21,
+    )

@@ -17,6 +17,7 @@ from spark_groups.offsets.events import (
 )
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.marks import NO_MARK
 from spark_groups.offsets.resolution import PositionResolver, Resolved
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint, commit_metadata
 from spark_groups.protocol.messages import (
@@ -50,7 +51,7 @@ class Scene:
         count: int = 4,
         fail_on_data_loss: bool = True,
     ) -> None:
-        self.ledger, self.commits, self.topics = Ledger(), CommitQueue(), TopicDirectory()
+        self.ledger, self.commits, self.topics = Ledger("run"), CommitQueue(), TopicDirectory()
         self.resolver = PositionResolver(
             self.ledger,
             self.commits,
@@ -102,7 +103,8 @@ def indexes(request: ListOffsetsRequest) -> list[int]:
 
 
 def committed(offset: int, count: int | None = 4) -> OffsetAndMetadata:
-    return OffsetAndMetadata(offset, "" if count is None else commit_metadata(count))
+    known = "" if count is None else commit_metadata(count, mark=f"at{offset}", offset=offset)
+    return OffsetAndMetadata(offset, known)
 
 
 def test_committed_offset_is_the_position() -> None:
@@ -376,7 +378,7 @@ def test_start_whose_commit_was_dropped_is_resolved_again() -> None:
 def test_commit_of_a_batch_that_was_dropped_is_made_again_once_the_topic_is_known() -> None:
     scene = Scene(EARLIEST)
     scene.fetched({0: committed(4)})
-    plan = BatchPlan("g", "me", 3, (OffsetRange(TOPIC, "orders", 0, 4, 9),))
+    plan = BatchPlan("g", "me", 3, (OffsetRange(TOPIC, "orders", 0, 4, 9),), marks=("at4",))
     scene.ledger.record(plan)
     (commit,) = scene.ledger.finish(plan).commits
     scene.resolver.unsettled(commit)
@@ -539,27 +541,29 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
 
 
 @pytest.mark.parametrize(
-    ("metadata", "is_one"),
+    ("metadata", "mark"),
     [
-        (commit_metadata(4), True),
-        (commit_metadata(4, is_reset=True), False),
-        (commit_metadata(4, is_truncated=True), False),
-        ("", False),
-        ('{"reset":true}', False),
+        (commit_metadata(4, mark="k3Jx9aQb", offset=17), "k3Jx9aQb"),
+        (commit_metadata(4, mark="k3Jx9aQb", offset=17, is_truncated=True), "k3Jx9aQb"),
+        (commit_metadata(4, mark="k3Jx9aQb", offset=18), NO_MARK),
+        (commit_metadata(4), NO_MARK),
+        (commit_metadata(4, is_reset=True), NO_MARK),
+        ("", NO_MARK),
+        ('{"reset":true}', NO_MARK),
     ],
 )
-def test_commits_that_finished_runs_may_follow_are_recognized(metadata: str, is_one: bool) -> None:
+def test_position_has_the_mark_of_its_commit(metadata: str, mark: str) -> None:
     scene = Scene()
     scene.fetched({0: OffsetAndMetadata(17, metadata)})
-    assert scene.of(0).is_query_commit is is_one
+    assert scene.of(0).mark == mark
 
 
-def test_an_own_commit_is_one_of_a_query() -> None:
+def test_starting_position_has_the_mark_that_is_committed() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
     scene.listed({0: 42})
-    scene.settle()
-    assert scene.of(0).is_query_commit
+    commits = scene.settle()
+    assert scene.of(0).mark == commits[0].mark != NO_MARK
 
 
 def moved(starting: StartingOffsets, *owned: int) -> Scene:

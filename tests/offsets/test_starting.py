@@ -8,15 +8,17 @@ from hypothesis import strategies as some
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.events import DataLost
+from spark_groups.offsets.marks import NO_MARK
 from spark_groups.offsets.starting import (
     StartingOffsets,
     StartingPoint,
     Timestamps,
     WithoutRecord,
     commit_metadata,
-    is_query_commit,
+    is_reset,
     is_truncated,
     known_counts,
+    mark_of,
     parse_commit_metadata,
 )
 from spark_groups.protocol.messages import (
@@ -151,17 +153,35 @@ def test_what_others_kept_there_is_no_count(metadata: str) -> None:
 def test_a_reset_is_no_commit_of_a_query_and_keeps_the_count() -> None:
     assert commit_metadata(4, is_reset=True) == '{"partitions":4,"reset":true}'
     assert parse_commit_metadata('{"partitions":4,"reset":true}') == 4
-    assert is_query_commit(commit_metadata(4))
-    assert is_query_commit('{"partitions":4,"else":1}')
-    for metadata in (commit_metadata(4, is_reset=True), "", "spark", "[]", '{"reset":false}'):
-        assert not is_query_commit(metadata)
+    assert is_reset(commit_metadata(4, is_reset=True))
+    for metadata in (commit_metadata(4), "", "spark", "[]", '{"reset":false}', '{"reset":1}'):
+        assert not is_reset(metadata)
 
 
-def test_offset_that_a_log_was_truncated_to_is_a_commit_of_a_query_and_keeps_the_count() -> None:
-    metadata = commit_metadata(4, is_truncated=True)
-    assert metadata == '{"partitions":4,"truncated":true}'
+def test_mark_of_a_commit_is_read_back_only_beside_its_own_offset() -> None:
+    """A tool that writes another offset and keeps the metadata makes no commit of a query."""
+    metadata = commit_metadata(4, mark="k3Jx9aQb", offset=17)
+    assert metadata == '{"partitions":4,"mark":"k3Jx9aQb","offset":17}'
+    assert mark_of(OffsetAndMetadata(17, metadata)) == "k3Jx9aQb"
+    assert mark_of(OffsetAndMetadata(16, metadata)) == NO_MARK
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        *("", "spark", "[]", '{"partitions":4}', '{"mark":"m"}', '{"offset":17}'),
+        *('{"mark":7,"offset":17}', '{"mark":"m","offset":"17"}', '{"mark":"m","offset":17.0}'),
+    ],
+)
+def test_metadata_of_others_and_of_earlier_versions_has_no_mark(metadata: str) -> None:
+    assert mark_of(OffsetAndMetadata(17, metadata)) == NO_MARK
+
+
+def test_offset_that_a_log_was_truncated_to_keeps_mark_and_count() -> None:
+    metadata = commit_metadata(4, mark="k3Jx9aQb", offset=17, is_truncated=True)
+    assert metadata == '{"partitions":4,"mark":"k3Jx9aQb","offset":17,"truncated":true}'
     assert parse_commit_metadata(metadata) == 4
-    assert is_query_commit(metadata)
+    assert mark_of(OffsetAndMetadata(17, metadata)) == "k3Jx9aQb"
     assert is_truncated(metadata)
     for other in (commit_metadata(4), '{"partitions":4,"truncated":1}', "", "spark"):
         assert not is_truncated(other)

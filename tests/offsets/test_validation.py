@@ -31,12 +31,12 @@ class Scene:
     """Partitions that are ready, at positions with leader epochs."""
 
     def __init__(self, stands: Mapping[int, tuple[int, int]], *, fails: bool = True) -> None:
-        self.ledger, topics = Ledger(), TopicDirectory()
+        self.ledger, topics = Ledger("run"), TopicDirectory()
         topics.learn(TopicMetadata(TOPIC, "orders", 4))
         self.validator = PositionValidator(self.ledger, topics, fails)
         self.ledger.assign(Assignment.of({TOPIC: stands}), 3)
         for partition, (position, leader_epoch) in stands.items():
-            self.of(partition).stand_at(position, leader_epoch)
+            self.of(partition).stand_at(position, leader_epoch, f"at{position}")
             self.of(partition).phase = Phase.READY
 
     def of(self, partition: int) -> OwnedPartition:
@@ -210,7 +210,7 @@ def test_end_below_the_position_is_doubted_then_believed_where_epochs_are_not_kn
     assert "orders-0 ends at 5" in resolved.data_loss
 
 
-RUN = BatchPlan("g", "before", 2, (OffsetRange(TOPIC, "orders", 0, 8, 12),))
+RUN = BatchPlan("g", "before", 2, (OffsetRange(TOPIC, "orders", 0, 8, 12),), marks=("at8",))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
 ) -> None:
     """Same leader; a new one, which has to confirm; an old one; one that does not say."""
     scene = Scene({0: (8, 2), 1: (5, 2)})
-    scene.of(0).committed_offset, scene.of(0).is_query_commit = 8, True
+    scene.of(0).committed_offset, scene.of(0).mark = 8, "at8"
     assert scene.validator.to_list() is None
     scene.ledger.finish(RUN)
     request = scene.validator.to_list()
@@ -272,7 +272,7 @@ def test_batch_that_began_where_the_log_was_cut_is_not_taken_over_either() -> No
     scene.validator.compare({key(0): 99}, {key(0): 4})
     scene.answered({0: (8, 2)})
     assert scene.ledger.finish(batch).lost == batch.ranges
-    scene.of(0).committed_offset, scene.of(0).is_query_commit = 8, True
+    scene.of(0).committed_offset, scene.of(0).mark = 8, "at8"
     assert scene.ledger.inherit(6).taken == ()
     assert scene.stand(0) == (8, 4)
 
@@ -300,7 +300,7 @@ def test_inherited_end_is_committed_once_a_log_is_known_to_have_reached_it() -> 
     assert (usable, resolved.to_commit) == ({0: 9}, [key(0)])
     commit = scene.ledger.commit_of_position(key(0), 6)
     assert (commit.committed_offset, commit.leader_epoch) == (9, 2)
-    scene.of(0).committed_offset, scene.of(0).is_query_commit = 9, True
+    scene.of(0).committed_offset = 9
     assert scene.listed({0: (9, 2)})[1].to_commit == []
 
 

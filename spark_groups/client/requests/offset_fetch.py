@@ -91,7 +91,7 @@ class OffsetFetches:
         commits = positions.commits
         for key in commits.unverified() & request.partitions:
             if key in response.offsets:
-                stands = commits.verified(key, response.offsets[key].committed_offset)
+                stands = commits.verified(key, response.offsets[key])
                 if stands is not None:
                     positions.take(positions.resolver.settled([stands], now))
                 continue

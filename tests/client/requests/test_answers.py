@@ -115,7 +115,8 @@ def test_commit_without_an_answer_is_sent_again_and_looked_up() -> None:
     again = harness.until(m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(again))
     harness.until(m.OffsetFetchRequest)
-    harness.answer(Channel.OFFSETS, committed({0: 5}))
+    assert isinstance(again, m.OffsetCommitRequest)
+    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets=again.offsets))
     assert not harness.client.commits.pending()
 
 

@@ -12,6 +12,7 @@ from chaos.member_plants import (
     acknowledges_before_its_batch_is_committed,
     commits_when_it_plans,
     commits_with_the_epoch_of_the_moment,
+    takes_a_value_for_evidence,
 )
 from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode, Reaction
@@ -25,7 +26,6 @@ from spark_groups.lab.coordinator.shard import Timers
 from spark_groups.lab.sim.storage import PartitionLog
 from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.lab.sim.world import World
-from spark_groups.offsets import resolution
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.ledger import Ledger, Phase
 from spark_groups.offsets.resolution import PositionResolver
@@ -146,15 +146,11 @@ def reads_nothing_while_more_is_to_come(patch: Patch) -> None:
 def plans_before_the_start_is_committed(patch: Patch) -> None:
     settle = PositionResolver._settle
 
-    def settled(self: PositionResolver, key: Any, owned: Any, *rest: Any) -> None:
-        settle(self, key, owned, *rest)
-        owned.phase = Phase.READY
+    def settled(self: PositionResolver, key: Any, *rest: Any) -> None:
+        settle(self, key, *rest)
+        self._ledger.owned[key].phase = Phase.READY
 
     patch.setattr(PositionResolver, "_settle", settled)
-
-
-def takes_a_reset_for_a_lost_commit(patch: Patch) -> None:
-    patch.setattr(resolution, "is_query_commit", lambda _: True)
 
 
 def takes_a_loading_coordinator_for_final(patch: Patch) -> None:
@@ -217,7 +213,7 @@ PLANTED = (
         replace(CALM, batch_s=6.0, from_latest=0),
     ),
     Planted("read once", begins_below_what_is_committed, CALM),
-    Planted("resets respected", takes_a_reset_for_a_lost_commit, replace(CALM, resets=2), seeds=6),
+    Planted("resets respected", takes_a_value_for_evidence, replace(CALM, resets=2), seeds=6),
     Planted("same rows", reads_to_the_end_of_the_log, replace(ROUGH, batch_s=6.0)),
     Planted(
         "keeps reading",
