@@ -163,7 +163,8 @@ def takes_a_value_for_evidence(patch: Patch) -> None:
     """Let a member take any committed offset at which its batch began for its own commit."""
 
     def stands(self: OwnedPartition, run: FinishedRun) -> bool:
-        return self.position in [each.offset for each in run.boundaries[:-1]]
+        is_committed = self.committed_offset == self.position
+        return is_committed and self.position in [each.offset for each in run.boundaries[:-1]]
 
     patch.setattr(OwnedPartition, "stands_at_batch_start_of", stands)
 

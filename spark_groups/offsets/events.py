@@ -39,22 +39,53 @@ class StartUnknown(Event):
     partitions: tuple[TopicIdPartition, ...]
 
 
-@event(severity=Severity.WARNING)
-class PartitionsReadFromBeginning(Event):
-    """Partitions without a committed offset, new or not, are read from their beginning."""
+@dataclass(frozen=True, slots=True)
+class PartitionsStarted(Event):
+    """Partitions without a committed offset have started: their starting offsets are committed.
+
+    Args:
+        at: Seconds.
+        topic: The topic's name.
+        partitions: Its partitions.
+        rows: How many offsets are below their starting offsets.
+        command: The command that starts them elsewhere.
+    """
 
     topic: str
-    partitions: tuple[int, ...]
+    partitions: tuple[TopicIdPartition, ...]
+    rows: int
     command: str
 
-    def _message(self, _: NameOf) -> str:
-        named = listed([f"{self.topic}-{each}" for each in self.partitions])
-        return (
-            f"{named}: no committed offset, although the group has read {self.topic} before. They"
-            " are new, or their offsets were lost, so they are read from the beginning: rows may be"
-            " read twice, none is skipped. To skip the existing rows, stop all members of the"
-            f" group and run: {self.command}"
-        )
+
+@event(
+    "{partitions}: no committed offset, although the group has read {topic} before. They are new,"
+    " or their offsets were lost, so they are read from the beginning: rows may be read twice, none"
+    " is skipped. To skip the existing rows, stop all members of the group and run: {command}",
+    Severity.WARNING,
+)
+class PartitionsReadFromBeginning(PartitionsStarted):
+    """Partitions without a committed offset, new or not, are read from their beginning."""
+
+
+@event(
+    "{partitions}: no committed offset, and the checkpoint of this query lacks {topic}. The topic"
+    " appeared while the query did not run, so it is read from the beginning, as by Spark's own"
+    " source. To skip the existing rows, stop all members of the group and run: {command}",
+    Severity.WARNING,
+)
+class NewTopicRead(PartitionsStarted):
+    """A topic that appeared while the query did not run is read from its beginning."""
+
+
+@event(
+    "{partitions}: no committed offset and no checkpoint, so startingOffsets applies and {rows}"
+    " existing offsets are skipped, although the group has committed offsets of other topics. If"
+    " {topic} appeared while no member ran, their rows were never read. To read them, stop all"
+    " members of the group and run: {command}",
+    Severity.WARNING,
+)
+class ExistingRowsSkipped(PartitionsStarted):
+    """A topic starts at `latest` or a timestamp in a group that has read other topics before."""
 
 
 @event(

@@ -4,7 +4,7 @@ The known count of a topic is never raised; it is stored with committed offsets 
 neither has one, the member that begins to read the topic uses the count it saw first. The count
 distinguishes partitions added later, which start at their beginning, from earlier ones, for which
 `startingOffsets` applies. A topic that was created later, or that a pattern matches later, has
-count 0.
+count 0; so has a topic that a checkpoint lacks, because it appeared while the query did not run.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class TopicDirectory:
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
         self._created_again: set[TopicId] = set()
+        self._appeared_unseen: set[TopicId] = set()
 
     def saw_absent(self, names: Iterable[str]) -> None:
         """Note subscribed topics that do not exist."""
@@ -49,6 +50,15 @@ class TopicDirectory:
     def was_checkpointed(self, topic_id: TopicId) -> bool:
         """Return whether the checkpoint names a topic."""
         return topic_id in self._checkpointed
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint that names topics."""
+        return bool(self._checkpointed)
+
+    def appeared_unseen(self, topic_id: TopicId) -> bool:
+        """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
+        return topic_id in self._appeared_unseen
 
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""
@@ -79,7 +89,11 @@ class TopicDirectory:
         is_new = before != topic.topic_id and (
             before is not None or self._initial_topics_over or topic.name in self._absent_names
         )
-        self._first_counts.setdefault(topic.topic_id, 0 if is_new else topic.partition_count)
+        is_unseen = self.has_checkpoint and topic.topic_id not in self._checkpointed
+        if is_unseen and not is_new and topic.topic_id not in self._first_counts:
+            self._appeared_unseen.add(topic.topic_id)
+        count = 0 if is_new or is_unseen else topic.partition_count
+        self._first_counts.setdefault(topic.topic_id, count)
         self._topics[topic.topic_id] = topic
         self._ids_by_name[topic.name] = topic.topic_id
         if before is not None and before != topic.topic_id:
@@ -98,6 +112,10 @@ class TopicDirectory:
         """Return the ids of known topics among these names."""
         ids = {self._ids_by_name.get(name) for name in names}
         return {each for each in ids if each is not None and each in self._topics}
+
+    def known_ids(self) -> set[TopicId]:
+        """Return the ids of all topics with known names."""
+        return set(self._topics)
 
     def partition_count(self, topic_id: TopicId) -> int:
         """Return the latest partition count of a topic."""

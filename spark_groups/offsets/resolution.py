@@ -26,7 +26,10 @@ from spark_groups.offsets.commits import CommitQueue, PendingCommit
 from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
     DataLost,
+    ExistingRowsSkipped,
+    NewTopicRead,
     PartitionsReadFromBeginning,
+    PartitionsStarted,
     PositionFound,
     StartUnknown,
 )
@@ -107,6 +110,10 @@ class PositionResolver:
         self._listed_last: tuple[int, bool] | None = None
         self._unlisted: dict[TopicIdPartition, int] = {}
         """The error reported for each partition whose starting offset is unknown."""
+        self._unusual_starts: dict[TopicIdPartition, type[PartitionsStarted]] = {}
+        """The warning that is due once a partition has started, by partition."""
+        self._read_before: set[TopicId] = set()
+        """Topics whose committed offsets were fetched: the group has read them before."""
         self._former_group_id = ""
         self._former_topics: set[str] = set()
         """Topics that the checkpoint's group has read, and this group is not known to have read."""
@@ -131,7 +138,8 @@ class PositionResolver:
 
         If "latest" or a timestamp may apply, or the known count is missing, all partitions of a
         topic are fetched: the metadata of any committed offset has it. If the checkpoint is another
-        group's, all partitions of its topics are fetched before anything is read.
+        group's, all partitions of its topics are fetched before anything is read. A query without a
+        checkpoint also fetches those of all topics that it knows, until it finds an offset.
         """
         fetching = [
             key
@@ -144,6 +152,9 @@ class PositionResolver:
         self._asked = {key: self._ledger.owned[key].tenure for key in fetching}
         whole_topics = {key.topic_id for key in fetching if self._needs_whole_topic(key.topic_id)}
         whole_topics |= self._topics.ids_of(self._former_topics)
+        if self.settle_first and not self._topics.has_checkpoint and not self._read_before:
+            # Whether the group has read other topics decides about a warning.
+            whole_topics |= self._topics.known_ids()
         return frozenset(fetching) | {
             TopicIdPartition(topic_id, each)
             for topic_id in whole_topics
@@ -167,6 +178,7 @@ class PositionResolver:
         }
         self._asked = {}
         read_by_group = self._read_by_group(response)
+        self._read_before |= committed_topics(response.offsets)
         if not self._compare_with_former(read_by_group, response, resolved, now):
             return resolved
         for topic_id, count in known_counts(response.offsets).items():
@@ -197,9 +209,11 @@ class PositionResolver:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
-        # For forgotten topics the loss is reported instead.
-        others = {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten}
-        resolved.events += self._read_from_beginning_events(others, read_by_group, now)
+        self._note_unusual_starts(
+            # For forgotten topics the loss is reported instead.
+            {key: owned for key, owned in waiting.items() if key.topic_id not in forgotten},
+            read_by_group,
+        )
         return resolved
 
     def _count(self, topic_id: TopicId, read_by_group: set[TopicId]) -> int:
@@ -261,33 +275,54 @@ class PositionResolver:
             )
         return resolved.reaction is Reaction.ACCEPT
 
-    def _read_from_beginning_events(
-        self,
-        waiting: Mapping[TopicIdPartition, OwnedPartition],
-        read_by_group: set[TopicId],
-        now: float,
-    ) -> list[PartitionsReadFromBeginning]:
-        """Return the partitions that start at their beginning although they may not be new."""
-        by_topic: dict[str, list[int]] = {}
-        for key, owned in sorted(waiting.items()):
-            name = self._topics.name(key.topic_id) or ""
-            if (
-                owned.phase is Phase.LISTING
-                and not self._starting.names_start(TopicPartition(name, key.partition))
-                and self._may_be_old(key, owned, is_read=key.topic_id in read_by_group)
-            ):
-                by_topic.setdefault(name, []).append(key.partition)
-        return [
-            PartitionsReadFromBeginning(
-                now,
-                topic,
-                tuple(partitions),
-                self._reset_command(
-                    "--topic", f"{topic}:{','.join(map(str, partitions))}", "--to-latest"
-                ),
-            )
-            for topic, partitions in by_topic.items()
-        ]
+    def _note_unusual_starts(
+        self, waiting: Mapping[TopicIdPartition, OwnedPartition], read_by_group: set[TopicId]
+    ) -> None:
+        due = {key: each for key, each in self._unusual_starts.items() if key in self._ledger.owned}
+        for key, owned in waiting.items():
+            due.pop(key, None)
+            is_starting = owned.phase is Phase.LISTING
+            kind = self._unusual_start(key, owned, read_by_group) if is_starting else None
+            if kind is not None:
+                due[key] = kind
+        self._unusual_starts = due
+
+    def _unusual_start(
+        self, key: TopicIdPartition, owned: OwnedPartition, read_by_group: set[TopicId]
+    ) -> type[PartitionsStarted] | None:
+        """Return the warning that is due once a partition has started, if any."""
+        topic_id = key.topic_id
+        partition = TopicPartition(self._topics.name(topic_id) or "", key.partition)
+        if self._starting.names_start(partition):
+            return None
+        if self._topics.appeared_unseen(topic_id) and owned.known_count == 0:
+            return None if self._starting.is_all else NewTopicRead
+        is_read = topic_id in read_by_group
+        if self._may_be_old(key, owned, is_read=is_read):
+            return PartitionsReadFromBeginning
+        is_beside_others = not is_read and bool(self._read_before - {topic_id})
+        skips = owned.starting_timestamp != EARLIEST_TIMESTAMP and not self._topics.has_checkpoint
+        return ExistingRowsSkipped if is_beside_others and skips else None
+
+    def _started_events(
+        self, started: Iterable[TopicIdPartition], now: float
+    ) -> list[PartitionsStarted]:
+        """Return the warnings about partitions whose starting offsets are committed now."""
+        by_kind: dict[tuple[type[PartitionsStarted], TopicId], list[TopicIdPartition]] = {}
+        for key in sorted(started):
+            kind = self._unusual_starts.pop(key, None)
+            skips_nothing = self._ledger.owned[key].position == 0
+            if kind is not None and not (kind is ExistingRowsSkipped and skips_nothing):
+                by_kind.setdefault((kind, key.topic_id), []).append(key)
+        events = []
+        for (kind, topic_id), keys in by_kind.items():
+            topic = self._topics.name(topic_id) or ""
+            indexes = ",".join(str(each.partition) for each in keys)
+            where = "--to-earliest" if kind is ExistingRowsSkipped else "--to-latest"
+            command = self._reset_command("--topic", f"{topic}:{indexes}", where)
+            rows = sum(self._ledger.owned[each].position for each in keys)
+            events.append(kind(now, topic, tuple(keys), rows, command))
+        return events
 
     def _may_be_old(self, key: TopicIdPartition, owned: OwnedPartition, *, is_read: bool) -> bool:
         """Return whether a partition without an offset may have existed when the group began."""
@@ -423,6 +458,7 @@ class PositionResolver:
     def settled(self, commits: Iterable[PendingCommit], now: float) -> Resolved:
         """Process accepted commits."""
         resolved = Resolved()
+        started = []
         for commit in commits:
             owned = self._ledger.owned.get(commit.key)
             if owned is None or owned.tenure != commit.tenure:
@@ -432,8 +468,10 @@ class PositionResolver:
             if owned.phase is Phase.SETTLING:
                 owned.phase = Phase.READY
                 self._found(commit.key, owned, resolved, now, committed=False)
+                started.append(commit.key)
             elif owned.phase is Phase.TRUNCATED:
                 owned.phase = Phase.READY
+        resolved.events += self._started_events(started, now)
         return resolved
 
     def unsettled(self, commit: PendingCommit) -> None:

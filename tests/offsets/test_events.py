@@ -51,6 +51,7 @@ SAMPLES: dict[str, object] = {
     "old_id": TOPIC,
     "new_id": TOPIC,
     "unread": 12,
+    "rows": 30,
     "percent": 80,
     "waiting_for": (key(0),),
     "fitting_offsets": 1_000,
@@ -74,7 +75,7 @@ KINDS = [
     if isinstance(each, type)
     and each.__module__ == module.__name__
     and issubclass(each, Event)
-    and each not in (Event, MemberEvent, offset.BatchEvent)
+    and each not in (Event, MemberEvent, offset.BatchEvent, offset.PartitionsStarted)
 ]
 
 

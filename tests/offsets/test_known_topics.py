@@ -64,6 +64,32 @@ def test_topic_created_again_between_two_runs() -> None:
     assert topics.first_count(NEW) == 0
 
 
+def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() -> None:
+    topics = TopicDirectory()
+    topics.remember("bills", OLD)
+    topics.learn(topic(NEW))
+    topics.learn(topic(OLD, name="bills"))
+    assert (topics.first_count(NEW), topics.first_count(OLD)) == (0, 3)
+    assert topics.appeared_unseen(NEW)
+    assert not topics.appeared_unseen(OLD)
+
+
+def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None:
+    topics = TopicDirectory()
+    topics.remember("bills", OLD)
+    topics.end_initial_topics()
+    topics.learn(topic(NEW))
+    assert topics.first_count(NEW) == 0
+    assert not topics.appeared_unseen(NEW)
+
+
+def test_checkpoint_that_names_no_topic_tells_nothing_about_topics() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    assert not topics.has_checkpoint
+    assert topics.first_count(OLD) == 3
+
+
 def test_same_topic_in_two_runs() -> None:
     topics = TopicDirectory()
     topics.remember("orders", OLD)

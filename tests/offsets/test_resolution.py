@@ -13,6 +13,7 @@ from spark_groups.offsets.events import (
     CheckpointOfAnotherGroup,
     DataLost,
     PartitionsReadFromBeginning,
+    PartitionsStarted,
     PositionFound,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
@@ -32,6 +33,8 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition, TopicPartition
 
 TOPIC = uuid.UUID(int=1)
+BILLS = uuid.UUID(int=9)
+FIRST_BILLS = TopicIdPartition(BILLS, 0)
 NONE = OffsetAndMetadata(-1)
 EARLIEST = StartingOffsets(StartingPoint.EARLIEST)
 LATEST = StartingOffsets(StartingPoint.LATEST)
@@ -408,34 +411,43 @@ def test_offset_of_a_partition_that_was_added_tells_that_the_group_knows_the_top
 BEHIND_2 = {0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE}
 
 
-def read_whole(resolved: Resolved) -> list[tuple[str, tuple[int, ...]]]:
-    found = [each for each in resolved.events if isinstance(each, PartitionsReadFromBeginning)]
-    return [(each.topic, each.partitions) for each in found]
+def started(scene: Scene, at: int = 9) -> list[PartitionsStarted]:
+    """Let all partitions start, each at offset `at`; return the warnings about that."""
+    while (request := scene.resolver.to_list()) is not None:
+        answer = ListOffsetsResponse(offsets=dict.fromkeys(request.partitions, at))
+        scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    chosen = scene.commits.poll(9.0, member_epoch=3, proven_at=8.0, tenure=scene.ledger.tenure)
+    events = scene.resolver.settled(chosen.values(), 9.0).events
+    return [each for each in events if isinstance(each, PartitionsStarted)]
+
+
+def read_whole(scene: Scene) -> list[tuple[str, tuple[int, ...]]]:
+    found = [each for each in started(scene) if isinstance(each, PartitionsReadFromBeginning)]
+    return [(each.topic, tuple(key.partition for key in each.partitions)) for each in found]
 
 
 def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so() -> None:
     scene = Scene(LATEST, 0, 2, 3)
     resolved = scene.fetched(BEHIND_2)
     assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
-    assert read_whole(resolved) == [("orders", (2, 3))]
-    (reported,) = (
-        each for each in resolved.events if isinstance(each, PartitionsReadFromBeginning)
-    )
+    assert not [each for each in resolved.events if isinstance(each, PartitionsStarted)], "not yet"
+    (reported,) = started(scene)
+    assert isinstance(reported, PartitionsReadFromBeginning)
+    assert (reported.topic, reported.partitions) == ("orders", (key(2), key(3)))
     assert reported.command == (
         "spark-groups reset-offsets g --topic orders:2,3 --to-latest --execute"
         " --bootstrap-server b:1"
     )
-    assert scene.listed({2: 0, 3: 0}).timestamp_ms == EARLIEST_TIMESTAMP
-    assert {each.known_count for each in scene.settle().values()} == {0}, "it stays unknown"
+    assert {scene.of(each).known_count for each in (2, 3)} == {0}, "it stays unknown"
 
 
 def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
     scene = Scene(LATEST, 2, 3)
     scene.topics.remember("orders", TOPIC)
     scene.topics.note_count(TOPIC, 2)
-    resolved = scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
+    scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
     assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
-    assert read_whole(resolved) == []
+    assert read_whole(scene) == []
 
 
 def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> None:
@@ -446,25 +458,17 @@ def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> N
     assert resolved.data_loss is None
     starts = [scene.of(each).starting_timestamp for each in (1, 2)]
     assert starts == [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP]
-    assert read_whole(resolved) == [("orders", (1,))]
+    assert read_whole(scene) == [("orders", (1,))]
     assert scene.of(1).known_count == 4
 
 
 def test_partition_assigned_later_and_read_whole_is_reported_too() -> None:
     scene = Scene(LATEST, 0)
-    assert read_whole(scene.fetched(BEHIND_2)) == []
+    scene.fetched(BEHIND_2)
+    assert read_whole(scene) == []
     scene.ledger.assign(Assignment.of({TOPIC: (2, 3)}), 4)
-    assert read_whole(scene.fetched(BEHIND_2)) == [("orders", (2, 3))]
-
-
-def test_a_topic_created_after_the_join_is_read_whole_without_a_warning() -> None:
-    scene = Scene(LATEST, 0, count=0)
-    scene.topics.end_initial_topics()
-    scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
-    scene.fetched(dict.fromkeys(range(4), NONE))
-    scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
-    assert read_whole(scene.fetched({0: committed(0, 0), 1: NONE})) == []
-    assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+    scene.fetched(BEHIND_2)
+    assert read_whole(scene) == [("orders", (2, 3))]
 
 
 def test_earliest_asks_for_the_whole_topic_only_while_its_partition_count_is_unknown() -> None:
@@ -486,9 +490,9 @@ def test_of_two_counts_the_smaller_holds(noted: int, kept: int) -> None:
 def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
     named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): 7})
     scene = Scene(named, 2, 3)
-    resolved = scene.fetched(BEHIND_2)
+    scene.fetched(BEHIND_2)
     assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
-    assert read_whole(resolved) == [("orders", (3,))]
+    assert read_whole(scene) == [("orders", (3,))]
 
 
 def test_a_recreated_topic_starts_at_its_beginning_despite_named_offsets() -> None:
@@ -508,14 +512,16 @@ def test_earliest_warns_of_a_partition_that_the_checkpoint_may_have_read() -> No
     scene = Scene(EARLIEST, 0, 3)
     scene.topics.remember("orders", TOPIC)
     scene.topics.note_count(TOPIC, 3)
-    assert read_whole(scene.fetched({0: NONE, 3: NONE})) == [("orders", (0,))]
+    scene.fetched({0: NONE, 3: NONE})
     assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert read_whole(scene) == [("orders", (0,))]
 
 
 def test_earliest_says_nothing_of_counts() -> None:
     scene = Scene(EARLIEST, 0, 2)
-    assert read_whole(scene.fetched({0: committed(5, None), 2: NONE})) == []
+    scene.fetched({0: committed(5, None), 2: NONE})
     assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+    assert started(scene) == []
 
 
 def test_offsets_that_could_not_be_read_may_hold_the_count() -> None:
@@ -616,10 +622,6 @@ def test_checkpoint_of_another_group_is_not_judged_by_offsets_that_could_not_be_
     assert scene.of(0).phase is Phase.LISTING
 
 
-BILLS = uuid.UUID(int=9)
-FIRST_BILLS = TopicIdPartition(BILLS, 0)
-
-
 def moved_with_two_topics() -> Scene:
     """Only one of the two topics that the checkpoint has read is assigned to this member."""
     scene = moved(EARLIEST)
@@ -676,7 +678,7 @@ def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None
     resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
     assert resolved.refusal is None
     assert [scene.of(each).starting_timestamp for each in (1, 2)] == [EARLIEST_TIMESTAMP] * 2
-    assert read_whole(resolved) == [("orders", (1, 2))]
+    assert read_whole(scene) == [("orders", (1, 2))]
 
 
 def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:

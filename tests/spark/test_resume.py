@@ -17,9 +17,14 @@ from pyspark.sql import SparkSession
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.starting import mark_of
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import ANSWER_S, Row, admin, create_topic, grow_topic, produce
 from tests.ops.commands import invoke
+from tests.runtime.members import queries
 from tests.spark.queries import GroupQuery
 from tests.waiting import wait_until
 
@@ -119,8 +124,10 @@ def as_version_1(query: GroupQuery) -> None:
         *header, text = path.read_text().splitlines()
         plan = json.loads(text)
         plan["version"] = 1
+        plan.pop("cluster", None)
         for topic in plan["topics"].values():
             topic.pop("partitions", None)
+            topic["ranges"] = re.sub(r"@[\w-]+", "", topic["ranges"])
         path.write_text("\n".join((*header, json.dumps(plan))))
         # Hadoop's checksum is that of the other text.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -147,7 +154,7 @@ def test_a_checkpoint_of_version_1_is_gone_on_with(query: GroupQuery, is_finishe
     text = last.read_text().splitlines()[-1]
     plan = parse_plan_text(text)
     assert plan is not None
-    assert json.loads(text)["version"] == 2
+    assert json.loads(text)["version"] == 4
     assert [(each.name, each.known_count) for each in plan.topics] == [(query.topic, PARTITIONS)]
 
 
@@ -214,6 +221,69 @@ def test_a_reset_is_not_undone(query: GroupQuery) -> None:
     query.run_available()
     assert rows_by_partition(query) == {0: 50, 1: 50}
     assert query.committed() == {0: 25, 1: 25}
+
+
+def read_by_another_query(query: GroupQuery, offsets: int) -> None:
+    """Let a member with a checkpoint of its own read and commit the first unread offsets."""
+    with queries(query.kafka.bootstrap_servers, query.group_id, query.topic) as begin:
+        other = begin()
+        assert other.plan_rows(PlanLimit(max_offsets=offsets)).ranges
+        other.finish()
+        other.commit_all()
+    await_an_empty_group(query)
+
+
+def test_a_reset_is_not_undone_after_another_query_has_read_up_to_the_last_batch(query) -> None:
+    """The committed offset is again the one at which the last batch of the checkpoint began."""
+    for _ in range(2):
+        write(query, 100, 0)
+        query.run_available()
+    await_an_empty_group(query)
+    where = ("--topic", query.topic, "--to-earliest")
+    command(query, "reset-offsets", query.group_id, *where, "--execute")
+    read_by_another_query(query, offsets=100)
+    assert query.committed() == {0: 100, 1: 0}
+    query.run_available()
+    read = Counter(row["offset"] for row in query.rows() if row["partition"] == 0)
+    assert read == {**dict.fromkeys(range(100), 1), **dict.fromkeys(range(100, 200), 2)}
+    assert query.committed()[0] == 200
+
+
+def test_a_tool_that_keeps_the_metadata_of_the_offsets_that_it_replaces_is_honoured(query) -> None:
+    for _ in range(2):
+        write(query, 20, 0)
+        query.run_available()
+    await_an_empty_group(query)
+    with Cluster(query.kafka.bootstrap_servers) as cluster:
+        fetched = cluster.fetch_all_offsets(query.group_id).offsets
+        (key,) = (key for key in fetched if key.partition == 0)
+        assert mark_of(fetched[key])
+        kept = {key.topic_id: fetched[key].metadata}
+        answer = commit_outside(cluster, query.group_id, {key: 20}, kept)
+        assert set(answer.errors.values()) == {0}
+    query.run_available()
+    assert rows_by_partition(query) == {0: 60}
+
+
+@pytest.mark.parametrize("is_pattern", [False, True], ids=["names", "pattern"])
+def test_a_topic_that_appears_while_no_query_runs_is_read_whole_under_latest(
+    query: GroupQuery, is_pattern: bool
+) -> None:
+    """As Spark's own source does, and as a running member does."""
+    servers, first, later = query.kafka.bootstrap_servers, query.topic, f"{query.topic}-later"
+    query.options["startingOffsets"] = "latest"
+    query.pattern = f"{first}.*" if is_pattern else None
+    query.run_available()
+    produce(servers, first, [Row(b"v", partition=0)] * 20)
+    query.run_available()
+    create_topic(servers, later, 1)
+    produce(servers, later, [Row(b"v", partition=0)] * 51)
+    produce(servers, first, [Row(b"v", partition=0)])
+    await_an_empty_group(query)
+    # AvailableNow wants each named topic to exist.
+    query.topic = f"{first},{later}"
+    query.run_available()
+    assert Counter(row["topic"] for row in query.rows()) == {first: 21, later: 51}
 
 
 def test_a_plain_consumer_that_commits_the_beginning_of_the_last_batch_wins(query) -> None:

@@ -33,6 +33,7 @@ from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.messages import (
     CoordinatorRequest,
     LeaveGroupRequest,
+    OffsetDeleteResponse,
     error_answer,
 )
 from spark_groups.lab.coordinator.metrics import Sensors, metrics
@@ -118,6 +119,7 @@ class Watch:
 
     changed: Callable[[ConsumerGroup], None] = lambda _: None
     committed: Callable[[AcceptedOffset], None] = lambda _: None
+    deleted: Callable[[TopicIdPartition], None] = lambda _: None
     replaced: Callable[[], None] = lambda: None
     taken_back: Callable[[float], None] = lambda _: None
 
@@ -344,6 +346,11 @@ class Coordination:
             if member_id in self.group.members:
                 self.last_heartbeat_at[member_id] = waiting.asked_at
 
+        elif isinstance(response, OffsetDeleteResponse):
+            for name in sorted(name for name, code in response.errors.items() if not code):
+                topic = self.storage.image.by_name.get(name.topic)
+                if topic is not None:
+                    self.watch.deleted(TopicIdPartition(topic.topic_id, name.partition))
         elif isinstance(response, DesignJoinGroupResponse) and response.consumer_id:
             self._runs[response.consumer_id] = waiting.client_id
 

@@ -123,6 +123,13 @@ class OffsetReset(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetDeleted(Fact):
+    """An operator has deleted the committed offset of a partition."""
+
+    key: TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
 class GroupChanged(Fact):
     """The coordinator changed the group."""
 

@@ -40,6 +40,10 @@ class History:
         """Records read by finished batches."""
         self.aged: dict[TopicIdPartition, int] = {}
         """Start offsets of logs that retention has shortened."""
+        self.skipped: Ranges = {}
+        """Unread ranges below the offset at which a partition started after a deletion."""
+        self.deleted: set[TopicIdPartition] = set()
+        """Partitions whose committed offset an operator deleted."""
         self._reached: dict[TopicIdPartition, int] = {}
         self._ahead: Ranges = {}
         """Finished ranges not yet below `_reached`."""
@@ -54,6 +58,8 @@ class History:
             facts.Happened: self._happened,
             facts.ClassicHappened: self._happened,
             facts.Grown: self._grown,
+            facts.OffsetReset: self._reset,
+            facts.OffsetDeleted: self._deleted,
             facts.Cut: self._cut,
             facts.Aged: self._aged,
         }
@@ -97,8 +103,26 @@ class History:
 
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
-        if each.before is None and each.key not in self.first:
+        if each.before is not None:
+            return
+        if each.key not in self.first:
             self.first[each.key] = self.lowest[each.key] = each.committed_offset
+        elif each.key in self.deleted:
+            before = self.reached(each.key)
+            if before < each.committed_offset:
+                self.skipped.setdefault(each.key, []).append((before, each.committed_offset))
+            self._begin_again(each.key, each.committed_offset)
+
+    def _reset(self, fact: facts.OffsetReset) -> None:
+        self._begin_again(fact.key, fact.new_offset)
+
+    def _deleted(self, fact: facts.OffsetDeleted) -> None:
+        self.deleted.add(fact.key)
+
+    def _begin_again(self, key: TopicIdPartition, offset: int) -> None:
+        """Count from this offset: records above it have to be read again."""
+        self._reached[key] = offset
+        self._ahead.pop(key, None)
 
     def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         match fact.event:

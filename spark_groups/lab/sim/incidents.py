@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from functools import partial
 from typing import Final
 
 from spark_groups.client.channels import Channel, Outgoing
+from spark_groups.lab.coordinator.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from spark_groups.lab.sim.facts import Aged, Cut, Deleted, Grown, Incident
 from spark_groups.lab.sim.network import ANY_BROKER
 from spark_groups.lab.sim.queries import LEAVE_S, Query
@@ -15,7 +17,7 @@ from spark_groups.lab.sim.swarm import Swarm
 from spark_groups.offsets.starting import commit_metadata, parse_commit_metadata
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import TopicIdPartition, TopicPartition
 
 NAME: Final = "operator"
 NO_MEMBER_ID: Final = ""
@@ -26,24 +28,44 @@ MARGIN_S: Final = 5.0
 """About how long the group has no members before its queries start again."""
 
 
-def longest_reset_s(swarm: Swarm) -> float:
+TURNS_S: Final = (2.0, 8.0, 20.0)
+"""How long one query runs alone after a reset."""
+
+
+def longest_down_s(swarm: Swarm) -> float:
     """Return the longest time without queries; a query that leaves ends its batch first."""
     return swarm.session_s + MARGIN_S + swarm.batch_s + LEAVE_S
 
 
+def longest_reset_s(swarm: Swarm) -> float:
+    """Return the longest time until all queries run again after a reset."""
+    return longest_down_s(swarm) + swarm.turns * swarm.queries * (max(TURNS_S) + swarm.batch_s)
+
+
+class Tool(Enum):
+    """What an operator sets offsets with, by the metadata that it writes."""
+
+    SPARK_GROUPS = "marks them as a reset"
+    KAFKA = "writes no metadata"
+    COPYING = "keeps the metadata of the offsets that it replaces"
+
+
 class Operator:
-    """Resets offsets from outside; retries until that is accepted or too late.
+    """Resets or deletes offsets from outside; retries until that is accepted or too late.
 
     Args:
         queries: Their last plans suggest offsets to reset to.
+        deletes: Whether it deletes offsets.
     """
 
-    def __init__(self, scene: Scene, queries: Sequence[Application], until: float) -> None:
+    def __init__(
+        self, scene: Scene, queries: Sequence[Application], until: float, *, deletes: bool
+    ) -> None:
         self._scene = scene
         self._queries = queries
         self._until = until
-        self._is_marked = scene.chance.random() < 0.5
-        """Whether the tool marks the reset in the commit metadata; Kafka's own tool does not."""
+        self._deletes = deletes
+        self._tool = scene.chance.choice(list(Tool))
 
     def act(self) -> None:
         """Reset offsets if the group has no members; else retry after a pause."""
@@ -54,13 +76,19 @@ class Operator:
         if not offsets or not coordination.answers:
             scene.schedule.after(TRY_AGAIN_S, self.act)
             return
-        request = m.OffsetCommitRequest(
+        request: object = m.OffsetCommitRequest(
             group_id=coordination.group_id,
             member_id=NO_MEMBER_ID,
             member_epoch=NO_MEMBER_EPOCH,
             offsets=offsets,
         )
-        outgoing = Outgoing(Channel.OFFSETS, request, coordination.node)
+        if self._deletes:
+            names = frozenset(
+                TopicPartition(scene.storage.name_of(key.topic_id) or "", key.partition)
+                for key in offsets
+            )
+            request = OffsetDeleteRequest(group_id=coordination.group_id, partitions=names)
+        outgoing = Outgoing(Channel.OFFSETS, request, coordination.node)  # type: ignore[arg-type]
         scene.network.send(NAME, outgoing, self._answered, lambda _: None)
 
     def _offsets(self) -> dict[TopicIdPartition, m.OffsetAndMetadata]:
@@ -82,12 +110,18 @@ class Operator:
             if not choices:
                 continue
             count = parse_commit_metadata(kept.metadata) or 0
-            metadata = commit_metadata(count, is_reset=True) if self._is_marked else ""
-            offsets[key] = m.OffsetAndMetadata(chance.choice(choices), metadata)
+            metadata = {
+                Tool.SPARK_GROUPS: commit_metadata(count, is_reset=True),
+                Tool.KAFKA: "",
+                Tool.COPYING: kept.metadata,
+            }[self._tool]
+            offset = chance.choice(choices)
+            if self._tool is not Tool.COPYING or offset != kept.committed_offset:
+                offsets[key] = m.OffsetAndMetadata(offset, metadata)
         return offsets
 
     def _answered(self, answer: m.Response) -> None:
-        assert isinstance(answer, m.OffsetCommitResponse)
+        assert isinstance(answer, m.OffsetCommitResponse | OffsetDeleteResponse)
         if any(answer.errors.values()):
             self._scene.schedule.after(TRY_AGAIN_S, self.act)
 
@@ -132,7 +166,8 @@ class Incidents:
             (swarm.failures, lambda: self._one().fail(self._pick(AWAY_S))),
             (swarm.pauses, lambda: self._one().stand_still(self._pick(PAUSES_S))),
             (swarm.zombies, self._replace_frozen),
-            (swarm.resets, self._reset),
+            (swarm.resets, lambda: self._reset(deletes=False)),
+            (swarm.deletions, lambda: self._reset(deletes=True)),
             (swarm.migrations, self._migrate),
         ):
             for _ in range(count):
@@ -250,15 +285,31 @@ class Incidents:
 
     # An operator.
 
-    def _reset(self) -> None:
-        """End all queries and reset offsets once the group has no members."""
+    def _reset(self, *, deletes: bool) -> None:
+        """End all queries, and reset or delete offsets once the group has no members.
+
+        Afterwards the queries start together, or each runs alone for a while.
+        """
         scene, swarm = self._scene, self._scene.swarm
         kill = scene.chance.random() < 0.5
         # A killed or static member stays in the group until its session expires.
-        away_s = swarm.session_s + MARGIN_S if kill else longest_reset_s(swarm)
-        for each in self._queries:
-            each.stay_down(away_s, kill=kill)
-        Operator(scene, self._queries, scene.now + away_s).act()
+        away_s = swarm.session_s + MARGIN_S if kill else longest_down_s(swarm)
+        Operator(scene, self._queries, scene.now + away_s, deletes=deletes).act()
+        if not swarm.turns:
+            for each in self._queries:
+                each.stay_down(away_s, kill=kill)
+            return
+        ends_s = away_s
+        for each in sorted(self._queries, key=lambda _: scene.chance.random()):
+            each.stay_down(ends_s, kill=kill)
+            ends_s += self._pick(TURNS_S)
+            self._end_turn(each, ends_s)
+
+    def _end_turn(self, query: Application, after_s: float) -> None:
+        """End a query that has run alone; it starts again when all have had their turn."""
+        kill = self._scene.chance.random() < 0.5
+        away_s = self._pick(TURNS_S)
+        self._scene.schedule.after(after_s, lambda: query.stay_down(away_s, kill=kill))
 
     # Topics and their logs.
 

@@ -249,7 +249,7 @@ class Query(RestartedApplication[Incarnation]):
         self._drains = self._is_job and scene.is_faulty
         self._began_at, self._found_nothing_since = scene.now, None
         swarm = scene.swarm
-        loses = swarm.truncations or swarm.retentions or swarm.vanishings
+        loses = swarm.truncations or swarm.retentions or swarm.vanishings or swarm.deletions
         self._is_strict = (bool(swarm.strict) or not loses) and not self._forgives
         self._forgives = False
         name = f"{self.name}.{self._incarnations}"

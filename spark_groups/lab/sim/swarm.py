@@ -128,6 +128,9 @@ class Swarm:
         truncations: How often a partition gets a leader that lacks the end of its log.
         retentions: How often the beginning of a log is dropped.
         resets: How often all queries end and an operator resets committed offsets.
+        deletions: How often all queries end and an operator deletes committed offsets.
+        turns: 1 if after a reset or a deletion each query may run alone for a while, one after the
+            other.
         skew: The largest clock drift; 0.001 is one second in 1,000.
         late: 1 if a request may arrive after its sender stopped waiting.
         migrations: How often all members of one protocol leave for a while.
@@ -194,6 +197,8 @@ class Swarm:
     truncations: int = 0
     retentions: int = 0
     resets: int = 0
+    deletions: int = 0
+    turns: int = 0
     skew: float = 0.0
     late: int = 0
     migrations: int = 0
@@ -247,8 +252,8 @@ PLANNED: Final = Swarm(listener=1, planned=1)
 FAULTS: Final = (
     *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
     *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
-    *("zombies", "truncations", "retentions", "resets", "skew", "late", "vanishings"),
-    *("consumers", "classic", "moves"),
+    *("zombies", "truncations", "retentions", "resets", "deletions", "skew"),
+    *("late", "vanishings", "consumers", "classic", "moves"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
@@ -294,6 +299,7 @@ def _with_classic(
         truncations=0,
         vanishings=0,
         resets=0,
+        deletions=0,
         denials=0,
         late=0,
         computing=0,
@@ -354,7 +360,9 @@ def _drawn(chance: Chance) -> Swarm:
     log_every_s = pick((0.0, 0.0, 0.001, 1.0, 5.0))
     warm = pick((0, 1))
     # Drawn last: the runs of seeds before do not change.
-    return replace(swarm, warm=warm, log_every_s=log_every_s, computing=pick((0, 0, 0, 1)))
+    swarm = replace(swarm, warm=warm, log_every_s=log_every_s, computing=pick((0, 0, 0, 1)))
+    may_end = not (swarm.is_calm or swarm.consumers)
+    return replace(swarm, turns=pick((0, 1, 1)), deletions=pick((0, 0, 0, 1)) if may_end else 0)
 
 
 def _with_faults(calm: Swarm, chance: Chance) -> Swarm:

@@ -122,6 +122,7 @@ class World:
         coordination.watch = Watch(
             lambda group: scene.publish(facts.GroupChanged(group)),
             self._committed,
+            self._deleted,
             self._replaced,
             lambda since: scene.publish(facts.TakenBack(since)),
         )
@@ -137,7 +138,7 @@ class World:
         swarm = self.scene.swarm
         # A member that Spark calls rarely has a longer budget, and a listener may use all of it.
         held_s = swarm.holds * 2 * max(HELD_S)
-        down_s = min(1, swarm.resets) * longest_reset_s(swarm)
+        down_s = min(1, swarm.resets + swarm.deletions) * longest_reset_s(swarm)
         # The answer to a lost JoinGroup is awaited for as long as a rebalance may take.
         rebalances_s = (4 if swarm.classic else 1) * swarm.rebalance_s
         waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + rebalances_s + held_s + down_s
@@ -187,6 +188,10 @@ class World:
             return
         self._say("resets", offset.key, "to", offset.committed_offset)
         self.scene.publish(facts.OffsetReset(offset.key, offset.committed_offset))
+
+    def _deleted(self, key: TopicIdPartition) -> None:
+        self._say("forgets", key)
+        self.scene.publish(facts.OffsetDeleted(key))
 
     def _computed(self, fact: facts.Computed) -> None:
         self._say("computes", fact)

@@ -17,6 +17,7 @@ from chaos.member_plants import (
     keeps_its_partitions_when_it_is_fenced,
     lets_go_of_what_a_replayed_batch_reads,
     looks_up_no_uncertain_commit,
+    takes_a_value_for_evidence,
 )
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.warm_up import WarmUp
@@ -111,6 +112,7 @@ DRAWN = (
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
     Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kafka-4.0"),
     Planted("trigger delay", waits_for_nothing, 400_024, "kip-848"),
+    Planted("no gap", takes_a_value_for_evidence, 400_028, "kafka-4.3"),
     Planted("read once", replaces_a_batch_that_is_not_committed, 400_055, "kafka-4.0"),
 )
 

@@ -231,6 +231,10 @@ class ResetsRespected(Checker):
     def _reset(self, fact: facts.OffsetReset) -> None:
         self._set[fact.key] = fact.new_offset
 
+    @on(facts.OffsetDeleted)
+    def _deleted(self, fact: facts.OffsetDeleted) -> None:
+        self._set.pop(fact.key, None)
+
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
         for each in fact.plan.ranges if fact.plan else ():

@@ -26,8 +26,9 @@ class LossIsReported(Checker):
 
     A log is truncated below its committed offset. No query reads on from the old position before it
     has reported the loss: other records are there now. The case is closed when a query that
-    reported it commits, or any member commits below the new end. An offset set by an operator has
-    no leader epoch: no member can detect a truncation below it until a query commits again.
+    reported it commits, or any member commits below the new end. An offset that an operator has
+    set, or from which a query continues because its offset was deleted, has no leader epoch: no
+    member can detect a truncation below it until a query commits again.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -49,8 +50,8 @@ class LossIsReported(Checker):
         if fact.client.config.fail_on_data_loss:
             self._strict.add(fact.incarnation)
 
-    @on(facts.OffsetReset)
-    def _reset(self, fact: facts.OffsetReset) -> None:
+    @on(facts.OffsetReset, facts.OffsetDeleted)
+    def _reset(self, fact: facts.OffsetReset | facts.OffsetDeleted) -> None:
         self._set_by_operator.add(fact.key)
         self._forget(fact.key)
 
@@ -126,6 +127,10 @@ ABSENCE_AGE_S: Final = 10.0 + BELIEVED_S
 """How long a deleted topic may count as missing: its absence plus the client's cache time."""
 
 
+OFFSETS_GONE: Final = "the group has no committed offset for "
+"""How a member begins that reports deleted offsets."""
+
+
 class NoFinalFailure(Checker):
     """Members fail only without a permission or their instance id, and report only real loss.
 
@@ -176,6 +181,7 @@ class NoFinalFailure(Checker):
         if isinstance(event, DataLost) and not (
             any(f" {name} " in f" {event.message}" for name in self._lost)
             or self._is_named_beyond(event)
+            or (self.history.deleted and event.message.startswith(OFFSETS_GONE))
         ):
             self.fail(f"no log was truncated, but a member reports: {event.message}")
 

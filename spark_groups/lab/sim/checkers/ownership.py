@@ -202,6 +202,11 @@ class CleanHandOver(Checker):
         self._committed[fact.key] = fact.new_offset
         self._committed_by_query.discard(fact.key)
 
+    @on(facts.OffsetDeleted)
+    def _offset_deleted(self, fact: facts.OffsetDeleted) -> None:
+        self._committed.pop(fact.key, None)
+        self._committed_by_query.discard(fact.key)
+
     @on(facts.Consumed)
     def _consumed(self, fact: facts.Consumed) -> None:
         self._plain_members.add(fact.member_id)

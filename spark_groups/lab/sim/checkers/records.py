@@ -13,10 +13,13 @@ from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 class NoGap(Checker):
     """Every record between a partition's start and its committed offset was in a finished batch.
 
+    After a reset, the batch must have finished since: its records are wanted again.
+
     Checked at each commit, and for all records at the end. Exceptions: records removed by retention
     or with their topic; plans in a checkpoint, which have no leader epochs, so that a truncation
     inside one is not detected; and offsets set by an operator above a truncation, which skip the
     records in between, or below which a truncation is not detected until a query commits again.
+    After a deletion of its committed offset a partition may start anywhere.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -34,6 +37,13 @@ class NoGap(Checker):
         if cut_at is not None and cut_at < fact.new_offset:
             self._skipped.setdefault(fact.key, []).append((cut_at, fact.new_offset))
         self._set_by_operator[fact.key] = fact.new_offset
+
+    @on(facts.OffsetDeleted)
+    def _deleted(self, fact: facts.OffsetDeleted) -> None:
+        cut_at = self._unnoticed.pop(fact.key, None)
+        if cut_at is not None:
+            reached = max(cut_at, self.history.reached(fact.key))
+            self._skipped.setdefault(fact.key, []).append((cut_at, reached))
 
     @on(facts.Cut)
     def _cut(self, fact: facts.Cut) -> None:
@@ -79,7 +89,9 @@ class NoGap(Checker):
                 )
 
     def _is_excused(self, key: TopicIdPartition, offset: int) -> bool:
-        ranges = (*self.history.inherited.get(key, ()), *self._skipped.get(key, ()))
+        history = self.history
+        ranges = [*history.inherited.get(key, ()), *history.skipped.get(key, ())]
+        ranges += self._skipped.get(key, ())
         return any(from_offset <= offset < until_offset for from_offset, until_offset in ranges)
 
 
@@ -204,7 +216,9 @@ class StartsCommitted(Checker):
         # If the log ends before that offset, the partition starts at its end.
         if named is not None and each.committed_offset <= named:
             return
-        is_first = each.before is None and each.key in self.history.added
+        # The offsets of the other partitions show how many the topic had when the group began.
+        is_known = each.key.topic_id not in {key.topic_id for key in self.history.deleted}
+        is_first = each.before is None and each.key in self.history.added and is_known
         begins_late = each.committed_offset > self.history.aged.get(each.key, 0)
         if is_first and begins_late and each.member_id not in self._plain:
             self.fail(f"{each.key} was added later, but begins at {each.committed_offset}")
@@ -234,7 +248,9 @@ class StartingOffsetsUsed(Checker):
         swarm = self.scene.swarm
         if swarm.consumers or swarm.classic:
             return
-        if each.before is not None or each.key in self.history.cut:
+        if each.before is not None or each.key in self.history.deleted:
+            return
+        if each.key in self.history.cut:
             return
         wanted = self._wanted.get(each.key)
         if wanted is not None and each.committed_offset != wanted:
