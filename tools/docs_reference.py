@@ -167,7 +167,8 @@ def _logged() -> Iterator[tuple[str, str, str]]:
 
 
 def _is_kind(kind: type) -> bool:
-    return issubclass(kind, Event) and kind not in (Event, MemberEvent, offset_events.BatchEvent)
+    bases = (Event, MemberEvent, offset_events.BatchEvent, offset_events.PartitionsStarted)
+    return issubclass(kind, Event) and kind not in bases
 
 
 def _texts(kind: ast.ClassDef) -> Iterator[ast.expr]:
