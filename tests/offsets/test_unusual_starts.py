@@ -1,4 +1,4 @@
-"""Partitions that start where a user may not expect it, and what is reported about them."""
+"""Partitions that start where a user may not expect it, and the warnings about that."""
 
 from __future__ import annotations
 
