@@ -151,17 +151,20 @@ class OffsetRange:
 
 
 class ReadTopic(NamedTuple):
-    """A topic that a query has read.
+    """A topic that a query has read, or that existed when it began.
 
     Args:
         topic_id: Topic id.
         name: Topic name.
-        known_count: Partitions of the topic when the group began to read it; None: unknown.
+        known_count: Partitions of the topic when the group began to read it; None: unknown. Of a
+            topic that the query has not read: when the query began.
+        is_read: Whether the query has read it.
     """
 
     topic_id: TopicId
     name: str
     known_count: int | None = None
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,8 @@ class BatchPlan:
         member_id: The member that planned; a query has a new one after each restart.
         member_epoch: The member epoch that fences the offset commit of this batch.
         ranges: Offset ranges, sorted, at most one for each partition.
-        topics: All topics the query is known to have read, sorted, including those of `ranges`.
+        topics: All topics that the query is known to have read, or that existed when it began,
+            sorted, including those of `ranges`.
         warm_up_tasks: Number of tasks of a warm-up plan: its batch starts Python workers and reads
             nothing, and its member has not joined yet. 0: any other plan.
         marks: For each range, the mark of the commit on which it stands: of the committed offset

@@ -163,14 +163,13 @@ class GroupClient:
         counts.
         """
         is_own = plan.group_id == self.config.member.group_id
-        for each in plan.topics:
-            self.topics.remember(each.name, each.topic_id)
-            if is_own and each.known_count is not None:
-                self.topics.note_count(each.topic_id, each.known_count)
+        self.topics.remember(plan.topics, of_this_group=is_own)
         if is_own:
             self.releases.add(plan.member_id)
         else:
-            self.resolver.came_from(plan.group_id, (each.name for each in plan.topics))
+            self.resolver.came_from(
+                plan.group_id, (each.name for each in plan.topics if each.is_read)
+            )
 
     def _cluster_questions(self) -> Callable[[float], Asked | None]:
         """Return a function that picks the next request to any broker; they share one backoff."""

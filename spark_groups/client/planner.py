@@ -74,7 +74,7 @@ class BatchPlanner:
             member.member_id,
             member.member_epoch,
             tuple(self._range(key, *offsets) for key, offsets in sorted(divided.items())),
-            self.positions.topics.read(),
+            (*self.positions.topics.read(), *self.positions.topics.unread()),
             marks=tuple(owned[key].mark for key in sorted(divided)),
         )
         if plan == self._last:
@@ -90,7 +90,7 @@ class BatchPlanner:
 
     def _warm_up_plan(self) -> BatchPlan:
         member, ledger = self.positions.member, self.positions.ledger
-        checkpointed = self.warm_up.checkpointed
+        checkpointed, topics = self.warm_up.checkpointed, self.positions.topics
         if checkpointed is not None:
             ledger.forget_finished(checkpointed)
         plan = BatchPlan(
@@ -98,7 +98,7 @@ class BatchPlanner:
             member.member_id,
             member.member_epoch,
             # Not those of now: one that was created again since must look so to the next run, too.
-            topics=checkpointed.topics if checkpointed else (),
+            topics=checkpointed.topics if checkpointed else topics.unread(),
             warm_up_tasks=self.warm_up.tasks,
         )
         ledger.record(plan)

@@ -4,7 +4,8 @@ The known count of a topic is never raised; it is stored with committed offsets 
 neither has one, the member that begins to read the topic uses the count it saw first. The count
 distinguishes partitions added later, which start at their beginning, from earlier ones, for which
 `startingOffsets` applies. A topic that was created later, or that a pattern matches later, has
-count 0; so has a topic that a checkpoint lacks, because it appeared while the query did not run.
+count 0; so has a topic that a checkpoint lacks, because it appeared while the query did not run: a
+plan names the topics that the query has read, and the others that existed when it began.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class TopicDirectory:
         self._absent_names: set[str] = set()
         self._initial_topics_over = False
         self._read: dict[TopicId, str] = {}
+        self._has_checkpoint = False
+        self._unread: dict[TopicId, ReadTopic] = {}
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
         self._created_again: set[TopicId] = set()
@@ -41,20 +44,33 @@ class TopicDirectory:
         """Treat every topic learned from now on as created later."""
         self._initial_topics_over = True
 
-    def remember(self, name: str, topic_id: TopicId) -> None:
-        """Note a topic of the checkpoint."""
-        self._ids_by_name.setdefault(name, topic_id)
-        self._read[topic_id] = name
-        self._checkpointed.add(topic_id)
+    def remember(self, topics: Iterable[ReadTopic], *, of_this_group: bool) -> None:
+        """Note the topics of a checkpoint, and that there is one.
+
+        Args:
+            topics: The topics of its last plan.
+            of_this_group: Whether that was a plan of this group: then its counts are known counts.
+        """
+        self._has_checkpoint = True
+        for each in topics:
+            self._ids_by_name.setdefault(each.name, each.topic_id)
+            if not each.is_read:
+                self._unread[each.topic_id] = each
+                self._first_counts[each.topic_id] = each.known_count or 0
+                continue
+            self._read[each.topic_id] = each.name
+            self._checkpointed.add(each.topic_id)
+            if of_this_group and each.known_count is not None:
+                self.note_count(each.topic_id, each.known_count)
 
     def was_checkpointed(self, topic_id: TopicId) -> bool:
-        """Return whether the checkpoint names a topic."""
+        """Return whether the checkpoint names a topic as read."""
         return topic_id in self._checkpointed
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint that names topics."""
-        return bool(self._checkpointed)
+        """Whether the query continues from a checkpoint."""
+        return self._has_checkpoint
 
     def appeared_unseen(self, topic_id: TopicId) -> bool:
         """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
@@ -73,6 +89,10 @@ class TopicDirectory:
             for topic_id, name in self._read.items()
         )
 
+    def unread(self) -> tuple[ReadTopic, ...]:
+        """Return the topics that existed when this query began, and that it has not read."""
+        return tuple(each for each in self._unread.values() if each.topic_id not in self._read)
+
     def note_count(self, topic_id: TopicId, known_count: int) -> int:
         """Note a known count of a topic; return the smallest so far."""
         smallest = min(known_count, self._known_counts.get(topic_id, known_count))
@@ -89,19 +109,28 @@ class TopicDirectory:
         is_new = before != topic.topic_id and (
             before is not None or self._initial_topics_over or topic.name in self._absent_names
         )
-        is_unseen = self.has_checkpoint and topic.topic_id not in self._checkpointed
-        if is_unseen and not is_new and topic.topic_id not in self._first_counts:
-            self._appeared_unseen.add(topic.topic_id)
-        count = 0 if is_new or is_unseen else topic.partition_count
-        self._first_counts.setdefault(topic.topic_id, count)
+        if topic.topic_id not in self._first_counts:
+            self._first_counts[topic.topic_id] = self._first_count(topic, is_new=is_new)
         self._topics[topic.topic_id] = topic
         self._ids_by_name[topic.name] = topic.topic_id
         if before is not None and before != topic.topic_id:
             self._read.pop(before, None)
+            self._unread.pop(before, None)
             self._created_again.discard(before)
             self._created_again.add(topic.topic_id)
         self._absent_names.discard(topic.name)
         return before if before != topic.topic_id else None
+
+    def _first_count(self, topic: TopicMetadata, *, is_new: bool) -> int:
+        if is_new:
+            return 0
+        if self._has_checkpoint and topic.topic_id not in self._checkpointed:
+            self._appeared_unseen.add(topic.topic_id)
+            return 0
+        if topic.topic_id not in self._read and len(self._unread) < MAX_TOPICS_REMEMBERED:
+            known = ReadTopic(topic.topic_id, topic.name, topic.partition_count, is_read=False)
+            self._unread[topic.topic_id] = known
+        return topic.partition_count
 
     def name(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic id, None if it is unknown."""

@@ -10,14 +10,15 @@ offset>+<count>@<mark>` separated by commas, to keep checkpoints small.
 
 Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
 without ranges was read earlier. `partitions` is the topic's partition count when the group began to
-read it, null if unknown. A mark names the commit on which a range stands (`offsets.marks`); a range
+read it, null if unknown. A topic with `"read": false` existed when the query began, and the query
+has not read it yet. A mark names the commit on which a range stands (`offsets.marks`); a range
 without one stands on the commit of another client. `cluster` is missing if the brokers report none.
 
 A warm-up plan has no ranges, but the number of its tasks as `warm_up_tasks` after `member_epoch`.
 
-Version 1 has no `partitions`, version 2 has them, version 3 is a warm-up plan; none has marks or a
-cluster. A plan without those is still written in the lowest version that can hold it: a plan that
-Spark runs again must have the text in the checkpoint.
+Version 1 has no `partitions`, version 2 has them, version 3 is a warm-up plan; none has marks, a
+cluster or unread topics. A plan without those is still written in the lowest version that can hold
+it: a plan that Spark runs again must have the text in the checkpoint.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
                 "name": each.name,
                 **({"partitions": each.known_count} if has_counts else {}),
                 "ranges": ",".join(ranges[each.topic_id]),
+                **({} if each.is_read else {"read": False}),
             }
             for each in plan.topics
         },
@@ -121,7 +123,8 @@ def plan_from_json(value: object) -> BatchPlan | None:
         raise _wrong(f"member_epoch is {member_epoch!r}, not a number from 0")
     if not isinstance(value["topics"], dict):
         raise _wrong("topics is not a JSON object")
-    topics = tuple(_topics(value["topics"], _TOPIC_KEYS[version]))
+    has_unread = ("read",) if version == MARKED_VERSION else ()
+    topics = tuple(_topics(value["topics"], _TOPIC_KEYS[version], has_unread))
     marked = sorted(_ranges(value["topics"], topics, has_marks=version == MARKED_VERSION))
     return BatchPlan(
         group_id=_text(value, "group"),
@@ -162,7 +165,7 @@ def planner_of(text: str) -> str | None:
 
 
 def _version(plan: BatchPlan) -> int:
-    if plan.marks or plan.cluster_id:
+    if plan.marks or plan.cluster_id or not all(each.is_read for each in plan.topics):
         return MARKED_VERSION
     if plan.warm_up_tasks:
         return WARM_UP_VERSION
@@ -179,7 +182,9 @@ def _warm_up_tasks(value: Mapping[str, object], ranges: Sequence[object]) -> int
     return tasks
 
 
-def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTopic]:
+def _topics(
+    topics: Mapping[str, Any], keys: tuple[str, ...], optional: tuple[str, ...]
+) -> Iterator[ReadTopic]:
     for id_text, topic in topics.items():
         where = f"topics[{id_text!r}]"
         try:
@@ -190,11 +195,14 @@ def _topics(topics: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[ReadTo
             raise _wrong(f"{id_text!r} is not a Kafka topic id")
         if not isinstance(topic, dict):
             raise _wrong(f"{where} is not a JSON object")
-        _check_keys(topic, keys, where)
+        _check_keys(topic, (*keys, *optional), where, optional=optional)
         count = topic.get("partitions")
         if count is not None and (type(count) is not int or count < 0):
             raise _wrong(f"{where}: partitions is {count!r}, not a number from 0")
-        yield ReadTopic(topic_id, _text(topic, "name"), count)
+        is_read = "read" not in topic
+        if not (is_read or (topic["read"] is False and topic["ranges"] == "")):
+            raise _wrong(f"{where}: read is {topic['read']!r}, not false beside no ranges")
+        yield ReadTopic(topic_id, _text(topic, "name"), count, is_read)
 
 
 def _ranges(

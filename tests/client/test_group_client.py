@@ -128,7 +128,17 @@ def test_plan_names_the_topics_that_were_read_also_without_ranges() -> None:
     harness = ClientHarness()
     harness.own(0)
     plan = planned(harness, {0: 0})
-    assert (plan.ranges, plan.topics) == ((), ((TOPIC, "orders", 4),))
+    assert (plan.ranges, plan.topics) == ((), (ReadTopic(TOPIC, "orders", 4),))
+
+
+def test_first_plan_names_the_topics_that_exist_although_nothing_of_them_is_read() -> None:
+    """A run that is killed before it is assigned anything must not make them look new."""
+    harness = ClientHarness()
+    harness.cluster()
+    harness.beat(accepted(2))
+    plan = harness.client.plan(ALL, {}, harness.now)
+    assert plan is not None
+    assert plan.topics == (ReadTopic(TOPIC, "orders", 4, is_read=False),)
 
 
 def test_revocation_waits_for_the_batch_and_its_commit() -> None:

@@ -59,14 +59,14 @@ def test_topic_created_again_tells_its_old_id_once_and_begins_with_nothing() -> 
 
 def test_topic_created_again_between_two_runs() -> None:
     topics = TopicDirectory()
-    topics.remember("orders", OLD)
+    topics.remember([ReadTopic(OLD, "orders")], of_this_group=True)
     assert topics.learn(topic(NEW)) == OLD
     assert topics.first_count(NEW) == 0
 
 
 def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() -> None:
     topics = TopicDirectory()
-    topics.remember("bills", OLD)
+    topics.remember([ReadTopic(OLD, "bills")], of_this_group=True)
     topics.learn(topic(NEW))
     topics.learn(topic(OLD, name="bills"))
     assert (topics.first_count(NEW), topics.first_count(OLD)) == (0, 3)
@@ -76,23 +76,52 @@ def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() 
 
 def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None:
     topics = TopicDirectory()
-    topics.remember("bills", OLD)
+    topics.remember([ReadTopic(OLD, "bills")], of_this_group=True)
     topics.end_initial_topics()
     topics.learn(topic(NEW))
     assert topics.first_count(NEW) == 0
     assert not topics.appeared_unseen(NEW)
 
 
-def test_checkpoint_that_names_no_topic_tells_nothing_about_topics() -> None:
+def test_topic_of_a_checkpoint_that_names_no_topic_appeared_since() -> None:
+    """The first run of a pattern that matched nothing, under AvailableNow."""
+    topics = TopicDirectory()
+    topics.remember([], of_this_group=True)
+    topics.learn(topic())
+    assert topics.has_checkpoint
+    assert topics.first_count(OLD) == 0
+    assert topics.appeared_unseen(OLD)
+
+
+def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read() -> None:
+    """A run that is killed before it reads a topic must not make it look new."""
     topics = TopicDirectory()
     topics.learn(topic())
-    assert not topics.has_checkpoint
-    assert topics.first_count(OLD) == 3
+    topics.learn(topic(NEW, count=1, name="bills"))
+    unread = ReadTopic(OLD, "orders", 3, is_read=False)
+    assert topics.unread() == (unread, ReadTopic(NEW, "bills", 1, is_read=False))
+    topics.note_read([NEW])
+    assert topics.unread() == (unread,)
+    restarted = TopicDirectory()
+    restarted.remember([unread], of_this_group=True)
+    restarted.learn(topic(count=5))
+    assert (restarted.first_count(OLD), restarted.appeared_unseen(OLD)) == (3, False)
+    assert restarted.unread() == (unread,)
+    assert not restarted.was_checkpointed(OLD)
+
+
+def test_topics_that_appear_later_or_are_created_again_are_not_named_as_unread() -> None:
+    topics = TopicDirectory()
+    topics.learn(topic())
+    topics.end_initial_topics()
+    topics.learn(topic(uuid.UUID(int=3), name="bills"))
+    topics.learn(topic(NEW))
+    assert topics.unread() == ()
 
 
 def test_same_topic_in_two_runs() -> None:
     topics = TopicDirectory()
-    topics.remember("orders", OLD)
+    topics.remember([ReadTopic(OLD, "orders")], of_this_group=True)
     assert topics.learn(topic()) is None
     assert topics.first_count(OLD) == 3
 
@@ -108,5 +137,5 @@ def test_of_two_counts_the_smaller_is_kept() -> None:
 
 def test_topics_of_the_checkpoint_are_those_that_were_read() -> None:
     topics = TopicDirectory()
-    topics.remember("orders", OLD)
+    topics.remember([ReadTopic(OLD, "orders")], of_this_group=True)
     assert topics.read() == (ReadTopic(OLD, "orders"),)

@@ -31,8 +31,10 @@ MARKS = st.just("") | st.from_regex(r"[A-Za-z0-9_-]{11}", fullmatch=True)
 def plans(draw: st.DrawFn) -> BatchPlan:
     ranges, topics, marks = [], [], []
     for topic_id, name in draw(TOPICS).items():
-        topics.append(ReadTopic(topic_id, name, draw(st.none() | st.integers(0, 20_000))))
-        for partition in draw(st.sets(st.integers(0, 20_000), max_size=8)):
+        indexes = draw(st.sets(st.integers(0, 20_000), max_size=8))
+        is_read = bool(indexes) or draw(st.booleans())
+        topics.append(ReadTopic(topic_id, name, draw(st.none() | st.integers(0, 20_000)), is_read))
+        for partition in indexes:
             first, until = sorted((draw(OFFSETS), draw(OFFSETS)))
             ranges.append(OffsetRange(topic_id, name, partition, first, until))
             marks.append(draw(MARKS))
@@ -160,7 +162,8 @@ def example() -> dict[str, Any]:
 
 
 def topic(**fields: object) -> dict[str, Any]:
-    return {"topics": {TOPIC: {"name": "t", "partitions": 4, **fields}}}
+    version = {"version": 4} if "read" in fields else {}
+    return {**version, "topics": {TOPIC: {"name": "t", "partitions": 4, **fields}}}
 
 
 TOPIC = next(iter(example()["topics"]))
@@ -176,6 +179,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "warm_up_tasks is True",
     ),
     "a warm-up plan with ranges": ({"version": 3, "warm_up_tasks": 2}, "warm-up plan with ranges"),
+    "a topic whose read is true": (topic(read=True, ranges=""), "read is True"),
+    "an unread topic with ranges": (topic(read=False, ranges="0:1+1"), "read is False"),
     "a count in version 1": ({"version": 1}, "unknown partitions"),
     "no version": ({"version": None}, "version is None"),
     "a version that is a truth value": ({"version": True}, "version is True"),

@@ -13,7 +13,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchResponse,
     TopicMetadata,
 )
-from spark_groups.types import Assignment, TopicPartition
+from spark_groups.types import Assignment, ReadTopic, TopicPartition
 from tests.offsets.test_resolution import (
     BEHIND_2,
     BILLS,
@@ -33,7 +33,7 @@ from tests.offsets.test_resolution import (
 def unseen(starting: StartingOffsets, *owned: int) -> Scene:
     """Return a query whose checkpoint names another topic only."""
     scene = Scene(starting, *owned, count=0)
-    scene.topics.remember("bills", BILLS)
+    scene.topics.remember([ReadTopic(BILLS, "bills")], of_this_group=True)
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     return scene
 
@@ -128,3 +128,10 @@ def test_a_topic_created_after_the_join_is_read_whole_without_a_warning() -> Non
     scene.fetched({0: committed(0, 0), 1: NONE})
     assert started(scene) == []
     assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+
+
+def test_earliest_says_nothing_of_counts() -> None:
+    scene = Scene(EARLIEST, 0, 2)
+    scene.fetched({0: committed(5, None), 2: NONE})
+    assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+    assert started(scene) == []

@@ -200,9 +200,12 @@ class QueryRun:
             return
         self._refuse_sparks_source(start)
         before, plan = plan_from_json(start), self._plan_of(end)
-        if before is None or not before.topics or plan is None or plan.group_id != own:
+        if before is None or plan is None or plan.group_id != own:
             return
-        named = (word for each in before.topics for word in ("--topic", each.name))
+        read = [each.name for each in before.topics if each.is_read]
+        if not read:
+            return
+        named = (word for name in read for word in ("--topic", name))
         options = self._options.command_options()
         copy = reset_command(own, options, "--from-group", before.group_id, *named)
         raise CheckpointError(
