@@ -31,6 +31,7 @@ _SNAPPY_LENGTH_BYTES: Final = 4
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_HAS_BLOCK_CHECKSUMS, _LZ4_HAS_SIZE, _LZ4_HAS_CHECKSUM = 0x10, 0x08, 0x04
+_LZ4_END: Final = bytes(4)
 _LZ4_REFUSED: Final = 0x03
 _LZ4_IS_STORED: Final = 1 << 31
 _LZ4_FLAGS_AT, _LZ4_SIZE_AT, _LZ4_SIZE_BYTES, _LZ4_CHECKSUM_BYTES = 4, 6, 8, 4
@@ -157,7 +158,8 @@ def first_lz4_frame(compressed: memoryview) -> memoryview:
     end = _lz4_blocks_end(compressed, begin, has_checksums=bool(flags & _LZ4_HAS_BLOCK_CHECKSUMS))
     if end is None:
         return compressed
-    if not flags & (_LZ4_HAS_SIZE | _LZ4_HAS_CHECKSUM):
+    # Kafka also takes an empty block that is stored for the end mark.
+    if not (flags & (_LZ4_HAS_SIZE | _LZ4_HAS_CHECKSUM) or compressed[end - 1]):
         return compressed[:end]
     is_cut = flags & _LZ4_HAS_CHECKSUM and len(compressed) - end < _LZ4_CHECKSUM_BYTES
     stated = _lz4_header_checksum(bytes(compressed[_LZ4_FLAGS_AT:checksum_at]))
@@ -165,7 +167,8 @@ def first_lz4_frame(compressed: memoryview) -> memoryview:
         return compressed
     header = bytes((flags & ~(_LZ4_HAS_SIZE | _LZ4_HAS_CHECKSUM), compressed[size_at - 1]))
     checksum = bytes((_lz4_header_checksum(header),))
-    return memoryview(_LZ4_MAGIC + header + checksum + compressed[begin:end])
+    body = compressed[begin : end - len(_LZ4_END)]
+    return memoryview(_LZ4_MAGIC + header + checksum + body + _LZ4_END)
 
 
 def _lz4_blocks_end(compressed: memoryview, at: int, *, has_checksums: bool) -> int | None:

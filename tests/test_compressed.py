@@ -117,6 +117,8 @@ def test_only_the_first_frame_of_lz4_is_read() -> None:
     frame = compress(LZ4, b"value" * 9)
     for behind in (b"", b"x", bytes(8), frame, compress(LZ4, b"other")):
         assert first_lz4_frame(memoryview(frame + behind)) == frame
+    # An empty block that is stored ends a frame, too.
+    assert first_lz4_frame(memoryview(frame[:-4] + b"\0\0\0\x80" + frame)) == frame
     for other in (b"", b"x", frame[:-1], frame[1:], b"\x04\x22\x4d\x18\x61" + frame[5:]):
         assert first_lz4_frame(memoryview(other)) == other
 

@@ -266,6 +266,20 @@ class NothingMatches(Event):
     pattern: str
 
 
+@event(
+    "subscribePattern {pattern!r} matches topics that are internal to Kafka: {names}. The"
+    " coordinator assigns them, it has no exclusion; this query holds them, reads nothing of them"
+    " and commits nothing for them, as Spark's own source leaves them out. To be assigned none, use"
+    " a pattern that does not match them, such as [^_].*; to read one, name it in subscribe",
+    Severity.WARNING,
+)
+class InternalTopicsHeld(Event):
+    """Partitions of internal topics are assigned; reported once for each topic."""
+
+    names: tuple[str, ...]
+    pattern: str
+
+
 @event("no such topic yet: {names}; waiting for it", Severity.WARNING)
 class TopicsMissing(Event):
     """Subscribed topics do not exist; the coordinator assigns them once they do."""

@@ -226,9 +226,9 @@ def _lz4_frame(wire: Octets, at: Any, end: Any, room: Any) -> Any:
     while end - at >= 4:
         size = _little(wire, at, 4)
         at += 4
+        is_stored, size = size & _IS_STORED, size & (_IS_STORED - 1)
         if size == 0:
             break
-        is_stored, size = size & _IS_STORED, size & (_IS_STORED - 1)
         to_end = min(to + block_bytes, len(room))
         if size > end - at or size > block_bytes:
             return REFUSED

@@ -52,6 +52,7 @@ class GroupQuery:
         directory: Where rows and checkpoint lie.
         options: Further options of the source.
         name: Spark's name of the source in the checkpoint, from Spark 4.2 on.
+        chosen: The options that choose topics, if it does not subscribe to the topic by name.
     """
 
     spark: SparkSession
@@ -61,6 +62,7 @@ class GroupQuery:
     directory: Path
     options: dict[str, str] = field(default_factory=dict)
     name: str | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
 
     @property
     def checkpoint(self) -> Path:
@@ -73,7 +75,7 @@ class GroupQuery:
             (reader.name(self.name) if self.name else reader)
             .option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
             .option("kafka.group.id", self.group_id)
-            .option("subscribe", self.topic)
+            .options(**(self.chosen or {"subscribe": self.topic}))
             .options(**{"startingOffsets": "earliest", **self.options})
             .load()
         )

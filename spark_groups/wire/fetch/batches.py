@@ -236,6 +236,8 @@ def _batches(left: memoryview, *, skip_old: bool) -> Iterator[_Batch]:
         base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer_id, _, _, count = (
             _HEADER.unpack_from(left)
         )
+        if base < 0 or last_delta < 0:
+            raise ProtocolError(f"a record batch has the offsets {base} to {base + last_delta}")
         yield _Batch(
             base_offset=base,
             last_offset=base + last_delta,
