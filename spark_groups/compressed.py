@@ -28,6 +28,9 @@ _LEAST_FED_BYTES, _FED_BYTES = 4 * 1024, 64 * 1024
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER: Final = struct.Struct(">8sii")
 _SNAPPY_LENGTH_BYTES: Final = 4
+_SNAPPY_SIZE_BYTES: Final = 5
+_SNAPPY_RATIO_MAX: Final = 22
+"""The shortest element is a copy of 64 bytes in three."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_HAS_BLOCK_CHECKSUMS, _LZ4_HAS_SIZE, _LZ4_HAS_CHECKSUM = 0x10, 0x08, 0x04
@@ -143,11 +146,27 @@ def snappy_blocks(compressed: memoryview) -> Iterator[memoryview]:
         at += length
 
 
+def snappy_size(block: memoryview) -> int:
+    """Return the decompressed size of a block, which is stated at its beginning.
+
+    Raises:
+        FramingError: There is no size, or one that the block is too short for.
+    """
+    size = 0
+    for index, byte in enumerate(block[:_SNAPPY_SIZE_BYTES]):
+        size |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            if size > _SNAPPY_RATIO_MAX * len(block):
+                raise FramingError(f"a snappy block of {len(block)} bytes states {size} bytes")
+            return size
+    raise FramingError("a snappy block has no length")
+
+
 def first_lz4_frame(compressed: memoryview) -> memoryview:
     """Return the first frame, without the size and the checksum that Kafka ignores.
 
     Nothing behind it is read. Bytes that are no such frame are returned unchanged, for a library to
-    say what is wrong.
+    name the fault.
     """
     size_at = _LZ4_SIZE_AT
     flags = compressed[_LZ4_FLAGS_AT] if len(compressed) > size_at else _LZ4_REFUSED

@@ -8,6 +8,7 @@ import struct
 import tracemalloc
 import zlib
 
+import pyarrow as pa
 import pytest
 import zstandard
 
@@ -16,6 +17,7 @@ from spark_groups.compressed import (
     first_lz4_frame,
     gzip_chunks,
     snappy_blocks,
+    snappy_size,
     whole_zstd_frames,
     zstd_frame_end,
 )
@@ -111,6 +113,14 @@ def test_blocks_of_snappy_go_on_behind_another_header() -> None:
 def test_a_truncated_block_or_header_of_snappy_is_refused(behind: bytes) -> None:
     with pytest.raises(FramingError):
         blocks(xerial(b"one") + behind)
+
+
+def test_a_size_that_a_block_of_snappy_is_too_short_for_is_refused() -> None:
+    block = memoryview(bytes(pa.compress(bytes(1_000_000), "snappy", asbytes=True)))
+    assert snappy_size(block) == 1_000_000
+    for other in (b"", b"\xff" * 5, b"\x80" * 9, bytes(block[: len(block) // 2]), b"\x7f\0\0"):
+        with pytest.raises(FramingError):
+            snappy_size(memoryview(other))
 
 
 def test_only_the_first_frame_of_lz4_is_read() -> None:

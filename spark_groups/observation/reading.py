@@ -81,7 +81,7 @@ class GroupReading:
         return frozenset(found)
 
     def held_topics(self) -> frozenset[TopicId]:
-        """Return the internal topics that a pattern assigns to members and that nobody reads.
+        """Return the internal topics that a pattern assigns to members and that none reads.
 
         A member that reads one has committed an offset of it, or names it.
         """

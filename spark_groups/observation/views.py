@@ -183,7 +183,7 @@ class PartitionView:
         committed_leader_epoch: The leader epoch of the committed offset; None: it has none.
         log_end_offset: The high watermark.
         lag: Log end offset minus committed offset (or log start offset); 0 in an internal topic
-            that nobody reads; None: unknown.
+            that no member reads; None: unknown.
         lag_origin: LOG_START_OFFSET if no offset is committed; None: unknown.
         time: The lag in time.
         remark: Anything unusual; empty if there is nothing.

@@ -267,10 +267,10 @@ class NothingMatches(Event):
 
 
 @event(
-    "subscribePattern {pattern!r} matches topics that are internal to Kafka: {names}. The"
-    " coordinator assigns them, it has no exclusion; this query holds them, reads nothing of them"
-    " and commits nothing for them, as Spark's own source leaves them out. To be assigned none, use"
-    " a pattern that does not match them, such as [^_].*; to read one, name it in subscribe",
+    "subscribePattern {pattern!r} matches topics internal to Kafka: {names}. The coordinator"
+    " assigns them; this query holds them, and like Spark's own source reads and commits nothing of"
+    " them. Use a pattern that does not match them, such as [^_].*, or name one in subscribe to"
+    " read it",
     Severity.WARNING,
 )
 class InternalTopicsHeld(Event):

@@ -124,7 +124,7 @@ class GroupFacts:
         describe_code: Why the type is unknown, as an error code.
         protocol_type: Of a classic group.
         topics: Those requested, or else those of the group.
-        held_topics: Topics of the group that are internal to Kafka and that nobody names: a pattern
+        held_topics: Topics of the group that are internal to Kafka and that no member names: a pattern
             matches them, and a query does not read them.
         offsets_code: Why committed offsets are unknown; 0 if they are known.
     """

@@ -18,6 +18,7 @@ from spark_groups.compressed import (
     first_lz4_frame,
     gzip_chunks,
     snappy_blocks,
+    snappy_size,
     zstd_frame_end,
 )
 from spark_groups.records.blocks import LZ4, SNAPPY
@@ -25,7 +26,6 @@ from spark_groups.records.layout import Octets
 
 _GZIP: Final = 1
 _ZSTD: Final = 4
-_PREAMBLE_BYTES: Final = 5
 _FIRST_BLOCKS: Final = 1024
 _LEAST_BLOCK_BYTES: Final = 128
 """The least average size of a snappy block: Java's writer makes blocks of 1 KiB or more, and each
@@ -146,13 +146,7 @@ class Decompressor:
 
     def _block(self, compressed: memoryview, bytes_max: int) -> pa.Buffer:
         """Decompress a block that begins with its decompressed length."""
-        size = 0
-        for index, byte in enumerate(compressed[:_PREAMBLE_BYTES]):
-            size |= (byte & 0x7F) << 7 * index
-            if byte < 0x80:
-                break
-        else:
-            raise DecompressionError("a snappy block has no length")
+        size = snappy_size(compressed)
         if size > bytes_max:
             raise self._too_large()
         return pa.Codec("snappy").decompress(pa.py_buffer(compressed), decompressed_size=size)

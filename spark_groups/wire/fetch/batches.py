@@ -19,6 +19,7 @@ from spark_groups.compressed import (
     first_lz4_frame,
     gzip_chunks,
     snappy_blocks,
+    snappy_size,
     whole_zstd_frames,
 )
 from spark_groups.errors import ProtocolError
@@ -39,7 +40,6 @@ _IS_TRANSACTIONAL: Final = 0x10
 _IS_CONTROL: Final = 0x20
 _UNCOMPRESSED, _GZIP, _SNAPPY, _LZ4, _ZSTD = range(5)
 _CHUNK_BYTES: Final = 16 * 1024
-_PREAMBLE_BYTES: Final = 5
 _VARINT_BYTES: Final = 10
 _MARKER_KEY: Final = struct.Struct(">hh")
 _ABORT: Final = 0
@@ -362,12 +362,7 @@ def _pieces(octets: Frame) -> Iterator[bytes]:
 
 
 def _snappy(pa: Any, block: memoryview) -> bytes:
-    """Decompress a block, which begins with its decompressed length."""
-    size = 0
-    for index in range(_PREAMBLE_BYTES):
-        size |= (block[index] & 0x7F) << 7 * index
-        if block[index] < 0x80:
-            break
+    size = snappy_size(block)
     if size > DECOMPRESSED_BYTES_MAX:
         raise ProtocolError(f"a batch exceeds {DECOMPRESSED_BYTES_MAX} bytes")
     return bytes(pa.Codec("snappy").decompress(pa.py_buffer(block), decompressed_size=size))

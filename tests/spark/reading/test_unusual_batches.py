@@ -1,6 +1,6 @@
 """Batches of several compressed parts, or with bytes behind them, that a broker accepts.
 
-Kafka's own consumer says what is in them.
+Kafka's own consumer names their records.
 """
 
 from __future__ import annotations
