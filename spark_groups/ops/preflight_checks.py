@@ -124,8 +124,8 @@ class GroupFacts:
         describe_code: Why the type is unknown, as an error code.
         protocol_type: Of a classic group.
         topics: Those requested, or else those of the group.
-        held_topics: Topics of the group that are internal to Kafka and that no member names: a pattern
-            matches them, and a query does not read them.
+        held_topics: Topics of the group that are internal to Kafka and that no member names: a
+            pattern matches them, and a query does not read them.
         offsets_code: Why committed offsets are unknown; 0 if they are known.
     """
 
