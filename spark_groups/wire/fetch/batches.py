@@ -352,8 +352,10 @@ def _chunks(codec: int, records: memoryview) -> Iterator[bytes]:
 
 def _streamed(pa: Any, codec: str, records: memoryview) -> Iterator[bytes]:
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(records)), codec) as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk
+        # Pyarrow's `read` leaks its memory when it raises an error.
+        chunk = bytearray(_CHUNK_BYTES)
+        while count := stream.readinto(chunk):
+            yield bytes(chunk[:count])
 
 
 def _pieces(octets: Frame) -> Iterator[bytes]:
