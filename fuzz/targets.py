@@ -70,7 +70,7 @@ from spark_groups.spark.options.source_options import SourceOptions, option_tabl
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, ReadTopic, TopicPartition
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.fetch.batches import find_record
+from spark_groups.wire.fetch.batches import Passed, find_missed, find_record
 from spark_groups.wire.fetch.messages import fetch_from_wire
 from spark_groups.wire.schemas import messages
 from spark_groups.wire.schemas.codec import decode, encode
@@ -114,11 +114,18 @@ BATCH_BYTES_MAX: Final = 1 << 22
 
 def _record_corpus() -> list[bytes]:
     from tests.records.decoding import random_batches  # noqa: PLC0415
+    from tests.records.encoding import compress, encode_records  # noqa: PLC0415
 
-    return [
-        b"".join(batch.encode() for batch in random_batches(random.Random(seed), 3))
-        for seed in range(60)
-    ]
+    corpus = []
+    for seed in range(60):
+        batches = random_batches(random.Random(seed), 3)
+        corpus.append(b"".join(batch.encode() for batch in batches))
+        # Compressed in two parts, with something behind them.
+        for batch in (each for each in batches if each.codec and len(each.records) > 1):
+            halves = encode_records(batch.records[:1]), encode_records(batch.records[1:])
+            parts = (compress(batch.codec, each, is_xerial=True) for each in halves)
+            corpus.append(batch.encode(b"".join(parts) + bytes(seed)))
+    return corpus
 
 
 @cache
@@ -175,6 +182,13 @@ def _feed_first_record(octets: bytes) -> None:
         with contextlib.suppress(ProtocolError):
             found = find_record(octets, from_offset, ((1, 0), (2, 5)))
             assert found.next_offset >= from_offset
+        for missing in ([range(7, 9)], [range(3), range(5, 70), range(600, 2**40)]):
+            with contextlib.suppress(ProtocolError):
+                passed = Passed(range(missing[-1].stop), missing)
+                found = find_missed(octets, from_offset, passed, ((1, 0), (2, 5)))
+                assert found.next_offset >= from_offset
+                missed = found.record
+                assert missed is None or any(missed.offset in each for each in missing)
 
 
 def _block_corpus() -> list[bytes]:

@@ -77,7 +77,7 @@ class AvailableNowEnd:
 
     def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
         member, target = self.positions.member, self.target
-        pending = target.pending - member.owned
+        pending = self.positions.to_read(target.pending - member.owned)
         self.pending.look_again(now)
         withheld = self.pending.withheld(pending)
         return AvailableNowUnsettled(

@@ -529,7 +529,7 @@ class GroupClient:
     @property
     def pending(self) -> Assignment:
         """Target partitions that their owners have not released, as of the last description."""
-        return self.target.pending - self.member.owned
+        return self.positions.to_read(self.target.pending - self.member.owned)
 
     def withheld(self) -> tuple[WithheldRange, ...]:
         """Return the unread offsets of the pending partitions."""
@@ -660,7 +660,7 @@ class GroupClient:
             self._emit(event)
             match event:
                 case PartitionsAssigned(partitions=partitions):
-                    self.ledger.assign(partitions, event.member_epoch)
+                    self.positions.assign(partitions, event.member_epoch, now)
                     self._assigned_at = now
                     for key in partitions:
                         self.deleted.unread_when_dropped.pop(key, None)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from spark_groups.observation.lag_times import UnreadReading
+from spark_groups.offsets.starting import committed_topics
 from spark_groups.protocol.messages import (
     NO_OFFSET,
     DescribedMember,
@@ -79,13 +80,29 @@ class GroupReading:
                 )
         return frozenset(found)
 
+    def held_topics(self) -> frozenset[TopicId]:
+        """Return the internal topics that a pattern assigns to members and that none reads.
+
+        A member that reads one has committed an offset of it, or names it.
+        """
+        named = {name for each in self.description.members for name in each.subscribed_topic_names}
+        read = committed_topics(self.committed.offsets)
+        read |= {key.topic_id for key in self.committed.errors}
+        return frozenset(
+            each.topic_id
+            for each in self.topics
+            if each.is_internal and each.name not in named and each.topic_id not in read
+        )
+
     def unread_offsets(self) -> dict[TopicIdPartition, int]:
         """Return the first unread offset of each partition with lag.
 
         This is the committed offset, else the log start, as for lag; never before the log start.
         """
-        found = {}
+        found, held = {}, self.held_topics()
         for key, end in self.log_ends.offsets.items():
+            if key.topic_id in held:
+                continue
             committed, start = self.committed.offsets.get(key), self.log_starts.offsets.get(key)
             offset = start
             if committed is not None and committed.committed_offset != NO_OFFSET:

@@ -182,7 +182,8 @@ class PartitionView:
         committed_offset: None: unknown, or no offset is committed.
         committed_leader_epoch: The leader epoch of the committed offset; None: it has none.
         log_end_offset: The high watermark.
-        lag: Log end offset minus committed offset (or log start offset); None: unknown.
+        lag: Log end offset minus committed offset (or log start offset); 0 in an internal topic
+            that no member reads; None: unknown.
         lag_origin: LOG_START_OFFSET if no offset is committed; None: unknown.
         time: The lag in time.
         remark: Anything unusual; empty if there is nothing.
@@ -277,12 +278,18 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
         for member in description.members
         for each in member.target_assignment.partitions
     }
-    withheld = _withheld(local)
+    withheld, held = _withheld(local), reading.held_topics()
     partitions = tuple(
         sorted(
             (
                 _view_partition(
-                    reading, each, names, owners.get(each), targets.get(each), withheld=withheld
+                    reading,
+                    each,
+                    names,
+                    owners.get(each),
+                    targets.get(each),
+                    withheld=withheld,
+                    is_held=each.topic_id in held,
                 )
                 for each in reading.partitions()
             ),
@@ -379,6 +386,7 @@ def _view_partition(
     target: str | None,
     *,
     withheld: Mapping[tuple[str, int], Mapping[str, WithheldRange]],
+    is_held: bool,
 ) -> PartitionView:
     topic = _name(key.topic_id, names)
     committed = reading.committed.offsets.get(key)
@@ -397,6 +405,8 @@ def _view_partition(
     remark = _error_remark(reading, key)
     if lag is not None and lag < 0:
         lag, remark = None, f"offset {counted_from:,} is committed, but the log ends at {end:,}"
+    if is_held:
+        lag, origin, remark = 0, None, "internal topic, matched by a pattern: not read"
     if committed_offset is not None and start is not None and committed_offset < start:
         remark = f"offsets deleted before they were read: {start - committed_offset:,}"
     waiting = withheld.get((topic, key.partition), {})

@@ -297,6 +297,20 @@ class NothingMatches(Event):
     pattern: str
 
 
+@event(
+    "subscribePattern {pattern!r} matches topics internal to Kafka: {names}. The coordinator"
+    " assigns them; this query holds them, and like Spark's own source reads and commits nothing of"
+    " them. Use a pattern that does not match them, such as [^_].*, or name one in subscribe to"
+    " read it",
+    Severity.WARNING,
+)
+class InternalTopicsHeld(Event):
+    """Partitions of internal topics are assigned; reported once for each topic."""
+
+    names: tuple[str, ...]
+    pattern: str
+
+
 @event("no such topic yet: {names}; waiting for it", Severity.WARNING)
 class TopicsMissing(Event):
     """Subscribed topics do not exist; the coordinator assigns them once they do."""

@@ -137,6 +137,11 @@ class TopicDirectory:
         topic = self._topics.get(topic_id)
         return topic.name if topic else None
 
+    def is_internal(self, topic_id: TopicId) -> bool:
+        """Return whether a topic is known to be internal to Kafka."""
+        topic = self._topics.get(topic_id)
+        return topic is not None and topic.is_internal
+
     def ids_of(self, names: Iterable[str]) -> set[TopicId]:
         """Return the ids of known topics among these names."""
         ids = {self._ids_by_name.get(name) for name in names}

@@ -52,6 +52,7 @@ class Phase(Enum):
     TRUNCATED = "its log was truncated: where it continues is being committed"
     VALIDATING = "its leader changed: the new one is asked whether its log reaches the position"
     READY = "may be planned"
+    HELD = "its topic is internal to Kafka and matched a pattern: it is never read"
 
 
 BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.SETTLING)
@@ -281,8 +282,9 @@ class Ledger:
                 owned.topic_gone = key.topic_id in gone
 
     def unready(self) -> frozenset[TopicIdPartition]:
-        """Return the owned partitions that may not be planned now."""
-        return frozenset(k for k, owned in self.owned.items() if owned.phase is not Phase.READY)
+        """Return the owned partitions that may not be planned now, but will be."""
+        done = (Phase.READY, Phase.HELD)
+        return frozenset(k for k, owned in self.owned.items() if owned.phase not in done)
 
     def unstarted(self) -> frozenset[TopicIdPartition]:
         """Return the partitions whose starting position is unknown or not committed."""
@@ -500,7 +502,8 @@ class Ledger:
         blocked |= {
             key
             for key in self._undecided
-            if (owned := self.owned.get(key)) and not owned.topic_gone
+            if (owned := self.owned.get(key))
+            and not (owned.topic_gone or owned.phase is Phase.HELD)
         }
         if settle_first:
             blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}

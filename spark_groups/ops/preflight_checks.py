@@ -124,6 +124,8 @@ class GroupFacts:
         describe_code: Why the type is unknown, as an error code.
         protocol_type: Of a classic group.
         topics: Those requested, or else those of the group.
+        held_topics: Topics of the group that are internal to Kafka and that no member names: a
+            pattern matches them, and a query does not read them.
         offsets_code: Why committed offsets are unknown; 0 if they are known.
     """
 
@@ -142,6 +144,7 @@ class GroupFacts:
     assignor_name: str = ""
     members: tuple[MemberFacts, ...] = ()
     topics: tuple[TopicFacts, ...] = ()
+    held_topics: tuple[str, ...] = ()
     offsets_code: int = 0
 
     @property
@@ -274,7 +277,13 @@ def check_topic_rights(facts: GroupFacts) -> Finding:
     if hidden:
         reason = f"brokers do not report the principal's rights on {_listed(hidden)}"
         return Finding(Verdict.UNKNOWN, reason)
-    return _ok(f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}")
+    reason = f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}"
+    if facts.held_topics:
+        reason += (
+            f"; a pattern matches {_listed(facts.held_topics)}, internal to Kafka: assigned, and"
+            " not read by a query"
+        )
+    return _ok(reason)
 
 
 def check_group_type(facts: GroupFacts) -> Finding:

@@ -6,7 +6,7 @@ Reads the live group, its coordinator's settings and the principal's rights; not
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -148,10 +148,11 @@ def read_facts(
             break
     facts = described
     committed = cluster.fetch_all_offsets(group_id)
-    topics = _read_topics(cluster, topic_names or subscribed, committed)
+    topics, held = _read_topics(cluster, topic_names, subscribed, committed)
     code = committed.error_code
     is_known = code in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}
-    return replace(facts, topics=topics, offsets_code=0 if is_known else code)
+    code = 0 if is_known else code
+    return replace(facts, topics=topics, held_topics=held, offsets_code=code)
 
 
 def _broker_settings(cluster: Cluster, group_id: str) -> tuple[Mapping[str, str | None], str]:
@@ -169,13 +170,16 @@ def _broker_settings(cluster: Cluster, group_id: str) -> tuple[Mapping[str, str 
     return {name: each.value for name, each in entries.items()}, ""
 
 
-def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[str, ...]]:
-    """Add the description of a group, and return the topics that its members subscribe to."""
+def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, Mapping[str, bool]]:
+    """Add the description of a group, and return the topics of its members.
+
+    Each with whether a member names it; otherwise a pattern matches it.
+    """
     group_id = facts.group_id
     if facts.probe_code != ErrorCode.UNSUPPORTED_VERSION:
         described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
         if described.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            return _undescribed(facts, described.error_code), ()
+            return _undescribed(facts, described.error_code), {}
         if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             what = f"ConsumerGroupDescribe of {group_id!r}"
             refuse(described.error_code, what, described.error_message)
@@ -187,15 +191,16 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
                 assignor_name=described.assignor_name,
                 members=tuple(map(_consumer, described.members)),
             )
-            return found, tuple(names | set(described.topic_names.values()))
+            assigned = dict.fromkeys(described.topic_names.values(), False)
+            return found, assigned | dict.fromkeys(names, True)
     group = describe_classic_group(cluster, group_id)
     if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        return _undescribed(facts, group.error_code), ()
+        return _undescribed(facts, group.error_code), {}
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         other = _other_type(cluster, group_id)
         if other in {GroupType.CLASSIC, GroupType.CONSUMER}:  # converted between the two requests
-            return _undescribed(facts, group.error_code), ()
-        return replace(facts, group_type=other), ()
+            return _undescribed(facts, group.error_code), {}
+        return replace(facts, group_type=other), {}
     refuse(group.error_code, f"DescribeGroups of {group_id!r}", group.error_message)
     names = {name for each in group.members for name in each.subscribed_topic_names}
     found = replace(
@@ -206,7 +211,7 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, tuple[
         assignor_name=group.assignor_name,
         members=tuple(map(_classic, group.members)),
     )
-    return found, tuple(names)
+    return found, dict.fromkeys(names, True)
 
 
 def _other_type(cluster: Cluster, group_id: str) -> GroupType | None:
@@ -245,17 +250,30 @@ def _classic(member: ClassicMember) -> MemberFacts:
 
 
 def _read_topics(
-    cluster: Cluster, names: tuple[str, ...], committed: OffsetFetchResponse
-) -> tuple[TopicFacts, ...]:
-    """Read the named topics, or else those with committed offsets."""
+    cluster: Cluster,
+    named: Collection[str],
+    of_group: Mapping[str, bool],
+    committed: OffsetFetchResponse,
+) -> tuple[tuple[TopicFacts, ...], tuple[str, ...]]:
+    """Read the named topics, or else those of the group, or else those with committed offsets.
+
+    Returns:
+        The topics, and the names of those that a query of the group would hold.
+    """
+    names: Collection[str] = named or of_group.keys()
     if not names:
         topic_ids = frozenset(each.topic_id for each in committed.offsets)
         if not topic_ids:
-            return ()
+            return (), ()
         known = cluster.metadata(MetadataRequest(topic_ids=topic_ids)).topics
-        names = tuple(each.name for each in known)
+        names = [each.name for each in known]
     metadata = cluster.topics(names, with_operations=True)
     found = {each.topic.name: each for each in metadata.topics.values()}
+    held = {
+        name
+        for name, each in found.items()
+        if each.topic.is_internal and not (named or of_group.get(name, True))
+    }
     partitions = frozenset(
         key
         for key, each in committed.offsets.items()
@@ -263,12 +281,13 @@ def _read_topics(
     )
     out_of_range = _out_of_range(cluster, committed, partitions)
     absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value
-    return tuple(
+    topics = tuple(
         _topic(found[name], committed, partitions, out_of_range)
         if name in found
         else TopicFacts(name=name, error_code=metadata.errors.get(name, absent))
-        for name in sorted(set(names))
+        for name in sorted(set(names) - held)
     )
+    return topics, tuple(sorted(held))
 
 
 def _out_of_range(

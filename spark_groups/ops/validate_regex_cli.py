@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -16,6 +16,8 @@ from spark_groups.ops.connecting import Brokers, JsonFlag, connects
 from spark_groups.ops.output import show
 from spark_groups.protocol.subscription import Subscription, surprising
 
+_INTERNAL: Final = "  internal to Kafka: assigned, not read"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegexView(View):
@@ -25,6 +27,7 @@ class RegexView(View):
         fault: Why it is not a valid RE2 expression, and how to fix it; empty if it is valid.
         hint: Why it may match fewer topics than intended; empty if nothing suggests so.
         matched: Topics whose whole name it matches, sorted.
+        internal: Those of them that are internal to Kafka: assigned, but not read by a query.
         topics: The number of topics tried.
     """
 
@@ -32,20 +35,29 @@ class RegexView(View):
     fault: str = ""
     hint: str = ""
     matched: tuple[str, ...] = ()
+    internal: tuple[str, ...] = ()
     topics: int = 0
 
 
-def view_regex(pattern: str, topics: Iterable[str]) -> RegexView:
-    """Return the topics that a coordinator would match."""
+def view_regex(
+    pattern: str, topics: Iterable[str], internal: Collection[str] = frozenset()
+) -> RegexView:
+    """Return the topics that a coordinator would match.
+
+    Args:
+        internal: Those of the topics that are internal to Kafka.
+    """
     try:
         subscription = Subscription.of_pattern(pattern)
     except ValueError as error:
         return RegexView(pattern=pattern, fault=str(error))
     names = sorted(topics)
+    matched = [name for name in names if subscription.matches(name)]
     return RegexView(
         pattern=pattern,
         hint=surprising(pattern) or "",
-        matched=tuple(name for name in names if subscription.matches(name)),
+        matched=tuple(matched),
+        internal=tuple(name for name in matched if name in internal),
         topics=len(names),
     )
 
@@ -60,15 +72,17 @@ def validate_regex(
 ) -> None:
     """Check that a pattern is valid RE2, and show the topics of the cluster that it matches.
 
-    As in the coordinator, the pattern must match the whole topic name.
+    As in the coordinator, the pattern must match the whole topic name. Topics that are internal to
+    Kafka are marked: the coordinator assigns them, and a query does not read them.
 
     Example: spark-groups validate-regex 'flights-.*'
 
     Exit code 1 if it is not a valid RE2 expression.
     """
     with brokers.cluster() as cluster:
-        topics = cluster.every_topic().topics.values()
-    view = view_regex(pattern, (each.topic.name for each in topics))
+        topics = [each.topic for each in cluster.every_topic().topics.values()]
+    internal = {each.name for each in topics if each.is_internal}
+    view = view_regex(pattern, (each.name for each in topics), internal)
     show(view, render_regex, as_json=as_json, is_success=not view.fault)
 
 
@@ -81,7 +95,10 @@ def render_regex(view: RegexView) -> RenderableType:
     lines = [
         Text(f"The regular expression `{pattern}` is valid."),
         Text(f"It matches {len(view.matched):,} of {view.topics:,} topics."),
-        *(Text(f"  {printable(each)}") for each in view.matched),
+        *(
+            Text(f"  {printable(each)}{_INTERNAL if each in view.internal else ''}")
+            for each in view.matched
+        ),
     ]
     if view.hint:
         lines.append(Text(f"Note: {printable(view.hint)}", "yellow"))

@@ -167,11 +167,16 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic in the cluster's metadata."""
+    """A topic in the cluster's metadata.
+
+    Args:
+        is_internal: Whether Kafka itself keeps records in it, as in `__consumer_offsets`.
+    """
 
     topic_id: TopicId
     name: str
     partition_count: int
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,15 @@ class Subscription:
             return topic in self.topic_names
         return re2.fullmatch(self.topic_regex, topic) is not None
 
+    def reads(self, topic: str, *, is_internal: bool) -> bool:
+        """Return whether a query reads a topic: a pattern leaves out Kafka's internal ones.
+
+        The coordinator assigns them nevertheless, it has no exclusion.
+
+        Source: `exclude.internal.topics` of Kafka's classic consumer, which Spark's source uses.
+        """
+        return self.matches(topic) and not (is_internal and self.topic_regex is not None)
+
     def shares_topics_with(self, other: Subscription) -> bool:
         """Return whether both certainly share a topic; patterns do if they are equal."""
         if self.topic_regex is not None and other.topic_regex is not None:

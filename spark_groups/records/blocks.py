@@ -1,8 +1,9 @@
 """Decompression of lz4 and snappy by compiled code: a call from Python costs as much as the codec.
 
-It only serves batches as producers write them. All others (damaged bytes, several frames,
-dictionaries, too little room) are refused, and left to pyarrow's codecs: those decide, and word the
-errors. Every index is checked before it is used.
+It only serves batches as producers write them. All others (damaged bytes, dictionaries, too little
+room) are refused, and left to pyarrow's codecs: those decide, and word the errors. Like Kafka's
+consumer, it reads the first frame of lz4, without its checksum. Every index is checked before it is
+used.
 
 Source: the LZ4 block and frame formats, and the checks of LZ4_decompress_safe; snappy's format
 description; SnappyOutputStream of xerial/snappy-java; the specification of xxHash.
@@ -28,7 +29,7 @@ from spark_groups.records.layout import Octets
 REFUSED: Final = -1
 
 SNAPPY: Final = 2
-_LZ4: Final = 3
+LZ4: Final = 3
 
 _LZ4_MAGIC: Final = 0x184D2204
 _VERSION_AND_RESERVED: Final = 0xC2
@@ -49,7 +50,7 @@ _LAST_ROOM: Final = 12
 _LAST_LITERALS: Final = 5
 
 _XERIAL_MAGIC: Final = 0x005950_50414E5382
-XERIAL_HEADER_BYTES: Final = 16
+_XERIAL_HEADER_BYTES: Final = 16
 _AMPLE: Final = 96
 """With so many bytes left and so much room, short pieces are copied in words, without checks."""
 _BYTE: Final = np.uint64(0xFF)
@@ -61,7 +62,6 @@ _MASK: Final = np.uint64(0xFFFFFFFF)
 _PRIME_1: Final = np.uint64(2654435761)
 _PRIME_2: Final = np.uint64(2246822519)
 _PRIME_3: Final = np.uint64(3266489917)
-_PRIME_4: Final = np.uint64(668265263)
 _PRIME_5: Final = np.uint64(374761393)
 
 
@@ -98,42 +98,15 @@ def _little(octets: Octets, at: Any, count: Any) -> Any:
 
 
 @compiled
-def _rotate(value: Any, bits: Any) -> Any:
-    value &= _MASK
-    return (value << np.uint64(bits) | value >> np.uint64(32 - bits)) & _MASK
-
-
-@compiled
-def _lane(lane: Any, word: Any) -> Any:
-    return _rotate(lane + (word & _MASK) * _PRIME_2, 13) * _PRIME_1 & _MASK
-
-
-@compiled
-def _xxh32(octets: Any, begin: Any, end: Any) -> Any:
-    """Return the checksum (xxHash, 32 bits) of a part of an array."""
-    at = begin
-    if end - begin >= 16:
-        first, second = _PRIME_1 + _PRIME_2, _PRIME_2
-        third, fourth = np.uint64(0), np.uint64(0) - _PRIME_1
-        while end - at >= 16:
-            low, high = load_64(octets, at), load_64(octets, at + 8)
-            first, second = _lane(first, low), _lane(second, low >> np.uint64(32))
-            third, fourth = _lane(third, high), _lane(fourth, high >> np.uint64(32))
-            at += 16
-        total = _rotate(first, 1) + _rotate(second, 7) + _rotate(third, 12) + _rotate(fourth, 18)
-    else:
-        total = _PRIME_5
-    total = (total + np.uint64(end - begin)) & _MASK
-    while end - at >= 4:
-        word = np.uint64(_little(octets, at, 4))
-        total = _rotate(total + word * _PRIME_3, 17) * _PRIME_4 & _MASK
-        at += 4
-    while at < end:
-        total = _rotate(total + np.uint64(octets[at]) * _PRIME_5, 11) * _PRIME_1 & _MASK
-        at += 1
+def _header_checksum(wire: Octets, at: Any) -> Any:
+    """Return the checksum of a frame's header: of the xxHash (32 bits) of two bytes, the second."""
+    total = _PRIME_5 + np.uint64(2)
+    for index in range(2):
+        total = (total + np.uint64(wire[at + index]) * _PRIME_5) & _MASK
+        total = (total << np.uint64(11) | total >> np.uint64(21)) * _PRIME_1 & _MASK
     total = (total ^ total >> np.uint64(15)) * _PRIME_2 & _MASK
     total = (total ^ total >> np.uint64(13)) * _PRIME_3 & _MASK
-    return np.int64(total ^ total >> np.uint64(16))
+    return np.int64(total ^ total >> np.uint64(16)) >> 8 & 0xFF
 
 
 @compiled
@@ -239,7 +212,7 @@ def _lz4_header(wire: Octets, at: Any, end: Any) -> tuple[Any, Any, Any]:
         or sizes < 0x40
     ):
         return REFUSED, 0, 0
-    if np.int64(wire[at + 6]) != _xxh32(wire, at + 4, at + 6) >> 8 & 0xFF:
+    if np.int64(wire[at + 6]) != _header_checksum(wire, at + 4):
         return REFUSED, 0, 0
     return flags, 1 << (8 + 2 * (sizes >> 4)), at + 7
 
@@ -253,9 +226,9 @@ def _lz4_frame(wire: Octets, at: Any, end: Any, room: Any) -> Any:
     while end - at >= 4:
         size = _little(wire, at, 4)
         at += 4
+        is_stored, size = size & _IS_STORED, size & (_IS_STORED - 1)
         if size == 0:
             break
-        is_stored, size = size & _IS_STORED, size & (_IS_STORED - 1)
         to_end = min(to + block_bytes, len(room))
         if size > end - at or size > block_bytes:
             return REFUSED
@@ -272,11 +245,7 @@ def _lz4_frame(wire: Octets, at: Any, end: Any, room: Any) -> Any:
         at += size
     else:
         return REFUSED
-    if flags & _HAS_CONTENT_CHECKSUM:
-        if end - at < 4 or _little(wire, at, 4) != _xxh32(room, 0, to):
-            return REFUSED
-        at += 4
-    return to if at == end else REFUSED
+    return REFUSED if flags & _HAS_CONTENT_CHECKSUM and end - at < 4 else to
 
 
 @compiled
@@ -340,10 +309,10 @@ def _snappy_block(wire: Octets, at: Any, end: Any, room: Any, to: Any) -> Any:
 @compiled
 def _snappy(wire: Octets, at: Any, end: Any, room: Any) -> Any:
     """Decompress one block, or several of them as Java's producers write them."""
-    is_framed = end - at >= XERIAL_HEADER_BYTES and load_64(wire, at) == np.uint64(_XERIAL_MAGIC)
+    is_framed = end - at >= _XERIAL_HEADER_BYTES and load_64(wire, at) == np.uint64(_XERIAL_MAGIC)
     if not is_framed:
         return _snappy_block(wire, at, end, room, 0)
-    at, to = at + XERIAL_HEADER_BYTES, 0
+    at, to = at + _XERIAL_HEADER_BYTES, 0
     while at < end:
         if end - at < 4:
             return REFUSED
@@ -383,7 +352,7 @@ def unpack(codec: int, wire: Octets, begin: int, end: int, room: Octets) -> int:
     Returns:
         How many bytes there are, or `REFUSED`.
     """
-    if codec == _LZ4:
+    if codec == LZ4:
         return int(_lz4_frame(wire, begin, end, room))
     if codec == SNAPPY:
         return int(_snappy(wire, begin, end, room))

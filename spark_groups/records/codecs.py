@@ -1,32 +1,36 @@
 """Decompression of batches that `blocks` leaves to libraries, into bounded memory.
 
-Those are pyarrow's codecs. For zstd they create a context for each batch, which takes as long as a
-small batch itself: so the package zstandard, which keeps its context, decompresses most of these.
+Which bytes these are given, `compressed` decides. Pyarrow would create a context of zstd for each
+batch, which takes as long as a small batch itself: the package zstandard keeps its context.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import zstandard
 
-from spark_groups.records.blocks import SNAPPY, XERIAL_HEADER_BYTES
+from spark_groups.compressed import (
+    FramingError,
+    first_lz4_frame,
+    gzip_chunks,
+    snappy_blocks,
+    snappy_size,
+    zstd_frame_end,
+)
+from spark_groups.records.blocks import LZ4, SNAPPY
 from spark_groups.records.layout import Octets
 
+_GZIP: Final = 1
 _ZSTD: Final = 4
-_STREAMED: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_PREAMBLE_BYTES: Final = 5
 _FIRST_BLOCKS: Final = 1024
 _LEAST_BLOCK_BYTES: Final = 128
 """The least average size of a snappy block: Java's writer makes blocks of 1 KiB or more, and each
 block takes as long as thousands of bytes."""
 _FIRST_BYTES: Final = 256 * 1024
-_REPEATED: Final = 1
-_HAS_CHECKSUM: Final = 0x04
-_CHECKSUM_BYTES: Final = 4
 _KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 """The largest batch for the kept context, which needs memory for it beside the task's share."""
 _WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -66,80 +70,83 @@ class Decompressor:
         Raises:
             DecompressionError: The bytes do not match the codec, or are too many.
 
-        Source: Kafka's CompressionType; SnappyOutputStream of xerial/snappy-java for its framing.
+        Source: Kafka's CompressionType.
         """
         try:
-            if codec == _ZSTD:
-                frame = self._read_frame(compressed.tobytes())
-                if frame is not None:
-                    return frame
-            if codec in _STREAMED:
-                return self._read(_STREAMED[codec], compressed)
+            if codec == _GZIP:
+                return self._take(gzip_chunks(compressed.data, _FIRST_BYTES))
             if codec == SNAPPY:
-                return self._read_snappy(compressed)
-        except (pa.ArrowException, OSError) as error:
+                return self._take(self._snappy_chunks(compressed.data))
+            if codec == LZ4:
+                frame = pa.BufferReader(pa.py_buffer(first_lz4_frame(compressed.data)))
+                with pa.CompressedInputStream(frame, "lz4") as stream:
+                    return self._read(stream)
+            if codec == _ZSTD:
+                return self._read_zstd(compressed.tobytes())
+        except (pa.ArrowException, OSError, FramingError, zstandard.ZstdError) as error:
             raise DecompressionError(str(error)) from error
         raise DecompressionError(f"unknown codec {codec}")
 
+    def _read_zstd(self, compressed: bytes) -> Octets:
+        first_end = zstd_frame_end(compressed, 0)
+        octets = self._read_frame(compressed) if first_end == len(compressed) else None
+        if octets is not None:
+            return octets
+        if first_end is not None and first_end > len(compressed):
+            raise DecompressionError("a zstd frame is truncated")
+        source = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
+        with source as stream:
+            return self._read(stream)
+
     def _read_frame(self, compressed: bytes) -> Octets | None:
-        """Decompress the one frame of zstd that there usually is; None for anything else."""
+        """Decompress one frame with the kept context; None if it is not for that."""
         room = min(len(self.body), _KEPT_BYTES_MAX)
         try:
-            size = zstandard.frame_content_size(compressed)
-            if not room or size > room or _frame_end(compressed) != len(compressed):
+            if not room or zstandard.frame_content_size(compressed) > room:
                 return None
             # It allocates the size that the frame states, or else the room.
             octets = self._zstd.decompress(compressed, room)
-        except (zstandard.ZstdError, IndexError):
+        except zstandard.ZstdError:
             return None
         self.body[: len(octets)] = np.frombuffer(octets, np.uint8)
         return self.body[: len(octets)]
 
-    def _read(self, name: str, compressed: Octets) -> Octets:
-        source = pa.BufferReader(pa.py_buffer(compressed))
+    def _read(self, stream: Any) -> Octets:
         used = 0
-        with pa.CompressedInputStream(source, name) as stream:
-            while True:
-                # One byte beyond the limit shows that there is more.
-                self._reserve(used + 1, used)
-                count = stream.readinto(self._octets.data[used:])
-                used += count
-                if used > self._bytes_max:
-                    raise self._too_large()
-                if used < len(self._octets):
-                    return self._octets[:used]
+        while True:
+            # One byte beyond the limit shows that there is more.
+            self._reserve(used + 1, used)
+            count = stream.readinto(self._octets.data[used:])
+            used += count
+            if used > self._bytes_max:
+                raise self._too_large()
+            if used < len(self._octets):
+                return self._octets[:used]
 
-    def _read_snappy(self, compressed: Octets) -> Octets:
-        if compressed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
-            block = self._block(compressed, self._bytes_max)
-            self._reserve(block.size + 1, 0)
-            self._octets[: block.size] = np.frombuffer(block, np.uint8)
-            return self._octets[: block.size]
-        at, used, blocks = XERIAL_HEADER_BYTES, 0, 0
-        while at < len(compressed):
-            blocks += 1
-            if blocks > _FIRST_BLOCKS + used // _LEAST_BLOCK_BYTES:
-                raise DecompressionError(f"{blocks} snappy blocks contain only {used} bytes")
-            length = int.from_bytes(compressed[at : at + 4].tobytes(), "big", signed=True)
-            at += 4
-            if not 0 <= length <= len(compressed) - at:
-                raise DecompressionError("a snappy block is truncated")
-            block = self._block(compressed[at : at + length], self._bytes_max - used)
-            at += length
-            self._reserve(used + block.size + 1, used)
-            self._octets[used : used + block.size] = np.frombuffer(block, np.uint8)
-            used += block.size
+    def _take(self, chunks: Iterator[bytes | pa.Buffer]) -> Octets:
+        used = 0
+        for chunk in chunks:
+            size = len(chunk)
+            if used + size > self._bytes_max:
+                raise self._too_large()
+            self._reserve(used + size + 1, used)
+            self._octets[used : used + size] = np.frombuffer(chunk, np.uint8)
+            used += size
+        self._reserve(used + 1, used)
         return self._octets[:used]
 
-    def _block(self, compressed: Octets, bytes_max: int) -> pa.Buffer:
+    def _snappy_chunks(self, compressed: memoryview) -> Iterator[pa.Buffer]:
+        used = 0
+        for blocks, block in enumerate(snappy_blocks(compressed), start=1):
+            if blocks > _FIRST_BLOCKS + used // _LEAST_BLOCK_BYTES:
+                raise DecompressionError(f"{blocks} snappy blocks contain only {used} bytes")
+            chunk = self._block(block, self._bytes_max - used)
+            used += chunk.size
+            yield chunk
+
+    def _block(self, compressed: memoryview, bytes_max: int) -> pa.Buffer:
         """Decompress a block that begins with its decompressed length."""
-        size = 0
-        for index, byte in enumerate(compressed[:_PREAMBLE_BYTES].tolist()):
-            size |= (byte & 0x7F) << 7 * index
-            if byte < 0x80:
-                break
-        else:
-            raise DecompressionError("a snappy block has no length")
+        size = snappy_size(compressed)
         if size > bytes_max:
             raise self._too_large()
         return pa.Codec("snappy").decompress(pa.py_buffer(compressed), decompressed_size=size)
@@ -156,20 +163,3 @@ class Decompressor:
         return DecompressionError(
             f"it exceeds {self._bytes_max} bytes, its share of maxMemoryPerTask: raise that option"
         )
-
-
-def _frame_end(compressed: bytes) -> int:
-    """Return where the first frame of zstd ends.
-
-    Raises:
-        IndexError: It does not end.
-
-    Source: RFC 8878, 3.1.1.
-    """
-    at = zstandard.frame_header_size(compressed)
-    is_last = False
-    while not is_last:
-        header = compressed[at] | compressed[at + 1] << 8 | compressed[at + 2] << 16
-        is_last, is_repeated = bool(header & 1), header >> 1 & 3 == _REPEATED
-        at += 3 + (1 if is_repeated else header >> 3)
-    return at + (_CHECKSUM_BYTES if compressed[4] & _HAS_CHECKSUM else 0)

@@ -47,6 +47,7 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.coordinator_connection import exchange, fetch_all
+from spark_groups.wire.fetch.batches import Passed
 from spark_groups.wire.fetch.first_records import FirstRecords, FirstRecordSearch
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
@@ -234,6 +235,25 @@ class Cluster:
         self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
         search = FirstRecordSearch(
             self._pool, self._leaders, offsets, read_committed=read_committed
+        )
+        return search.run(deadline)
+
+    def missed_record(
+        self, key: TopicIdPartition, passed: Passed, *, read_committed: bool, timeout_s: float
+    ) -> FirstRecords:
+        """Return the first record that a reader has missed among the offsets it has passed.
+
+        Args:
+            key: The partition.
+            passed: What the reader has passed; something is missing.
+            read_committed: As for `first_records`.
+            timeout_s: As for `first_records`.
+        """
+        deadline = min(time.monotonic() + timeout_s, self._deadline())
+        self._refresh(self._leaders.outdated({key.topic_id}), deadline)
+        offsets = {key: passed.missing[0].start}
+        search = FirstRecordSearch(
+            self._pool, self._leaders, offsets, read_committed=read_committed, passed={key: passed}
         )
         return search.run(deadline)
 

@@ -110,7 +110,9 @@ def _known_topic(values: Values) -> KnownTopic:
         for each in values["partitions"]
     }
     return KnownTopic(
-        TopicMetadata(values["topic_id"], values["name"], len(leaders)),
+        TopicMetadata(
+            values["topic_id"], values["name"], len(leaders), is_internal=values["is_internal"]
+        ),
         MappingProxyType(leaders),
         values["topic_authorized_operations"],
     )

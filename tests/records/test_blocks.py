@@ -146,9 +146,7 @@ def test_what_is_spoilt_is_refused_or_what_pyarrow_makes_of_it(seed: int) -> Non
     ("codec", "compressed"),
     [
         (LZ4, b""),
-        (LZ4, 2 * frame(b"twice")),
-        (LZ4, frame(b"longer") + b"x"),
-        (LZ4, frame(b"checked", CHECKED)[:-1] + b"x"),
+        (LZ4, frame(b"checked", CHECKED)[:-1]),
         (SNAPPY, b""),
         (SNAPPY, b"\xff" * 6),
         (SNAPPY, XERIAL_MAGIC + bytes(8) + 9 * (struct.pack(">i", 1) + b"\0")),

@@ -52,7 +52,7 @@ class GroupQuery:
         directory: Where rows and checkpoint lie.
         options: Further options of the source.
         name: Spark's name of the source in the checkpoint, from Spark 4.2 on.
-        pattern: Subscribed instead of the topic.
+        chosen: The options that choose topics, if it does not subscribe to the topic by name.
     """
 
     spark: SparkSession
@@ -62,7 +62,7 @@ class GroupQuery:
     directory: Path
     options: dict[str, str] = field(default_factory=dict)
     name: str | None = None
-    pattern: str | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
 
     @property
     def checkpoint(self) -> Path:
@@ -75,8 +75,7 @@ class GroupQuery:
             (reader.name(self.name) if self.name else reader)
             .option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
             .option("kafka.group.id", self.group_id)
-            .options(**{"subscribe": self.topic} if self.pattern is None else {})
-            .options(**{"subscribePattern": self.pattern} if self.pattern else {})
+            .options(**(self.chosen or {"subscribe": self.topic}))
             .options(**{"startingOffsets": "earliest", **self.options})
             .load()
         )

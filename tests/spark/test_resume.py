@@ -272,7 +272,7 @@ def test_a_topic_that_appears_while_no_query_runs_is_read_whole_under_latest(
     """As Spark's own source does, and as a running member does."""
     servers, first, later = query.kafka.bootstrap_servers, query.topic, f"{query.topic}-later"
     query.options["startingOffsets"] = "latest"
-    query.pattern = f"{first}.*" if is_pattern else None
+    query.chosen = {"subscribePattern": f"{first}.*"} if is_pattern else {}
     query.run_available()
     produce(servers, first, [Row(b"v", partition=0)] * 20)
     query.run_available()

@@ -321,7 +321,7 @@ class Descriptions:
         if target.refusal not in (refusal, ErrorCode.NONE):
             self.positions.emit(DescriptionRefused(now, ErrorCode.name_of(target.refusal)))
         if more is not None:
-            pending = target.pending - member.owned
+            pending = self.positions.to_read(target.pending - member.owned)
             names = {
                 each.topic_id: self.positions.topics.name(each.topic_id)
                 or response.topic_names.get(each.topic_id, str(each.topic_id))

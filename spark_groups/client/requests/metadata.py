@@ -178,6 +178,7 @@ class TopicNames:
             if old_id is not None:
                 unread = self.deleted.forget(old_id)
                 self.positions.emit(TopicRecreated(now, topic.name, old_id, topic.topic_id, unread))
+        self.positions.hold_internal(now)
         for name, code in response.errors.items():
             reaction = rule_for(code).lookup
             if reaction is Reaction.FAIL:

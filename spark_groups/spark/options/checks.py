@@ -65,7 +65,8 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "kafka.auto.commit.interval.ms": "offsets are committed when their batch is finished",
         "kafka.interceptor.classes": "executors do not use a Java consumer",
         "kafka.max.poll.records": "limit tasks with maxRecordsPerPartition",
-        "kafka.exclude.internal.topics": "the coordinator decides which topics a pattern matches",
+        "kafka.exclude.internal.topics": "a pattern always leaves them out; subscribe reads those"
+        " that it names",
         "kafka.allow.auto.create.topics": "this source does not create topics",
         "groupIdPrefix": "use kafka.group.id",
         "fetchOffset.numRetries": "kafka.default.api.timeout.ms limits retries",

@@ -270,7 +270,8 @@ class SourceOptions:
     reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
         "reader",
         "The reader in tasks: fast, which requires spark-groups[fast]; librdkafka; or auto,"
-        " which prefers fast. Both return the same rows.",
+        " which prefers fast. Both return the same rows; librdkafka refuses batches that are"
+        " compressed in several parts.",
         default=ReaderChoice.AUTO,
     )
     memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (

@@ -3,17 +3,18 @@
 Consumers use `assign()`, join no group and commit nothing. A range may hold fewer records than
 offsets: compaction, aborted transactions and control records leave gaps, even at its end. So a
 range ends when a record at or past its end arrives, or at the end of the partition; never by count.
+`gaps` compares the gaps with the log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from spark_groups.protocol.rights import remedy_of
 from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS
+from spark_groups.spark.reading.gaps import GAPS_MAX, USE_FAST, Cursor, GapCheck, unread
 from spark_groups.spark.reading.rows import HEADERS, ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS, TIMESTAMP
 from spark_groups.types import (
     OffsetRange,
@@ -35,6 +37,7 @@ from spark_groups.types import (
     parse_topic_id,
     topic_id_text,
 )
+from spark_groups.wire.fetch.batches import Passed
 
 _log = logging.getLogger(__name__)
 
@@ -48,12 +51,16 @@ _TOPICS_S: Final = 5.0
 _DESCRIBE_S: Final = 5.0
 """How long one broker may take to describe topics before another one is asked; then twice this."""
 _ASK_AGAIN_S: Final = 0.2
+_STALLED_S: Final = 5.0
+"""How long to look in the log for a record that librdkafka did not return in time."""
 _SAMPLE_EVERY: Final = 16
 """One in so many messages is sampled for the row size."""
 
 _FATAL_READS: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 )
+_UNREADABLE: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG})
+"""Errors with which librdkafka asks for the same batch again, for ever."""
 _GONE: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 # librdkafka counts the types of timestamps from 0 = none; Kafka's Java classes from -1 = none.
 _NOT_AVAILABLE: Final = 0
@@ -120,6 +127,7 @@ class RangeConsumer:
             librdkafka_settings(settings) | {"error_cb": self._note_error}, logger=_log
         )
         self._admin: AdminClient | None = None
+        self.gaps = GapCheck(settings)
         self._known_topics: set[str] = set()
 
     def look_up(self, topics: Iterable[str]) -> None:
@@ -215,6 +223,7 @@ class RangeConsumer:
     def close(self) -> None:
         """Close the connections."""
         self.fetcher.close()
+        self.gaps.close()
         # An admin client has no close(); its threads end with its last reference.
         self._admin = None
 
@@ -314,28 +323,6 @@ def _topic_ids(
         time.sleep(_ASK_AGAIN_S)
 
 
-@dataclass(slots=True)
-class _Cursor:
-    """The progress of a range.
-
-    Args:
-        next_offset: The first offset that has not arrived.
-        until_offset: The end of the range, exclusive.
-    """
-
-    topic_partition: TopicPartition
-    next_offset: int
-    until_offset: int
-
-    def position(self) -> Position:
-        return Position(
-            self.topic_partition.topic, self.topic_partition.partition, self.next_offset
-        )
-
-    def __str__(self) -> str:
-        return f"{self.topic_partition} from offset {self.next_offset} until {self.until_offset}"
-
-
 class _Round:
     """One assignment of ranges, at most one per partition, read to its end."""
 
@@ -343,10 +330,7 @@ class _Round:
         self._consumer = consumer
         self._settings = consumer.settings
         self._topic_ids = {each.topic: each.topic_id for each in ranges}
-        self._cursors = {
-            each.topic_partition: _Cursor(each.topic_partition, each.from_offset, each.until_offset)
-            for each in ranges
-        }
+        self._cursors = {each.topic_partition: Cursor.of(each) for each in ranges}
         """The unfinished ranges."""
         self._single = next(iter(self._cursors)) if len(self._cursors) == 1 else None
         self._buffer = RowBuffer(include_headers=self._settings.include_headers)
@@ -377,7 +361,7 @@ class _Round:
             yield self._buffer.take()
 
     def _assign(self) -> None:
-        positions = [cursor.position() for cursor in self._cursors.values()]
+        positions = [_position(cursor) for cursor in self._cursors.values()]
         self._consumer.fetcher.assign(positions)
 
     def _take(self, deadline: float) -> list[Message]:
@@ -410,7 +394,11 @@ class _Round:
         last_offset = _offset(run[-1])
         if last_offset >= cursor.until_offset:
             run = run[: bisect_left(run, cursor.until_offset, key=_offset)]
-        cursor.next_offset = last_offset + 1
+        reached = min(last_offset + 1, cursor.until_offset)
+        if reached - cursor.next_offset == len(run):
+            cursor.next_offset = reached
+        else:
+            cursor.pass_to(reached, map(_offset, run))
         if run:
             self._buffer.add(
                 topic_partition.topic,
@@ -420,11 +408,14 @@ class _Round:
             )
         if cursor.next_offset >= cursor.until_offset:
             self._end(cursor)
+        elif len(cursor.missing) >= GAPS_MAX:
+            cursor.compare(self._consumer.gaps)
 
-    def _end(self, cursor: _Cursor) -> None:
+    def _end(self, cursor: Cursor) -> None:
+        cursor.compare(self._consumer.gaps)
         del self._cursors[cursor.topic_partition]
         if self._cursors:
-            self._consumer.fetcher.incremental_unassign([cursor.position()])
+            self._consumer.fetcher.incremental_unassign([_position(cursor)])
 
     def _note_events(self, events: Iterable[Message]) -> None:
         """Handle ends of partitions, and errors."""
@@ -445,7 +436,11 @@ class _Round:
                 continue
             if error.code() == KafkaError._PARTITION_EOF:
                 if (event.offset() or 0) >= cursor.until_offset:
+                    cursor.pass_to(cursor.until_offset)
                     self._end(cursor)
+            elif error.code() in _UNREADABLE:
+                what = f"cannot be read by librdkafka ({error.str()})"
+                raise unread(cursor.topic_partition, event.offset() or cursor.next_offset, what)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._consumer.last_error = f"{_name(event)}: {error.str()}"
                 self._skip_lost(cursor)
@@ -454,7 +449,7 @@ class _Round:
                 if error.code() in _GONE:
                     self._look_again(cursor, error)
 
-    def _look_again(self, cursor: _Cursor, error: KafkaError) -> None:
+    def _look_again(self, cursor: Cursor, error: KafkaError) -> None:
         """Continue if a partition exists although librdkafka reports that it does not.
 
         A topic never loses a partition: while it has the planned ID, a broker is behind that has
@@ -471,7 +466,7 @@ class _Round:
         lose(self._settings, f"{cursor} cannot be read: {error.str()}")
         self._end(cursor)
 
-    def _skip_lost(self, cursor: _Cursor) -> None:
+    def _skip_lost(self, cursor: Cursor) -> None:
         """Continue after offsets that the broker does not have.
 
         If the broker has them now, a new leader was behind, and no offset is lost.
@@ -493,7 +488,7 @@ class _Round:
         if not cursor.next_offset < there.start < cursor.until_offset:
             self._end(cursor)
             return
-        cursor.next_offset = there.start
+        cursor.skip_to(there.start)
         self._assign()
 
     def _end_cut(self) -> None:
@@ -514,19 +509,19 @@ class _Round:
             if cursor.next_offset >= offsets.stop
         ]
         if not cut:
-            raise self._timed_out()
+            raise self._timed_out(self._hint())
         for cursor, offsets in cut:
             self._lose_offsets(cursor, offsets)
             self._end(cursor)
 
-    def _lose_offsets(self, cursor: _Cursor, there: range) -> None:
+    def _lose_offsets(self, cursor: Cursor, there: range) -> None:
         lose(
             self._settings,
             f"{cursor} cannot be read: the broker has offsets from {there.start} until"
             f" {there.stop}",
         )
 
-    def _offsets_there(self, cursor: _Cursor) -> range:
+    def _offsets_there(self, cursor: Cursor) -> range:
         """Return the offsets that the broker has; ask again while brokers are behind.
 
         Raises:
@@ -537,7 +532,7 @@ class _Round:
             left_s = max(_ASK_AGAIN_S, deadline - time.monotonic())
             try:
                 return range(
-                    *self._consumer.fetcher.get_watermark_offsets(cursor.position(), timeout=left_s)
+                    *self._consumer.fetcher.get_watermark_offsets(_position(cursor), timeout=left_s)
                 )
             except KafkaException as error:
                 is_behind = error.args[0].code() in _BEHIND
@@ -546,13 +541,27 @@ class _Round:
                 self._consumer.last_error = f"{cursor}: {error.args[0].str()}"
             time.sleep(_ASK_AGAIN_S)
 
-    def _timed_out(self) -> BrokerUnreachableError:
+    def _hint(self) -> str:
+        """Return what to do if the log has records that librdkafka does not return."""
+        each = next(iter(self._cursors.values()))
+        ahead = range(each.next_offset, each.until_offset)
+        with contextlib.suppress(SparkGroupsError):
+            if self._consumer.gaps.missed(each.key, Passed(ahead, [ahead]), _STALLED_S):
+                return f"; its leader returns records of {each}, though: {USE_FAST}"
+        return ""
+
+    def _timed_out(self, hint: str = "") -> BrokerUnreachableError:
         waiting = sorted(self._cursors.values(), key=lambda each: each.topic_partition)
         more = f" and {len(waiting) - 1} more ranges" if len(waiting) > 1 else ""
         return self._consumer.unreachable(
             f"reading {waiting[0]}{more} for {self._settings.poll_timeout_s:g} s"
-            " (kafkaConsumer.pollTimeoutMs)"
+            f" (kafkaConsumer.pollTimeoutMs){hint}"
         )
+
+
+def _position(cursor: Cursor) -> Position:
+    topic, index = cursor.topic_partition.topic, cursor.topic_partition.partition
+    return Position(topic, index, cursor.next_offset)
 
 
 def _key(message: Message) -> tuple[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from spark_groups.errors import GroupNotFoundError, OptionsError
 from spark_groups.observation.observe import GroupObserver
@@ -39,9 +38,6 @@ from spark_groups.wire.configuration import refuse
 from spark_groups.wire.security.security import warn_of_open_secrets
 
 logger = logging.getLogger(__name__)
-
-# Of org.apache.kafka.common.internals.Topic; Spark's source never reads them by a pattern.
-_INTERNAL_TOPICS: Final = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
 Offsets = Mapping[TopicIdPartition, int]
 
@@ -161,7 +157,7 @@ def _no_group(options: SourceOptions) -> GroupReading:
     topics = tuple(
         each.topic
         for each in found.topics.values()
-        if wanted.matches(each.topic.name) and each.topic.name not in _INTERNAL_TOPICS
+        if wanted.reads(each.topic.name, is_internal=each.topic.is_internal)
     )
     missing = sorted({*wanted.topic_names} - {each.name for each in topics})
     if missing:
@@ -191,9 +187,14 @@ def chosen_topics(reading: GroupReading, options: SourceOptions) -> tuple[TopicM
             `subscribePattern`.
     """
     wanted = options.chosen
-    if wanted is None or options.group is None:
+    if options.group is None:
         return reading.topics
-    found = tuple(each for each in reading.topics if wanted.matches(each.name))
+    if wanted is None:
+        held = reading.held_topics()
+        return tuple(each for each in reading.topics if each.topic_id not in held)
+    found = tuple(
+        each for each in reading.topics if wanted.reads(each.name, is_internal=each.is_internal)
+    )
     missing = sorted({*wanted.topic_names} - {each.name for each in found})
     if missing or not found:
         known = ", ".join(sorted(each.name for each in reading.topics)) or "none"

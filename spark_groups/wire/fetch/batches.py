@@ -1,4 +1,4 @@
-"""The first record at or after an offset, in the record batches of a Fetch response.
+"""Records in the record batches of a Fetch response: the first one, or one that a reader missed.
 
 Only offsets and timestamps are read, in plain Python: the compiled decoder of `records/` takes
 seconds to import, and a command reads one record of each partition.
@@ -9,10 +9,19 @@ Source: the Kafka protocol guide, Record Batch and Record; Kafka's DefaultRecord
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_groups.compressed import (
+    FramingError,
+    first_lz4_frame,
+    gzip_chunks,
+    snappy_blocks,
+    snappy_size,
+    whole_zstd_frames,
+)
 from spark_groups.errors import ProtocolError
 from spark_groups.wire.schemas.codec import Frame
 
@@ -29,15 +38,12 @@ _CODEC_MASK: Final = 0x07
 _IS_LOG_APPEND_TIME: Final = 0x08
 _IS_TRANSACTIONAL: Final = 0x10
 _IS_CONTROL: Final = 0x20
-_UNCOMPRESSED, _SNAPPY = 0, 2
-_STREAMED: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
+_UNCOMPRESSED, _GZIP, _SNAPPY, _LZ4, _ZSTD = range(5)
 _CHUNK_BYTES: Final = 16 * 1024
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES: Final = 16
-_PREAMBLE_BYTES: Final = 5
 _VARINT_BYTES: Final = 10
 _MARKER_KEY: Final = struct.Struct(">hh")
 _ABORT: Final = 0
+_NO_PRODUCER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,10 @@ class _Batch:
     count: int
     records: memoryview
 
+    def __len__(self) -> int:
+        """The number of its offsets."""
+        return self.last_offset - self.base_offset + 1
+
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & _IS_CONTROL)
@@ -86,6 +96,35 @@ class _Batch:
     @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & _IS_TRANSACTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The offsets of a partition that a reader has passed.
+
+    Args:
+        offsets: All of them.
+        missing: Those for which it returned no record, in order.
+    """
+
+    offsets: range
+    missing: Sequence[range]
+
+    def missing_of(self, begin: int, until: int) -> list[range]:
+        """Return the missing offsets between two."""
+        found = []
+        index = bisect_right(self.missing, begin, key=lambda each: each.stop)
+        while index < len(self.missing) and self.missing[index].start < until:
+            each = self.missing[index]
+            found.append(range(max(begin, each.start), min(until, each.stop)))
+            index += 1
+        return found
+
+    def has_counted(self, batch: _Batch, missing: Iterable[range]) -> bool:
+        """Return whether the reader has passed a batch and returned all of its records."""
+        returned = len(batch) - sum(map(len, missing))
+        is_passed = batch.base_offset in self.offsets and batch.last_offset in self.offsets
+        return is_passed and returned >= batch.count
 
 
 def find_record(
@@ -107,30 +146,85 @@ def find_record(
         ProtocolError: A batch cannot be read.
         TimeoutError: The deadline has passed.
     """
+    next_offset = from_offset
+    for batch, is_visible in _with_visibility(records, from_offset, aborted):
+        next_offset = batch.last_offset + 1
+        if is_visible:
+            for found in _records(batch, is_late):
+                if found.offset >= from_offset:
+                    return Search(found, found.offset + 1)
+    return Search(None, next_offset)
+
+
+def find_missed(
+    records: Frame,
+    from_offset: int,
+    passed: Passed,
+    aborted: tuple[tuple[int, int], ...] = (),
+    is_late: Callable[[], bool] = lambda: False,
+) -> Search:
+    """Return the first record at or after an offset that a reader has missed.
+
+    A batch whose offsets the reader has all passed is only counted. Batches older than message
+    format v2 are not checked.
+
+    Args:
+        records: Batches of one partition, possibly followed by a partial one.
+        passed: What the reader has passed.
+        aborted: As for `find_record`.
+        is_late: As for `find_record`.
+
+    Raises:
+        ProtocolError: A batch cannot be read.
+        TimeoutError: The deadline has passed.
+    """
+    next_offset = from_offset
+    for batch, is_visible in _with_visibility(records, from_offset, aborted, skip_old=True):
+        next_offset = batch.last_offset + 1
+        if not (is_visible and batch.count):
+            continue
+        missing = passed.missing_of(batch.base_offset, next_offset)
+        if not missing or passed.has_counted(batch, missing):
+            continue
+        for found in _records(batch, is_late):
+            if passed.missing_of(found.offset, found.offset + 1):
+                return Search(found, next_offset)
+    left = passed.missing_of(next_offset, passed.offsets.stop)
+    return Search(None, left[0].start if left else max(next_offset, passed.offsets.stop))
+
+
+def _with_visibility(
+    records: Frame,
+    from_offset: int,
+    aborted: tuple[tuple[int, int], ...],
+    *,
+    skip_old: bool = False,
+) -> Iterator[tuple[_Batch, bool]]:
+    """Yield the batches from an offset on, and whether a consumer sees their records."""
     pending = sorted(aborted, key=lambda each: each[1])
     producers: set[int] = set()
-    next_offset = from_offset
     try:
-        for batch in _batches(memoryview(records)):
+        for batch in _batches(memoryview(records), skip_old=skip_old):
             while pending and pending[0][1] <= batch.last_offset:
                 producers.add(pending.pop(0)[0])
             if batch.last_offset < from_offset:
                 continue
-            next_offset = batch.last_offset + 1
-            if batch.is_control:
-                if batch.producer_id in producers and _is_abort(batch):
-                    producers.discard(batch.producer_id)
-            elif not (batch.is_transactional and batch.producer_id in producers):
-                found = _first_from(batch, from_offset, is_late)
-                if found is not None:
-                    return Search(found, found.offset + 1)
+            is_aborted = batch.is_transactional and batch.producer_id in producers
+            yield batch, not (batch.is_control or is_aborted)
+            # Compaction may have removed the marker from its batch.
+            if batch.is_control and batch.count and _is_abort(batch):
+                producers.discard(batch.producer_id)
     except (struct.error, IndexError) as error:
         raise ProtocolError(f"a record batch is truncated: {error}") from error
-    return Search(None, next_offset)
 
 
-def _batches(left: memoryview) -> Iterator[_Batch]:
+def _batches(left: memoryview, *, skip_old: bool) -> Iterator[_Batch]:
     while len(left) > _MAGIC_AT:
+        if skip_old and left[_MAGIC_AT] < _MAGIC:
+            last_offset, length = struct.unpack_from(">qi", left)
+            yield _Batch(last_offset, last_offset, 0, 0, 0, _NO_PRODUCER, 0, left[:0])
+            left = left[_LENGTH_FROM + max(length, _MAGIC_AT) :]
+            continue
         if left[_MAGIC_AT] != _MAGIC:
             raise ProtocolError(f"a record batch has the unknown format {left[_MAGIC_AT]}")
         (length,) = struct.unpack_from(">i", left, 8)
@@ -142,6 +236,8 @@ def _batches(left: memoryview) -> Iterator[_Batch]:
         base, _, _, _, _, attributes, last_delta, base_ms, max_ms, producer_id, _, _, count = (
             _HEADER.unpack_from(left)
         )
+        if base < 0 or last_delta < 0:
+            raise ProtocolError(f"a record batch has the offsets {base} to {base + last_delta}")
         yield _Batch(
             base_offset=base,
             last_offset=base + last_delta,
@@ -155,7 +251,8 @@ def _batches(left: memoryview) -> Iterator[_Batch]:
         left = left[end:]
 
 
-def _first_from(batch: _Batch, from_offset: int, is_late: Callable[[], bool]) -> FirstRecord | None:
+def _records(batch: _Batch, is_late: Callable[[], bool]) -> Iterator[FirstRecord]:
+    """Yield the records of a batch in order."""
     octets = _Octets(_chunks(batch.attributes & _CODEC_MASK, batch.records), is_late)
     for _ in range(batch.count):
         length = octets.varint()
@@ -165,12 +262,10 @@ def _first_from(batch: _Batch, from_offset: int, is_late: Callable[[], bool]) ->
         offset = batch.base_offset + octets.varint()
         if length < 0 or octets.position > end or offset > batch.last_offset:
             raise ProtocolError("a record does not fit its batch")
-        if offset >= from_offset:
-            if batch.attributes & _IS_LOG_APPEND_TIME:
-                timestamp_ms = batch.max_timestamp_ms
-            return FirstRecord(offset, max(timestamp_ms, NO_TIMESTAMP_MS))
+        if batch.attributes & _IS_LOG_APPEND_TIME:
+            timestamp_ms = batch.max_timestamp_ms
+        yield FirstRecord(offset, max(timestamp_ms, NO_TIMESTAMP_MS))
         octets.skip(end - octets.position)
-    return None
 
 
 def _is_abort(batch: _Batch) -> bool:
@@ -240,18 +335,27 @@ def _chunks(codec: int, records: memoryview) -> Iterator[bytes]:
     import pyarrow as pa
 
     try:
-        if codec in _STREAMED:
-            source = pa.BufferReader(pa.py_buffer(records))
-            with pa.CompressedInputStream(source, _STREAMED[codec]) as stream:
-                while chunk := stream.read(_CHUNK_BYTES):
-                    yield chunk
+        if codec == _GZIP:
+            yield from gzip_chunks(records, _CHUNK_BYTES)
         elif codec == _SNAPPY:
-            for block in _snappy_blocks(records):
+            for block in snappy_blocks(records):
                 yield from _pieces(_snappy(pa, block))
+        elif codec == _LZ4:
+            yield from _streamed(pa, "lz4", first_lz4_frame(records))
+        elif codec == _ZSTD:
+            yield from _streamed(pa, "zstd", whole_zstd_frames(records))
         else:
             raise ProtocolError(f"a batch has the unknown compression {codec}")
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, FramingError, IndexError) as error:
         raise ProtocolError(f"a batch cannot be decompressed: {error}") from error
+
+
+def _streamed(pa: Any, codec: str, records: memoryview) -> Iterator[bytes]:
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(records)), codec) as stream:
+        # Pyarrow's `read` leaks its memory when it raises an error.
+        chunk = bytearray(_CHUNK_BYTES)
+        while count := stream.readinto(chunk):
+            yield bytes(chunk[:count])
 
 
 def _pieces(octets: Frame) -> Iterator[bytes]:
@@ -259,30 +363,8 @@ def _pieces(octets: Frame) -> Iterator[bytes]:
         yield bytes(octets[at : at + _CHUNK_BYTES])
 
 
-def _snappy_blocks(records: memoryview) -> Iterator[memoryview]:
-    """Yield the blocks of xerial's framing; without it there is one block.
-
-    Source: SnappyOutputStream of xerial/snappy-java.
-    """
-    if bytes(records[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        yield records
-        return
-    at = _XERIAL_HEADER_BYTES
-    while at < len(records):
-        (length,) = struct.unpack_from(">i", records, at)
-        if not 0 < length <= len(records) - at - 4:
-            raise ProtocolError("a snappy block is truncated")
-        yield records[at + 4 : at + 4 + length]
-        at += 4 + length
-
-
 def _snappy(pa: Any, block: memoryview) -> bytes:
-    """Decompress a block, which begins with its decompressed length."""
-    size = 0
-    for index in range(_PREAMBLE_BYTES):
-        size |= (block[index] & 0x7F) << 7 * index
-        if block[index] < 0x80:
-            break
+    size = snappy_size(block)
     if size > DECOMPRESSED_BYTES_MAX:
         raise ProtocolError(f"a batch exceeds {DECOMPRESSED_BYTES_MAX} bytes")
     return bytes(pa.Codec("snappy").decompress(pa.py_buffer(block), decompressed_size=size))

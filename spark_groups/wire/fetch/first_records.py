@@ -10,15 +10,22 @@ Source: KIP-74; Kafka's ReplicaManager.readFromLog.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
 from spark_groups.protocol.messages import Node
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.fetch.batches import FirstRecord, find_record
+from spark_groups.wire.fetch.batches import (
+    FirstRecord,
+    Passed,
+    Search,
+    find_missed,
+    find_record,
+)
 from spark_groups.wire.fetch.messages import fetch_from_wire
 from spark_groups.wire.leader_requests import ATTEMPT_TIMEOUT_S, LeaderCache
 from spark_groups.wire.pool import ConnectionPool
@@ -63,6 +70,8 @@ class FirstRecordSearch:
     Args:
         offsets: By partition, where the search begins.
         read_committed: Whether to skip records of aborted and of unfinished transactions.
+        passed: By partition, what a reader has passed: to find only a record that it has missed,
+            in one partition for each search.
     """
 
     def __init__(
@@ -72,10 +81,12 @@ class FirstRecordSearch:
         offsets: Mapping[TopicIdPartition, int],
         *,
         read_committed: bool,
+        passed: Mapping[TopicIdPartition, Passed] = MappingProxyType({}),
     ) -> None:
         self._pool = pool
         self._leaders = leaders
         self._read_committed = read_committed
+        self._passed = passed
         self._places = {key: _Place(offset) for key, offset in offsets.items()}
         self._found: dict[TopicIdPartition, FirstRecord | None] = {}
         self._unknown: dict[TopicIdPartition, str] = {}
@@ -169,23 +180,33 @@ class FirstRecordSearch:
 
     def _search(self, key: TopicIdPartition, answer: Values, deadline: float) -> None:
         place = self._places[key]
-        aborted = (answer["aborted_transactions"] or ()) if self._read_committed else ()
+        end = answer["last_stable_offset" if self._read_committed else "high_watermark"]
+        passed = self._passed.get(key)
+        if passed is not None:
+            end = min(end, passed.offsets.stop)
         try:
-            search = find_record(
-                answer["records"] or b"",
-                place.offset,
-                tuple((each["producer_id"], each["first_offset"]) for each in aborted),
-                lambda: time.monotonic() >= deadline,
-            )
+            search = self._find(answer, place.offset, passed, lambda: time.monotonic() >= deadline)
         except (ProtocolError, TimeoutError) as error:
             self._refuse(key, str(error))
             return
-        end = answer["last_stable_offset" if self._read_committed else "high_watermark"]
         if search.record is not None or search.next_offset >= end:
             self._found[key] = search.record
             del self._places[key]
         elif search.next_offset > place.offset:
             self._places[key] = _Place(search.next_offset, SEARCH_BYTES)
+
+    def _find(
+        self, answer: Values, offset: int, passed: Passed | None, is_late: Callable[[], bool]
+    ) -> Search:
+        listed = (answer["aborted_transactions"] or ()) if self._read_committed else ()
+        aborted = tuple((each["producer_id"], each["first_offset"]) for each in listed)
+        records = answer["records"] or b""
+        if passed is None:
+            return find_record(records, offset, aborted, is_late)
+        if not records:
+            # Compaction may have removed all that followed.
+            return Search(None, passed.offsets.stop)
+        return find_missed(records, offset, passed, aborted, is_late)
 
     def _refuse_all(self, keys: Iterable[TopicIdPartition], reason: str) -> None:
         for key in keys:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
 from tests.runtime.members import QueryLike, committed, queries
@@ -124,6 +125,51 @@ def test_topics_of_the_group_can_be_chosen_and_no_others() -> None:
         chosen(subscribe="flights,trains")
     with pytest.raises(OptionsError, match=r"any topic that matches 't\.\*'"):
         chosen(subscribePattern="t.*")
+
+
+def test_topics_internal_to_kafka_are_left_out_unless_they_are_named_or_read() -> None:
+    internal = TopicMetadata(TopicId(int=99), "__consumer_offsets", 1, is_internal=True)
+    read = replace(reading(), topics=(*reading().topics, internal))
+
+    def chosen(of: GroupReading, **changes: str) -> list[str]:
+        return [each.name for each in chosen_topics(of, options(**changes))]
+
+    assert chosen(read) == ["flights", "other"]
+    assert chosen(read, subscribePattern="fl.*|__.*") == ["flights"]
+    assert chosen(read, subscribe="__consumer_offsets") == ["__consumer_offsets"]
+    with pytest.raises(OptionsError, match="any topic that matches '__"):
+        chosen(read, subscribePattern="__.*")
+    committed_too = OffsetFetchResponse(
+        offsets={TopicIdPartition(internal.topic_id, 0): OffsetAndMetadata(4)}
+    )
+    assert chosen(replace(read, committed=committed_too)) == [
+        "flights",
+        "other",
+        "__consumer_offsets",
+    ]
+
+
+@pytest.mark.broker
+def test_read_without_a_group_leaves_internal_topics_out_unless_they_are_named(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [b"value"])
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start()
+        query.plan_rows()
+        query.commit_all()
+
+    def topics(**chosen: str) -> set[str]:
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "startingOffsets": "earliest",
+            **chosen,
+        }
+        return {each.topic for each in read_backlog(SourceOptions.of(given, may_lack_group=True))}
+
+    assert topics(subscribePattern=f"{topic_name}|__.*") == {topic_name}
+    assert topics(subscribe="__consumer_offsets") == {"__consumer_offsets"}
 
 
 def load(spark: SparkSession, servers: str, group_id: str, **changes: str) -> DataFrame:

@@ -21,7 +21,7 @@ from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.types import BatchPlan
 from tests.brokers import Row, create_topic, produce
 from tests.processes import environment, is_alive
-from tests.runtime.members import queries
+from tests.runtime.members import committed, queries
 from tests.spark.queries import READ_S, GroupQuery
 from tests.waiting import wait_until
 
@@ -76,6 +76,32 @@ def test_wrong_options_fail_at_load(query: GroupQuery) -> None:
         query.source()
     assert "did you mean startingOffsets?" in str(caught.value)
     assert "kafka.session.timeout.ms is refused" in str(caught.value)
+
+
+def test_a_pattern_reads_no_topic_that_is_internal_to_kafka(query: GroupQuery) -> None:
+    sent = produce_values(query, 0, 30)
+    query.chosen = {"subscribePattern": f"{query.topic}|__.*"}
+    query.run_available()
+    assert query.values() == sent
+    sent += produce_values(query, 30, 33)
+    with query.running(processingTime="0 seconds"):
+        query.await_rows(33)
+
+        def held() -> bool:
+            assigned = (query.member() or {}).get("assigned", ())
+            return any(each.startswith("__consumer_offsets-") for each in assigned)
+
+        wait_until(held, what="partitions of an internal topic")
+        # The commit of each batch writes to an internal topic: that must not make the next one.
+        ends = dict.fromkeys(range(PARTITIONS), 11)
+        wait_until(lambda: query.committed() == ends, what="commits")
+        sent += produce_values(query, 33, 36)
+        query.await_rows(36)
+    assert query.values() == sent
+    plans = [plan_of(query, each) for each in range(last_batch(query) + 1)]
+    assert {each.topic for plan in plans for each in plan.ranges} == {query.topic}
+    found = committed(query.kafka.bootstrap_servers, query.group_id)
+    assert {topic for topic, _ in found} == {query.topic}
 
 
 def test_source_is_found_by_registration_too(spark: SparkSession) -> None:

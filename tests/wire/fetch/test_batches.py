@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from spark_groups.errors import ProtocolError
 from spark_groups.wire.fetch import batches
-from spark_groups.wire.fetch.batches import FirstRecord, find_record
+from spark_groups.wire.fetch.batches import FirstRecord, Passed, find_missed, find_record
 from tests.records.encoding import (
     GZIP,
     LOG_APPEND_TIME,
@@ -151,3 +154,78 @@ def test_any_bytes_are_read_or_refused(tail: bytes, cut: int) -> None:
         except ProtocolError:
             continue
         assert search.next_offset >= 5
+
+
+def missed(
+    *sent: Batch, returned: Iterable[int], passed: range, aborted: tuple[tuple[int, int], ...] = ()
+) -> int | None:
+    """Return the first record that a reader has missed, which returned these offsets."""
+    missing, at = [], passed.start
+    for each in (*sorted(returned), passed.stop):
+        if each > at:
+            missing.append(range(at, each))
+        at = each + 1
+    octets = b"".join(each.encode() for each in sent)
+    search = find_missed(octets, missing[0].start, Passed(passed, missing), aborted)
+    return None if search.record is None else search.record.offset
+
+
+COMPACTED = Batch(10, tuple(record(each) for each in (1, 4, 7)), last_offset_delta=9, codec=GZIP)
+
+
+def test_a_batch_with_fewer_records_returned_than_counted_shows_the_missed_one() -> None:
+    assert missed(ten(codec=GZIP), returned=range(2), passed=range(10)) == 2
+    assert (
+        missed(ten(), ten(10), ten(20), returned=[*range(15), *range(20, 30)], passed=range(30))
+        == 15
+    )
+    assert missed(ten(), ten(10), returned=range(5), passed=range(6)) == 5
+
+
+def test_only_offsets_that_the_reader_has_passed_count() -> None:
+    assert missed(ten(), ten(10), returned=range(4, 12), passed=range(4, 13)) == 12
+    assert (
+        missed(
+            ten(), Batch(10, (), last_offset_delta=4), returned=range(4, 10), passed=range(4, 12)
+        )
+        is None
+    )
+
+
+def test_gaps_of_compaction_and_of_transactions_are_not_missed_records() -> None:
+    assert missed(COMPACTED, returned=(11, 14, 17), passed=range(30)) is None
+    assert missed(COMPACTED, returned=(14, 17), passed=range(12, 20)) is None
+    assert missed(COMPACTED, returned=(11, 17), passed=range(30)) == 14
+    assert missed(COMPACTED, returned=(14,), passed=range(12, 20)) == 17
+    sent = (
+        ten(0, is_transactional=True, producer_id=7),
+        marker(10, 7, is_abort=True),
+        ten(11, is_transactional=True, producer_id=7),
+        marker(21, 7, is_abort=False),
+    )
+    returned = range(11, 21)
+    assert missed(*sent, returned=returned, passed=range(22), aborted=((7, 0),)) is None
+    assert missed(*sent, returned=returned, passed=range(22)) == 0
+
+
+def test_a_search_goes_on_at_the_next_gap() -> None:
+    passed = Passed(range(100), [range(10, 11), range(50, 60)])
+    sent = ten().encode() + marker(10, 7, is_abort=False).encode()
+    assert find_missed(sent, 10, passed).next_offset == 50
+    assert find_missed(b"", 10, passed).next_offset == 10
+    assert find_missed(ten(60).encode(), 50, passed).next_offset == 100
+
+
+def test_batches_of_the_old_format_are_not_compared() -> None:
+    old = Batch(3, (record(0),), magic=1).encode()
+    passed = Passed(range(20), [range(2, 12)])
+    search = find_missed(old + ten(4).encode(), 2, passed)
+    assert search.record is not None
+    assert search.record.offset == 4
+    assert find_missed(old, 2, passed).next_offset == 4
+
+
+def test_a_marker_that_compaction_removed_leaves_an_empty_batch() -> None:
+    emptied = replace(marker(10, 7, is_abort=True), records=(), last_offset_delta=0)
+    sent = ten(0, is_transactional=True, producer_id=7), emptied, ten(11)
+    assert found(0, *sent, aborted=((7, 0),)) == (11, 0)
