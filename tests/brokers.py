@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Producer
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -163,3 +171,34 @@ def stamp(bootstrap_servers: str, topic: str, timestamp_type: str) -> None:
         return kinds == [TIMESTAMP_TYPES[timestamp_type]]
 
     wait_until(is_stamped, what=f"{timestamp_type} in {topic}")
+
+
+@contextmanager
+def unstable_offset(
+    bootstrap_servers: str, group_id: str, topic: str, partition: int, offset: int
+) -> Iterator[Callable[[], None]]:
+    """Send an offset of a group in a transaction that stays open, until the yielded call.
+
+    Meanwhile OffsetFetch answers UNSTABLE_OFFSET_COMMIT. The call aborts the transaction, so that
+    the offset before it stands.
+    """
+    settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    producer = Producer({**settings, "transactional.id": str(uuid.uuid4())})
+    consumer = Consumer({**settings, "group.id": group_id})
+    is_open = True
+
+    def abort() -> None:
+        nonlocal is_open
+        if is_open:
+            is_open = False
+            producer.abort_transaction(ANSWER_S)
+
+    try:
+        producer.init_transactions(ANSWER_S)
+        producer.begin_transaction()
+        sent = [TopicPartition(topic, partition, offset)]
+        producer.send_offsets_to_transaction(sent, consumer.consumer_group_metadata(), ANSWER_S)
+        yield abort
+    finally:
+        abort()
+        consumer.close()

@@ -17,6 +17,7 @@ from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+from tests.answers import fetch_answer
 
 TOPIC = uuid.UUID(int=1)
 ORDERS = m.TopicMetadata(TOPIC, "orders", 4)
@@ -35,7 +36,7 @@ def parts(*indexes: int) -> Assignment:
 def committed(offsets: dict[int, int], count: int = 4) -> m.OffsetFetchResponse:
     """All four partitions; those that are not given have no committed offset."""
     known = commit_metadata(count)
-    return m.OffsetFetchResponse(
+    return fetch_answer(
         offsets={
             key(index): m.OffsetAndMetadata(offsets[index], known)
             if index in offsets

@@ -98,7 +98,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         assert planned(ResetKind.TO_DATETIME, BASE_MS + 4) == {0: 4, 1: 0}
         assert planned(ResetKind.TO_DATETIME, BASE_MS + 99) == {0: 10, 1: 0}
         assert planned(ResetKind.SHIFT_BY, 1) == {0: None, 1: None}
-        assert cluster.fetch_all_offsets(group_id).offsets == {}
+        assert cluster.fetch_all_offsets(group_id) == {}
 
         to = ResetTarget(ResetKind.TO_OFFSET, 7)
         done = reset_group_offsets(cluster, group_id, to, chosen, execute=True)
@@ -111,7 +111,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         shifted = reset_group_offsets(cluster, group_id, back, None, execute=True)
         assert (shifted.group_state, new_offsets(shifted)) == ("Empty", {0: 4, 1: 0})
         key = TopicIdPartition(topic_id(cluster, topic_name), 0)
-        kept = cluster.fetch_all_offsets(group_id).offsets[key]
+        kept = cluster.fetch_all_offsets(group_id)[key]
         assert (kept.committed_offset, kept.metadata) == (4, '{"partitions":2,"reset":true}')
 
         grow_topic(servers, topic_name, 3)
@@ -122,7 +122,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         copied = reset_group_offsets(cluster, f"{group_id}-copy", over, None, execute=True)
         assert (copied.is_complete, new_offsets(copied)) == (True, {0: 4, 1: 0})
         assert f"--table TABLE --from-group {group_id} --execute`" in copied.next_start
-        kept = cluster.fetch_all_offsets(f"{group_id}-copy").offsets[key]
+        kept = cluster.fetch_all_offsets(f"{group_id}-copy")[key]
         assert kept.metadata == '{"partitions":2,"reset":true}'
 
 

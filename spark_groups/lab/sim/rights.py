@@ -127,7 +127,7 @@ def _by_partition(
     denied_ids = {topic.topic_id for name, topic in topics.by_name.items() if name in denied}
     errors = {key: TOPIC_DENIED for key in asked if key.topic_id in denied_ids}
     if errors and len(errors) == len(asked):
-        return None, None, response_type(errors=errors)
+        return None, None, _with_errors(response_type(), errors)
     if isinstance(asked, Mapping):
         rest: object = {key: asked[key] for key in asked if key not in errors}
     else:
@@ -144,7 +144,12 @@ def _with_operations(request: m.DescribeGroupRequest, response: Any) -> m.Respon
 
 
 def _with_errors(response: Any, errors: Mapping[Any, int]) -> m.Response:
-    completed: m.Response = replace(response, errors={**response.errors, **errors})
+    completed: m.Response
+    if isinstance(response, m.OffsetCommitResponse):
+        completed = replace(response, errors={**response.errors, **errors})
+    else:
+        failed = {key: m.PartitionError(code) for key, code in errors.items()}
+        completed = replace(response, answers={**response.answers, **failed})
     return completed
 
 

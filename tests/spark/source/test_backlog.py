@@ -18,12 +18,12 @@ from spark_groups.observation.reading import GroupReading
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.messages import (
     OffsetAndMetadata,
-    OffsetFetchResponse,
     TopicMetadata,
 )
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange
+from tests.answers import fetch_answer
 from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
 from tests.runtime.members import QueryLike, committed, queries
@@ -45,7 +45,7 @@ def reading(*found: OffsetAndMetadata, errors: dict[Any, int] | None = None) -> 
     offsets = dict(zip(map(key, range(3)), found, strict=False))
     return GroupReading(
         description=described(),
-        committed=OffsetFetchResponse(offsets=offsets, errors=errors or {}),
+        committed=fetch_answer(offsets=offsets, errors=errors or {}).answers,
         topics=(TopicMetadata(FLIGHTS, "flights", 3), TopicMetadata(key(0).topic_id, "other", 0)),
     )
 
