@@ -224,7 +224,7 @@ ERROR_RULES: dict[int, ErrorRule] = {
         _R.RETRY,
         _R.RETRY,
         "a producer has sent an offset of this partition in a transaction that is still open: let"
-        " the producer end it, or wait until the broker aborts it (transaction.timeout.ms)",
+        " the producer end it, or wait until the broker aborts it after transaction.timeout.ms",
     ),
     ErrorCode.LEADER_NOT_AVAILABLE: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),

@@ -1,4 +1,4 @@
-"""Answers about partitions, from what was found and the error codes of the others."""
+"""Answers about partitions, from values and from the error codes of the others."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+from spark_groups.protocol.messages import found_and_failed
+from spark_groups.wire.cluster import Cluster
 from tests.waiting import wait_until
 
 ANSWER_S = 20.0
@@ -192,6 +194,12 @@ def unstable_offset(
         if is_open:
             is_open = False
             producer.abort_transaction(ANSWER_S)
+            wait_until(is_stable, what="the end of the transaction in the group's offsets")
+
+    def is_stable() -> bool:
+        with Cluster(bootstrap_servers) as cluster:
+            _, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+        return not failed
 
     try:
         producer.init_transactions(ANSWER_S)

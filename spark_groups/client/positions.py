@@ -24,7 +24,7 @@ from spark_groups.protocol.member import Member
 from spark_groups.types import TopicIdPartition
 
 SAID_AFTER_S: Final = 3.0
-"""How long a partition has waited before that is said: most errors are over sooner."""
+"""How long a partition waits before the member reports it: most errors are over sooner."""
 
 
 @dataclass(slots=True)

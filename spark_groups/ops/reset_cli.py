@@ -274,7 +274,7 @@ def _scope(
 def _known(
     cluster: Cluster, scope: _Scope, target: ResetTarget, committed: Committed, others: Committed
 ) -> tuple[dict[TopicIdPartition, KnownOffsets], dict[TopicIdPartition, int]]:
-    """Return what is known of each partition, and error codes of those whose leader failed."""
+    """Return the known offsets, and error codes of the partitions without all of them."""
     partitions = frozenset(scope.there)
     unlisted: dict[TopicIdPartition, int] = {}
     if not partitions:

@@ -88,7 +88,7 @@ class HeartbeatResponse:
 
 @dataclass(frozen=True, slots=True)
 class PartitionError:
-    """A partition's error in a response, in the place of what was asked for.
+    """A partition's error in a response, in the place of its value.
 
     One mapping has both, so that no reader takes an error for an absent value.
     """
@@ -104,7 +104,7 @@ Found = TypeVar("Found")
 def found_and_failed(
     answers: Mapping[TopicIdPartition, Found | PartitionError],
 ) -> tuple[dict[TopicIdPartition, Found], dict[TopicIdPartition, int]]:
-    """Return what was found, and the error codes of the other partitions."""
+    """Return the values, and the error codes of the other partitions."""
     found: dict[TopicIdPartition, Found] = {}
     failed: dict[TopicIdPartition, int] = {}
     for key, answer in answers.items():

@@ -181,7 +181,8 @@ def two_sharing(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike]:
 def committed(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], int]:
     """Return the committed offsets of a group by topic name and partition."""
     with Cluster(bootstrap_servers) as cluster:
-        found, _ = found_and_failed(cluster.fetch_all_offsets(group_id))
+        found, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+        assert not failed, failed
         names = {
             topic.topic_id: topic.name
             for topic in cluster.metadata(
