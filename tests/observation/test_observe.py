@@ -132,7 +132,7 @@ def test_a_group_can_be_read_while_its_topic_goes(
         wait_until(lambda: (query.plan(), query.assigned)[1], what="an assignment")
         delete_topic(kafka.bootstrap_servers, topic_name)
         reading = observer.observe(group_id)
-        assert not reading.log_ends.answers
+        assert not found_and_failed(reading.log_ends.answers)[0]
         assert wait_until(
             lambda: not (query.run(), observer.observe(group_id).partitions())[1],
             what="the end of the topic's partitions in the group",

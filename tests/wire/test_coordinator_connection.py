@@ -200,7 +200,7 @@ def test_hundreds_of_partitions_are_committed_at_once(
     offsets = {each: OffsetAndMetadata(each.partition, "200") for each in member.joined.assignment}
     assert len(offsets) == 200
     assert member.commit(offsets) == dict.fromkeys(offsets, 0)
-    assert member.fetch(offsets).offsets == offsets
+    assert member.fetch(offsets).answers == offsets
     connection.close()
 
 
