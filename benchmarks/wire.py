@@ -196,7 +196,7 @@ def list_offsets_times(bootstrap_servers: str, topics: list[str]) -> None:
                 answer = cluster.list_offsets(request)
                 times_ms.append((time.perf_counter() - started_s) * 1000)
             print(  # noqa: T201
-                f"end offsets of {len(answer.offsets)} partitions:"
+                f"end offsets of {len(answer.answers)} partitions:"
                 f" median {statistics.median(times_ms):.2f} ms, worst {max(times_ms):.2f} ms"
             )
 

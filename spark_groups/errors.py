@@ -219,7 +219,13 @@ ERROR_RULES: dict[int, ErrorRule] = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
     ErrorCode.UNKNOWN_SERVER_ERROR: ErrorRule(_R.RETRY, _R.RETRY, _R.RETRY),
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorRule(_R.RETRY, _R.RETRY, _R.REFRESH_TOPICS),
-    ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorRule(_R.FAIL, _R.RETRY, _R.RETRY),
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorRule(
+        _R.FAIL,
+        _R.RETRY,
+        _R.RETRY,
+        "a producer has sent an offset of this partition in a transaction that is still open: let"
+        " the producer end it, or wait until the broker aborts it after transaction.timeout.ms",
+    ),
     ErrorCode.LEADER_NOT_AVAILABLE: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),
     ErrorCode.REPLICA_NOT_AVAILABLE: ErrorRule(_R.FAIL, _R.RETRY, _R.REFRESH_TOPICS),

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Producer
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -17,6 +25,8 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+from spark_groups.protocol.messages import found_and_failed
+from spark_groups.wire.cluster import Cluster
 from tests.waiting import wait_until
 
 ANSWER_S = 20.0
@@ -185,3 +195,40 @@ def produce_batch(bootstrap_servers: str, topic: str, partition: int, batch: byt
             answer = answers.read(size)
     (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
     return int(error)
+
+
+@contextmanager
+def unstable_offset(
+    bootstrap_servers: str, group_id: str, topic: str, partition: int, offset: int
+) -> Iterator[Callable[[], None]]:
+    """Send an offset of a group in a transaction that stays open, until the yielded call.
+
+    Meanwhile OffsetFetch answers UNSTABLE_OFFSET_COMMIT. The call aborts the transaction, so that
+    the offset before it stands.
+    """
+    settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    producer = Producer({**settings, "transactional.id": str(uuid.uuid4())})
+    consumer = Consumer({**settings, "group.id": group_id})
+    is_open = True
+
+    def abort() -> None:
+        nonlocal is_open
+        if is_open:
+            is_open = False
+            producer.abort_transaction(ANSWER_S)
+            wait_until(is_stable, what="the end of the transaction in the group's offsets")
+
+    def is_stable() -> bool:
+        with Cluster(bootstrap_servers) as cluster:
+            _, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+        return not failed
+
+    try:
+        producer.init_transactions(ANSWER_S)
+        producer.begin_transaction()
+        sent = [TopicPartition(topic, partition, offset)]
+        producer.send_offsets_to_transaction(sent, consumer.consumer_group_metadata(), ANSWER_S)
+        yield abort
+    finally:
+        abort()
+        consumer.close()

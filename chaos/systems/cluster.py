@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from chaos.results.facts import Commit, Partition
 from spark_groups.errors import ErrorCode, SparkGroupsError
-from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
+from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest, found_and_failed
 from spark_groups.types import topic_id_text
 from spark_groups.wire.cluster import Cluster
 
@@ -158,15 +158,15 @@ class Broker:
             group_id: The group.
         """
         with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
-            found = cluster.fetch_all_offsets(group_id)
-            asked = MetadataRequest(topic_ids=frozenset(each.topic_id for each in found.offsets))
-            topics = cluster.metadata(asked).topics if found.offsets else ()
-        if found.error_code:
-            raise ClusterError(f"OffsetFetch: {ErrorCode.name_of(found.error_code)}")
+            found, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+            asked = MetadataRequest(topic_ids=frozenset(each.topic_id for each in found))
+            topics = cluster.metadata(asked).topics if found else ()
+        if failed:
+            raise ClusterError(f"OffsetFetch: {ErrorCode.name_of(min(failed.values()))}")
         names = {each.topic_id: each.name for each in topics}
         return {
             (names[key.topic_id], key.partition): each.committed_offset
-            for key, each in found.offsets.items()
+            for key, each in found.items()
             if key.topic_id in names and each.committed_offset != NO_OFFSET
         }
 

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from spark_groups.errors import DataLossError, SparkGroupsError
+from spark_groups.errors import (
+    REPORT_IT,
+    DataLossError,
+    ErrorCode,
+    SparkGroupsError,
+    rule_for,
+)
 from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.events import InternalTopicsHeld
+from spark_groups.offsets.events import InternalTopicsHeld, PartitionsWait
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, Phase
 from spark_groups.offsets.resolution import PositionResolver, Resolved
 from spark_groups.offsets.validation import PositionValidator
 from spark_groups.protocol.events import Event
 from spark_groups.protocol.member import Member
-from spark_groups.types import Assignment, TopicId
+from spark_groups.types import Assignment, TopicId, TopicIdPartition
+
+SAID_AFTER_S: Final = 3.0
+"""How long a partition waits before the member reports it: most errors are over sooner."""
+
+
+@dataclass(slots=True)
+class Wait:
+    """An owned partition waits, because requests about it fail.
+
+    Args:
+        tenure: The tenure in which it waits.
+        phase: The step that does not end.
+        since: When a request failed first, in seconds.
+        request: Name of the request that failed last.
+        code: Kafka's error code in the answer.
+        said: The requests and codes that were reported.
+    """
+
+    tenure: int
+    phase: Phase
+    since: float
+    request: str
+    code: int
+    said: set[tuple[str, int]] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        return f"{self.request} answers {ErrorCode.name_of(self.code)}"
+
+    @property
+    def cure(self) -> str:
+        """What to do about it, in brackets; empty if there is no more than to wait."""
+        remedy = rule_for(self.code).remedy
+        return "" if remedy == REPORT_IT else f" ({remedy})"
 
 
 @dataclass(slots=True)
@@ -34,6 +74,7 @@ class Positions:
     """Why the query must fail because of its checkpoint or options, if it must."""
     _said_held: set[str] = field(default_factory=set, init=False)
     """The internal topics of which a held partition was reported."""
+    _waits: dict[TopicIdPartition, Wait] = field(default_factory=dict, init=False)
 
     @property
     def must_fail(self) -> bool:
@@ -95,3 +136,38 @@ class Positions:
             self.ledger.commit_of_position(key, self.member.member_epoch)
             for key in resolved.to_commit
         )
+
+    def failed(self, request: str, codes: Mapping[TopicIdPartition, int], now: float) -> None:
+        """Note partitions whose requests fail, and report those that have waited for a while.
+
+        Args:
+            request: The name of the request.
+            codes: Kafka's error code for each.
+            now: Seconds.
+        """
+        waits = self._waits = self.waits()
+        for key, code in codes.items():
+            owned = self.ledger.owned.get(key)
+            if owned is None or owned.phase is Phase.READY:
+                continue
+            wait = waits.setdefault(key, Wait(owned.tenure, owned.phase, now, request, code))
+            wait.request, wait.code = request, code
+        due: dict[tuple[str, str, str], list[TopicIdPartition]] = {}
+        for key in sorted(codes.keys() & waits.keys()):
+            wait = waits[key]
+            if (request, wait.code) in wait.said or now - wait.since < SAID_AFTER_S:
+                continue
+            wait.said.add((request, wait.code))
+            named = wait.request, ErrorCode.name_of(wait.code), wait.cure
+            due.setdefault(named, []).append(key)
+        for named, keys in due.items():
+            self.emit(PartitionsWait(now, *named, tuple(keys)))
+
+    def waits(self) -> dict[TopicIdPartition, Wait]:
+        """Return the owned partitions that wait because requests about them fail."""
+        return {
+            key: wait
+            for key, wait in self._waits.items()
+            if (owned := self.ledger.owned.get(key))
+            and (owned.tenure, owned.phase) == (wait.tenure, wait.phase)
+        }

@@ -17,7 +17,7 @@ from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
     """Return the client's state; ages are seconds, unknown values are None, never 0."""
     member, ledger = client.member, client.ledger
-    in_flight = ledger.in_flight
+    in_flight, waits = ledger.in_flight, client.positions.waits()
     return {
         "group": member.config.group_id,
         "member_id": member.member_id,
@@ -58,6 +58,7 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
                 "assigned_epoch": owned.assigned_epoch,
                 "committed_offset": _known(owned.committed_offset),
                 "position": _known(owned.position),
+                "waits_for": str(waits[key]) + waits[key].cure if key in waits else None,
                 "log_end_offset": client.planner.log_ends.get(key),
             }
             for topic_id, keys in _by_topic(ledger.owned)

@@ -33,6 +33,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     RequestFailed,
+    found_and_failed,
 )
 from spark_groups.types import BatchPlan
 
@@ -198,8 +199,8 @@ class WarmUp:
     def _is_all_committed(self, response: OffsetFetchResponse) -> bool:
         if self.checkpointed is None:
             return True
-        offsets = response.offsets
+        found, _ = found_and_failed(response.answers)
         return all(
-            each.key in offsets and offsets[each.key].committed_offset >= each.until_offset
+            each.key in found and found[each.key].committed_offset >= each.until_offset
             for each in self.checkpointed.ranges
         )

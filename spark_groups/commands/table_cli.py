@@ -47,12 +47,18 @@ from spark_groups.errors import (
     TableRestoredError,
     printable,
 )
-from spark_groups.observation.observe import describe_any_group
+from spark_groups.observation.observe import describe_any_group, known_offsets
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import Column, number, plain, show, table_of, working
 from spark_groups.ops.reset_cli import NOT_EXECUTED
 from spark_groups.ops.reset_plan import INACTIVE_STATES
-from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest
+from spark_groups.protocol.messages import (
+    NO_OFFSET,
+    Fetched,
+    MetadataRequest,
+    OffsetAndMetadata,
+    PartitionError,
+)
 from spark_groups.spark.tables.fence import (
     Decision,
     Entry,
@@ -63,7 +69,6 @@ from spark_groups.spark.tables.fence import (
 )
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
-from spark_groups.wire.configuration import refuse
 
 NO_BATCH: Final = -1
 """The batch id that the commit of a command records."""
@@ -279,7 +284,7 @@ def view_offsets(brokers: Brokers, table: MaintainedTable, group_id: str | None)
             key,
             state.entries[key],
             names[key.topic_id],
-            committed[key.group_id].get(TopicIdPartition(key.topic_id, key.partition)),
+            _offset(committed[key.group_id].get(TopicIdPartition(key.topic_id, key.partition))),
         )
         for key in keys
     )
@@ -483,23 +488,27 @@ def _restored(group_id: str, state: TableState, table: MaintainedTable) -> str:
     return ""
 
 
-def _committed(brokers: Brokers, group_id: str) -> dict[TopicIdPartition, int]:
+def _committed(brokers: Brokers, group_id: str) -> Fetched:
     with brokers.cluster() as cluster:
-        fetched = cluster.fetch_all_offsets(group_id)
-    refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
-    return {
-        key: each.committed_offset
-        for key, each in fetched.offsets.items()
-        if each.committed_offset != NO_OFFSET
-    }
+        return cluster.fetch_all_offsets(group_id)
+
+
+def _offset(answer: OffsetAndMetadata | PartitionError | None) -> int | PartitionError | None:
+    if answer is None or isinstance(answer, PartitionError):
+        return answer
+    return None if answer.committed_offset == NO_OFFSET else answer.committed_offset
 
 
 def _current(brokers: Brokers, group_id: str, state: TableState) -> dict[TopicIdPartition, int]:
-    return {
-        partition: offset
-        for partition, offset in _committed(brokers, group_id).items()
-        if key_of(group_id, partition) in state.entries
-    }
+    """Return the committed offsets of partitions with entries.
+
+    Raises:
+        ProtocolError: One of them is unknown.
+    """
+    keys = {TopicIdPartition(key.topic_id, key.partition) for key in _entries(state, group_id)}
+    with brokers.cluster() as cluster:
+        found = known_offsets(cluster, group_id, keys)
+    return {key: each.committed_offset for key, each in found.items() if key in keys}
 
 
 def _by_id(

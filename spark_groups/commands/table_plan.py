@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import ErrorCode, OptionsError
 from spark_groups.observation.plain_values import View
+from spark_groups.protocol.messages import PartitionError
 from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
 from spark_groups.types import TopicIdPartition, TopicPartition
 
@@ -120,11 +121,23 @@ class VacuumView(View):
         return {**super(VacuumView, self).to_json(), "total_bytes": total_bytes}
 
 
-def offset_row(key: FenceKey, entry: Entry, topic: str, committed_offset: int | None) -> OffsetRow:
-    """Return an entry beside the committed offset, with a remark about the next batch."""
+def offset_row(
+    key: FenceKey, entry: Entry, topic: str, committed: int | PartitionError | None
+) -> OffsetRow:
+    """Return an entry beside the committed offset, with a remark about the next batch.
+
+    Args:
+        key: The key of the entry.
+        entry: The entry.
+        topic: The topic's name.
+        committed: The group's committed offset; an error: it is unknown; None: there is none.
+    """
+    committed_offset = None if isinstance(committed, PartitionError) else committed
     difference = None if committed_offset is None else committed_offset - entry.next_offset
     remark, is_refused = "", False
-    if difference is None:
+    if isinstance(committed, PartitionError):
+        remark = f"its committed offset is unknown: {ErrorCode.name_of(committed.error_code)}"
+    elif difference is None:
         remark = "the group has no committed offset"
     elif difference > 0:
         remark = f"gap: {difference} offsets would be missing, the next batch is refused"

@@ -16,6 +16,15 @@ _PLAIN_ADDRESS: Final = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingPartition:
+    """A partition that its owner cannot read yet, and which request fails with which error."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalMember:
     """The state of a member that only the member itself knows.
@@ -28,6 +37,7 @@ class LocalMember:
         revoking: The partitions still to revoke.
         in_flight_partitions: The number of partitions in the running batch; 0: no batch.
         withheld: Ranges of pending partitions that another member still owns.
+        waits_for: The partitions that it owns and cannot read, because requests fail.
         session_timeout_ms: The group's session timeout; None: the member could not read it.
         instance_wait_left_s: Seconds that it will still wait for its instance id, which another
             member holds; None: it does not wait.
@@ -48,6 +58,7 @@ class LocalMember:
     in_flight_offsets: int = 0
     commits_refused: int = 0
     withheld: tuple[WithheldRange, ...] = ()
+    waits_for: tuple[WaitingPartition, ...] = ()
     session_timeout_ms: int | None = None
     revocation_timeout_s: float | None = None
     instance_wait_left_s: float | None = None
@@ -104,6 +115,11 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
                 each["log_end_offset"],
             )
             for each in snapshot.get("pending_ranges") or ()
+        ),
+        waits_for=tuple(
+            WaitingPartition(str(each["topic"]), int(each["partition"]), str(each["waits_for"]))
+            for each in snapshot.get("partitions") or ()
+            if each.get("waits_for")
         ),
         left_because_idle=bool(snapshot.get("left_because_idle")),
         spark_ui=_plain_address(snapshot.get("spark_ui")),

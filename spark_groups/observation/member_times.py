@@ -11,7 +11,11 @@ from spark_groups.errors import SparkGroupsError
 from spark_groups.observation.catch_up import Outlook, Progress, RecentProgress
 from spark_groups.observation.lag_times import UNKNOWN_RETENTION, UnreadReading, lag_time
 from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
-from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    ListOffsetsRequest,
+    found_and_failed,
+)
 from spark_groups.types import TopicIdPartition, parse_topic_id
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.security import Security
@@ -89,9 +93,11 @@ class MemberTimes:
         asked = frozenset(key for key, each in owned.items() if _committed(each) is not None)
         request = ListOffsetsRequest(partitions=asked, timestamp_ms=EARLIEST_TIMESTAMP)
         try:
-            starts = self._cluster.list_offsets(request).offsets if asked else {}
+            listed = self._cluster.list_offsets(request).answers if asked else {}
         except SparkGroupsError:
             return {}, None
+        # Without its log start, the lag in time of a partition is unknown.
+        starts = {key: each.offset for key, each in found_and_failed(listed)[0].items()}
         offsets = {
             key: max(committed, start)
             for key, start in starts.items()

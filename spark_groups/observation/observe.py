@@ -5,26 +5,37 @@ from __future__ import annotations
 import difflib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
-from spark_groups.errors import BrokerUnreachableError, ErrorCode, GroupNotFoundError
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    ErrorCode,
+    GroupNotFoundError,
+    ProtocolError,
+    rule_for,
+)
+from spark_groups.observation.plain_values import partition_ranges
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.observation.unread_times import UnreadTimes
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    NO_OFFSET,
     DescribeGroupRequest,
     DescribeGroupResponse,
+    Fetched,
     ListOffsetsRequest,
     MetadataRequest,
-    OffsetFetchResponse,
+    OffsetAndMetadata,
     TopicMetadata,
+    found_and_failed,
 )
 from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.configuration import refuse
@@ -209,10 +220,55 @@ def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, Desc
     return GroupType.CLASSIC, described_as_consumer_group(group_id, group, topics)
 
 
+def known_offsets(
+    cluster: Cluster, group_id: str, wanted: Container[TopicIdPartition] | None = None
+) -> dict[TopicIdPartition, OffsetAndMetadata]:
+    """Return the committed offsets of a group; a partition that has none is missing.
+
+    Args:
+        cluster: The cluster.
+        group_id: The group.
+        wanted: The partitions whose offsets must be known; None: all.
+
+    Raises:
+        ProtocolError: The coordinator refused, or an offset is unknown; names partition and cure.
+    """
+    found, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+    unknown = {key: code for key, code in failed.items() if wanted is None or key in wanted}
+    if unknown:
+        request = MetadataRequest(topic_ids=frozenset(key.topic_id for key in unknown))
+        names = {each.topic_id: each.name for each in cluster.metadata(request).topics}
+        raise ProtocolError(
+            why_unknown(
+                f"committed offset of group {group_id!r}",
+                {
+                    TopicPartition(
+                        names.get(key.topic_id) or topic_id_text(key.topic_id), key.partition
+                    ): code
+                    for key, code in unknown.items()
+                },
+            )
+        )
+    return {key: each for key, each in found.items() if each.committed_offset != NO_OFFSET}
+
+
+def why_unknown(what: str, codes: Mapping[TopicPartition, int]) -> str:
+    """Return which offsets are unknown, by which errors, and what to do.
+
+    Args:
+        what: The kind of the offsets.
+        codes: Kafka's error code of each partition.
+    """
+    return "; ".join(
+        f"the {what} is unknown for {partition_ranges(e for e in codes if codes[e] == code)}:"
+        f" {ErrorCode.name_of(code)}, {rule_for(code).remedy}"
+        for code in sorted(set(codes.values()))
+    )
+
+
 def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
     group_type, described = describe_any_group(cluster, group_id)
     committed = cluster.fetch_all_offsets(group_id)
-    refuse(committed.error_code, f"OffsetFetch of {group_id!r}")
     reading = GroupReading(
         description=described,
         group_type=group_type,
@@ -231,10 +287,10 @@ def _read_group(cluster: Cluster, group_id: str) -> GroupReading:
 
 
 def _read_topics(
-    cluster: Cluster, described: DescribeGroupResponse, committed: OffsetFetchResponse
+    cluster: Cluster, described: DescribeGroupResponse, committed: Fetched
 ) -> tuple[TopicMetadata, ...]:
     """Request topics with partitions in the group by id, other subscribed topics by name."""
-    topic_ids = {each.topic_id for each in (*committed.offsets, *committed.errors)}
+    topic_ids = {each.topic_id for each in committed}
     topic_names: set[str] = set()
     for member in described.members:
         held = member.assignment | member.target_assignment

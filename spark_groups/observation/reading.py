@@ -11,12 +11,15 @@ from spark_groups.observation.lag_times import UnreadReading
 from spark_groups.offsets.starting import committed_topics
 from spark_groups.protocol.messages import (
     NO_OFFSET,
+    UNANSWERED,
     DescribedMember,
     DescribeGroupResponse,
+    Fetched,
     ListOffsetsResponse,
     Node,
-    OffsetFetchResponse,
+    PartitionError,
     TopicMetadata,
+    found_and_failed,
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.wire.group_admin import ClassicGroup
@@ -46,7 +49,7 @@ class GroupReading:
     description: DescribeGroupResponse
     group_type: GroupType = GroupType.CONSUMER
     coordinator: Node | None = None
-    committed: OffsetFetchResponse = field(default_factory=OffsetFetchResponse)
+    committed: Fetched = field(default_factory=dict)
     log_starts: ListOffsetsResponse = field(default_factory=ListOffsetsResponse)
     log_ends: ListOffsetsResponse = field(default_factory=ListOffsetsResponse)
     topics: tuple[TopicMetadata, ...] = ()
@@ -65,7 +68,7 @@ class GroupReading:
         These are assigned partitions, target assignments, partitions with committed offsets, and
         all partitions of topics that are assigned in part or subscribed by name.
         """
-        found = {*self.committed.offsets, *self.committed.errors}
+        found = set(self.committed)
         subscribed: set[str] = set()
         assigned: set[TopicId] = set()
         for member in self.description.members:
@@ -86,13 +89,36 @@ class GroupReading:
         A member that reads one has committed an offset of it, or names it.
         """
         named = {name for each in self.description.members for name in each.subscribed_topic_names}
-        read = committed_topics(self.committed.offsets)
-        read |= {key.topic_id for key in self.committed.errors}
+        found, failed = found_and_failed(self.committed)
+        read = committed_topics(found) | {key.topic_id for key in failed}
         return frozenset(
             each.topic_id
             for each in self.topics
             if each.is_internal and each.name not in named and each.topic_id not in read
         )
+
+    def log_start(self, key: TopicIdPartition) -> int | None:
+        """Return the start of a partition's log; None if it is unknown."""
+        listed = self.log_starts.answers.get(key, UNANSWERED)
+        return None if isinstance(listed, PartitionError) else listed.offset
+
+    def log_end(self, key: TopicIdPartition) -> int | None:
+        """Return the end of a partition's log; None if it is unknown."""
+        listed = self.log_ends.answers.get(key, UNANSWERED)
+        return None if isinstance(listed, PartitionError) else listed.offset
+
+    def errors(self, key: TopicIdPartition) -> dict[str, int]:
+        """Return Kafka's error code for each offset of a partition that is unknown."""
+        answers = {
+            "committed offset": self.committed.get(key),
+            "log start offset": self.log_starts.answers.get(key),
+            "log end offset": self.log_ends.answers.get(key),
+        }
+        return {
+            what: answer.error_code
+            for what, answer in answers.items()
+            if isinstance(answer, PartitionError)
+        }
 
     def unread_offsets(self) -> dict[TopicIdPartition, int]:
         """Return the first unread offset of each partition with lag.
@@ -100,16 +126,16 @@ class GroupReading:
         This is the committed offset, else the log start, as for lag; never before the log start.
         """
         found, held = {}, self.held_topics()
-        for key, end in self.log_ends.offsets.items():
+        for key in self.log_ends.answers:
             if key.topic_id in held:
                 continue
-            committed, start = self.committed.offsets.get(key), self.log_starts.offsets.get(key)
+            end, committed, start = self.log_end(key), self.committed.get(key), self.log_start(key)
             offset = start
-            if committed is not None and committed.committed_offset != NO_OFFSET:
-                offset = max(committed.committed_offset, start or 0)
-            elif key in self.committed.errors:
+            if isinstance(committed, PartitionError):
                 offset = None
-            if offset is not None and offset < end:
+            elif committed is not None and committed.committed_offset != NO_OFFSET:
+                offset = max(committed.committed_offset, start or 0)
+            if offset is not None and end is not None and offset < end:
                 found[key] = offset
         return found
 

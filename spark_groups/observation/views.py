@@ -29,6 +29,7 @@ from spark_groups.protocol.messages import (
     UNKNOWN_AUTHORIZED_OPERATIONS,
     DescribedMember,
     DescribeGroupResponse,
+    PartitionError,
 )
 from spark_groups.types import (
     TopicId,
@@ -389,20 +390,22 @@ def _view_partition(
     is_held: bool,
 ) -> PartitionView:
     topic = _name(key.topic_id, names)
-    committed = reading.committed.offsets.get(key)
+    committed = reading.committed.get(key)
     committed_offset: int | None = None
     leader_epoch: int | None = None
     origin: LagOrigin | None = LagOrigin.LOG_START_OFFSET
-    if committed is not None and committed.committed_offset != NO_OFFSET:
+    if isinstance(committed, PartitionError):
+        origin = None
+    elif committed is not None and committed.committed_offset != NO_OFFSET:
         committed_offset, origin = committed.committed_offset, LagOrigin.COMMITTED_OFFSET
         if committed.leader_epoch != NO_LEADER_EPOCH:
             leader_epoch = committed.leader_epoch
-    elif key in reading.committed.errors:
-        origin = None
-    start, end = reading.log_starts.offsets.get(key), reading.log_ends.offsets.get(key)
+    start, end = reading.log_start(key), reading.log_end(key)
     counted_from = start if origin is LagOrigin.LOG_START_OFFSET else committed_offset
     lag = None if end is None or counted_from is None else end - counted_from
-    remark = _error_remark(reading, key)
+    remark = "; ".join(
+        f"{what}: {ErrorCode.name_of(code)}" for what, code in reading.errors(key).items()
+    )
     if lag is not None and lag < 0:
         lag, remark = None, f"offset {counted_from:,} is committed, but the log ends at {end:,}"
     if is_held:
@@ -440,7 +443,7 @@ def _lag_time(
         return LagTime()
     first = unread.first
     # With all of its log deleted, a partition lags and has nothing to read.
-    is_empty = log_start_offset is not None and log_start_offset == reading.log_ends.offsets[key]
+    is_empty = log_start_offset is not None and log_start_offset == reading.log_end(key)
     is_known = lag == 0 or is_empty or key in first.found
     return lag_time(
         first.found.get(key),
@@ -461,16 +464,3 @@ def _withheld(
         for each in member.withheld:
             found.setdefault((each.topic, each.partition), {})[member_id] = each
     return found
-
-
-def _error_remark(reading: GroupReading, key: TopicIdPartition) -> str:
-    asked = {
-        "committed offset": reading.committed.errors,
-        "log start offset": reading.log_starts.errors,
-        "log end offset": reading.log_ends.errors,
-    }
-    return "; ".join(
-        f"{what}: {ErrorCode.name_of(errors[key])}"
-        for what, errors in asked.items()
-        if key in errors
-    )

@@ -31,11 +31,13 @@ class PositionFound(Event):
         return f"{self.topic}-{self.key.partition}: position {self.position} ({where})"
 
 
-@event("no starting offset yet for {partitions}: {error}; retrying", Severity.WARNING)
-class StartUnknown(Event):
-    """ListOffsets failed for partitions; reported once for each of them and each error."""
+@event("cannot read {partitions} yet: {request} answers {error}{cure}; retrying", Severity.WARNING)
+class PartitionsWait(Event):
+    """Owned partitions wait for an answer; reported once for each of them and each error."""
 
+    request: str
     error: str
+    cure: str
     partitions: tuple[TopicIdPartition, ...]
 
 
@@ -232,6 +234,7 @@ class AvailableNowUnsettled(Event):
         unresolved: How many more there are.
         holders: The members that hold them, if known.
         unready: Owned partitions without a known position.
+        waits_for: The errors because of which positions are not known.
         is_target_known: Whether the member knows its target assignment.
         has_waited: Whether `availableNowUnsettled=wait` has been tried.
     """
@@ -243,6 +246,7 @@ class AvailableNowUnsettled(Event):
     unready: tuple[TopicIdPartition, ...]
     is_target_known: bool
     has_waited: bool = False
+    waits_for: tuple[str, ...] = ()
 
     @property
     def is_harmless(self) -> bool:
@@ -280,7 +284,9 @@ class AvailableNowUnsettled(Event):
                 f" by {who}, {least}{sum(known)} rows"
             )
         if self.unready:
-            parts.append(f"no starting offset is known for {names_of(self.unready, name_of)}")
+            reason = f": {', '.join(self.waits_for)}" if self.waits_for else ""
+            named = names_of(self.unready, name_of)
+            parts.append(f"no starting offset is known for {named}{reason}")
         if not self.is_target_known or not parts:
             parts.append("the target assignment of this member is unknown")
         return "; ".join(parts)

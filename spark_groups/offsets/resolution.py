@@ -31,7 +31,6 @@ from spark_groups.offsets.events import (
     PartitionsReadFromBeginning,
     PartitionsStarted,
     PositionFound,
-    StartUnknown,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
@@ -49,9 +48,14 @@ from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
+    UNANSWERED,
+    Fetched,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    OffsetAndMetadata,
     OffsetFetchResponse,
+    PartitionError,
+    found_and_failed,
 )
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 
@@ -66,6 +70,7 @@ class Resolved:
         events: Events to emit.
         data_loss: Why the query must fail because offsets are lost, if it must.
         refusal: Why the query must fail because of its checkpoint or options, if it must.
+        failed: Partitions that still wait, each with the error code that made it wait.
         to_commit: Partitions whose position must be committed.
     """
 
@@ -74,6 +79,7 @@ class Resolved:
     events: list[Event] = field(default_factory=list)
     data_loss: str | None = None
     refusal: SparkGroupsError | None = None
+    failed: dict[TopicIdPartition, int] = field(default_factory=dict)
     to_commit: list[TopicIdPartition] = field(default_factory=list)
 
     def react(self, reaction: Reaction, error: int) -> None:
@@ -108,8 +114,6 @@ class PositionResolver:
         self._asked: dict[TopicIdPartition, int] = {}
         """The tenure of each partition when it was asked for: older answers are ignored."""
         self._listed_last: tuple[int, bool] | None = None
-        self._unlisted: dict[TopicIdPartition, int] = {}
-        """The error reported for each partition whose starting offset is unknown."""
         self._unusual_starts: dict[TopicIdPartition, type[PartitionsStarted]] = {}
         """The warning that is due once a partition has started, by partition."""
         self._read_before: set[TopicId] = set()
@@ -177,29 +181,35 @@ class PositionResolver:
             and owned.phase is Phase.FETCHING
         }
         self._asked = {}
-        read_by_group = self._read_by_group(response)
-        self._read_before |= committed_topics(response.offsets)
-        if not self._compare_with_former(read_by_group, response, resolved, now):
+        found, failed = found_and_failed(response.answers)
+        read_by_group = self._read_by_group(found)
+        self._read_before |= committed_topics(found)
+        if not self._compare_with_former(read_by_group, response.answers, resolved, now):
+            resolved.failed = dict.fromkeys(waiting, resolved.error) if resolved.error else {}
             return resolved
-        for topic_id, count in known_counts(response.offsets).items():
+        for topic_id, count in known_counts(found).items():
             self._topics.note_count(topic_id, count)
         forgotten = self._forgotten(read_by_group)
-        unsure = {key.topic_id: code for key, code in response.errors.items()}
+        unsure = {key.topic_id: code for key, code in failed.items()}
         for key, owned in waiting.items():
-            committed = response.offsets.get(key)
-            if committed is None:
-                code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            committed = response.answers.get(key, UNANSWERED)
+            if isinstance(committed, PartitionError):
+                code = resolved.failed[key] = committed.error_code
                 # Right after a topic is created, not every broker knows its id.
                 reaction = rule_for(code).offsets
                 owned.topic_gone = reaction is Reaction.DROP_TOPIC
                 resolved.react(Reaction.RETRY if owned.topic_gone else reaction, code)
                 continue
             owned.topic_gone = False
-            if key.topic_id in unsure and self._is_uncertain(key.topic_id, read_by_group):
+            is_committed = committed.committed_offset != NO_OFFSET
+            is_unsure = key.topic_id in unsure and self._is_uncertain(key.topic_id, read_by_group)
+            if is_unsure and not is_committed:
+                resolved.failed[key] = unsure[key.topic_id]
                 resolved.react(Reaction.RETRY, unsure[key.topic_id])
                 continue
+            # Of a committed one, a failed partition may still have the count: 0 skips nothing.
             owned.known_count = self._count(key.topic_id, read_by_group)
-            if committed.committed_offset != NO_OFFSET:
+            if is_committed:
                 place = (committed.committed_offset, committed.leader_epoch)
                 owned.stand_at(*place, mark_of(committed))
                 owned.committed_offset = committed.committed_offset
@@ -233,7 +243,7 @@ class PositionResolver:
     def _compare_with_former(
         self,
         read_by_group: set[TopicId],
-        response: OffsetFetchResponse,
+        answers: Fetched,
         resolved: Resolved,
         now: float,
     ) -> bool:
@@ -243,14 +253,15 @@ class PositionResolver:
             Whether partitions may start: not before all these topics are checked.
         """
         unread, found = set(), set()
-        answered = {key.topic_id for key in response.offsets}
-        unsure = {key.topic_id: code for key, code in response.errors.items()}
+        answered, failed = found_and_failed(answers)
+        answered_ids = {key.topic_id for key in answered}
+        unsure = {key.topic_id: code for key, code in failed.items()}
         for topic_id in self._topics.ids_of(self._former_topics):
             name = self._topics.name(topic_id) or ""
             code = unsure.get(topic_id, int(ErrorCode.NONE))
             if topic_id in read_by_group:
                 found.add(name)
-            elif topic_id in answered and topic_id not in unsure:
+            elif topic_id in answered_ids and topic_id not in unsure:
                 unread.add(name)
             elif rule_for(code).offsets is not Reaction.DROP_TOPIC:
                 # Its name may have become known after the request was made.
@@ -365,19 +376,17 @@ class PositionResolver:
         """Process starting positions; they are queued to be committed."""
         resolved = Resolved()
         self._listed_last = (request.timestamp_ms, request.read_committed)
-        unlisted: dict[int, list[TopicIdPartition]] = {}
         for key in request.partitions:
             owned = self._ledger.owned.get(key)
             if owned is None or owned.phase is not Phase.LISTING:
                 continue
             if self._question(owned) != self._listed_last:
                 continue
-            if key not in response.offsets:
-                code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            listed = response.answers.get(key, UNANSWERED)
+            if isinstance(listed, PartitionError):
+                code = resolved.failed[key] = listed.error_code
                 resolved.react(rule_for(code).lookup, code)
-                unlisted.setdefault(code, []).append(key)
                 continue
-            listed = response.offsets[key], response.leader_epochs.get(key, NO_LEADER_EPOCH)
             if owned.then_timestamp is not None:
                 # The end first: records that arrive between both answers are not skipped.
                 self._list(owned, owned.then_timestamp, else_at=listed)
@@ -388,22 +397,7 @@ class PositionResolver:
                 start = self._start_within(key, owned, listed, resolved, now)
             if start is not None:
                 self._settle(key, *start, member_epoch)
-        resolved.events += self._start_unknown_events(unlisted, now)
         return resolved
-
-    def _start_unknown_events(
-        self, unlisted: dict[int, list[TopicIdPartition]], now: float
-    ) -> list[StartUnknown]:
-        """Return the starting positions that failed since the last report."""
-        listing = self._ledger.in_phase(Phase.LISTING)
-        self._unlisted = {key: self._unlisted[key] for key in listing if key in self._unlisted}
-        events = []
-        for code, keys in unlisted.items():
-            news = tuple(key for key in sorted(keys) if self._unlisted.get(key) != code)
-            self._unlisted.update(dict.fromkeys(news, code))
-            if news and rule_for(code).lookup is not Reaction.FAIL:
-                events.append(StartUnknown(now, ErrorCode.name_of(code), news))
-        return events
 
     def _question(self, owned: OwnedPartition) -> tuple[int, bool]:
         """Return the timestamp, and whether the log ends at the last stable offset.
@@ -483,11 +477,11 @@ class PositionResolver:
             owned.phase = Phase.FETCHING
             self._ledger.release_run(commit.key)
 
-    def _read_by_group(self, response: OffsetFetchResponse) -> set[TopicId]:
+    def _read_by_group(self, found: Mapping[TopicIdPartition, OffsetAndMetadata]) -> set[TopicId]:
         """Return topics with any committed offset."""
         # The only partitions with an offset may be ones that were added later, which this request
         # did not name.
-        return committed_topics(response.offsets) | {
+        return committed_topics(found) | {
             key.topic_id
             for key, owned in self._ledger.owned.items()
             if owned.committed_offset != NO_OFFSET

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.errors import Reaction, rule_for
 from spark_groups.offsets.events import DataLost
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
@@ -23,12 +23,15 @@ from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
+    UNANSWERED,
     EpochEnd,
     EpochLookup,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    PartitionError,
+    found_and_failed,
 )
 from spark_groups.types import TopicIdPartition
 
@@ -169,11 +172,12 @@ class PositionValidator:
 
     def handle_list(self, response: ListOffsetsResponse, now: float) -> Resolved:
         """Process the log ends."""
-        self.compare(response.offsets, response.leader_epochs)
+        found, failed = found_and_failed(response.answers)
+        ends = {key: each.offset for key, each in found.items()}
+        self.compare(ends, {key: each.leader_epoch for key, each in found.items()})
         resolved = Resolved()
-        for key, end in response.offsets.items():
+        for key, (end, leader_epoch) in found.items():
             owned = self._ledger.owned.get(key)
-            leader_epoch = response.leader_epochs.get(key, NO_LEADER_EPOCH)
             if owned is None:
                 continue
             if end < owned.position and self._is_unreached(key):
@@ -188,7 +192,7 @@ class PositionValidator:
         # If an old leader answered, that is no error, but the request is repeated after a pause.
         if self.to_list() is not None:
             resolved.reaction = Reaction.RETRY
-        for code in response.errors.values():
+        for code in failed.values():
             resolved.react(rule_for(code).lookup, code)
         return resolved
 
@@ -225,10 +229,10 @@ class PositionValidator:
             asked = EpochLookup(owned.leader_epoch, owned.current_leader_epoch)
             if asked != lookup:
                 continue
-            end = response.ends.get(key)
-            if end is None:
-                code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
-                resolved.react(rule_for(code).lookup, code)
+            end = response.answers.get(key, UNANSWERED)
+            if isinstance(end, PartitionError):
+                resolved.failed[key] = end.error_code
+                resolved.react(rule_for(end.error_code).lookup, end.error_code)
             elif end.end_offset == NO_OFFSET or end.end_offset >= owned.reached_offset:
                 owned.leader_epoch, owned.phase = owned.current_leader_epoch, Phase.READY
             else:

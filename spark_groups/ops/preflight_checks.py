@@ -93,6 +93,8 @@ class TopicFacts:
         operations: What the principal may do with it; None: unknown.
         committed: Partitions with a committed offset.
         uncommitted: Partitions without one.
+        unknown: Partitions whose offsets are unknown, with the request that failed and Kafka's
+            error code.
         out_of_range: Partitions whose committed offset is not in the log.
         without_leader_epoch: Partitions whose offset was committed without a leader epoch.
         partition_count_at_start: The partition count when the group began to read the topic, if a
@@ -104,6 +106,7 @@ class TopicFacts:
     operations: frozenset[str] | None = None
     committed: frozenset[int] = frozenset()
     uncommitted: frozenset[int] = frozenset()
+    unknown: Mapping[int, tuple[str, int]] = field(default_factory=dict)
     out_of_range: frozenset[int] = frozenset()
     without_leader_epoch: frozenset[int] = frozenset()
     partition_count_at_start: int | None = None
@@ -126,7 +129,7 @@ class GroupFacts:
         topics: Those requested, or else those of the group.
         held_topics: Topics of the group that are internal to Kafka and that no member names: a
             pattern matches them, and a query does not read them.
-        offsets_code: Why committed offsets are unknown; 0 if they are known.
+        offsets_problem: Why committed offsets are unknown; empty if they are known.
     """
 
     group_id: str
@@ -145,7 +148,7 @@ class GroupFacts:
     members: tuple[MemberFacts, ...] = ()
     topics: tuple[TopicFacts, ...] = ()
     held_topics: tuple[str, ...] = ()
-    offsets_code: int = 0
+    offsets_problem: str = ""
 
     @property
     def classic_members(self) -> tuple[MemberFacts, ...]:
@@ -510,9 +513,17 @@ def check_size(facts: GroupFacts) -> Finding:
 
 def check_offsets(facts: GroupFacts) -> Finding:
     """Check where a query would start, and whether it would find the records there."""
-    if facts.offsets_code:
-        reason = f"OffsetFetch returned {ErrorCode.name_of(facts.offsets_code)}"
-        return Finding(Verdict.UNKNOWN, reason, rule_for(facts.offsets_code).remedy)
+    if facts.offsets_problem:
+        return Finding(Verdict.UNKNOWN, facts.offsets_problem)
+    failures = sorted({each for topic in facts.topics for each in topic.unknown.values()})
+    if failures:
+        reasons = [
+            f"{partition_ranges(_failing(facts.topics, why))}: {why[0]} returned"
+            f" {ErrorCode.name_of(why[1])}"
+            for why in failures
+        ]
+        cures = dict.fromkeys(rule_for(code).remedy for _, code in failures)
+        return Finding(Verdict.UNKNOWN, "; ".join(reasons), "; ".join(cures))
     lost = _partitions(facts.topics, lambda each: each.out_of_range)
     if lost:
         return Finding(
@@ -607,6 +618,12 @@ def _partitions(
     topics: Iterable[TopicFacts], select: Callable[[TopicFacts], frozenset[int]]
 ) -> list[TopicPartition]:
     return [TopicPartition(each.name, index) for each in topics for index in select(each)]
+
+
+def _failing(topics: Iterable[TopicFacts], why: tuple[str, int]) -> list[TopicPartition]:
+    return _partitions(
+        topics, lambda topic: frozenset(i for i, each in topic.unknown.items() if each == why)
+    )
 
 
 def _members(count: int) -> str:

@@ -38,10 +38,12 @@ from spark_groups.protocol.messages import (
     NO_LEADER_EPOCH,
     DescribedMember,
     DescribeGroupRequest,
+    Fetched,
     FindCoordinatorRequest,
     ListOffsetsRequest,
     MetadataRequest,
-    OffsetFetchResponse,
+    OffsetAndMetadata,
+    found_and_failed,
 )
 from spark_groups.protocol.rights import Identity
 from spark_groups.types import TopicIdPartition
@@ -70,6 +72,9 @@ _ANSWERS: Final[Mapping[Verdict, str]] = {
 }
 _DESCRIPTIONS: Final = 3
 """How often a group is described that changes its type meanwhile."""
+Committed = Mapping[TopicIdPartition, OffsetAndMetadata]
+Unknown = dict[TopicIdPartition, tuple[str, int]]
+"""The request that failed, and Kafka's error code."""
 _JOINABLE: Final = frozenset({Verdict.OK, Verdict.WARNING})
 
 
@@ -147,12 +152,12 @@ def read_facts(
         if described.describe_code != ErrorCode.GROUP_ID_NOT_FOUND:
             break
     facts = described
-    committed = cluster.fetch_all_offsets(group_id)
+    try:
+        committed, offsets_problem = cluster.fetch_all_offsets(group_id), ""
+    except ProtocolError as error:
+        committed, offsets_problem = {}, str(error)
     topics, held = _read_topics(cluster, topic_names, subscribed, committed)
-    code = committed.error_code
-    is_known = code in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}
-    code = 0 if is_known else code
-    return replace(facts, topics=topics, held_topics=held, offsets_code=code)
+    return replace(facts, topics=topics, held_topics=held, offsets_problem=offsets_problem)
 
 
 def _broker_settings(cluster: Cluster, group_id: str) -> tuple[Mapping[str, str | None], str]:
@@ -250,10 +255,7 @@ def _classic(member: ClassicMember) -> MemberFacts:
 
 
 def _read_topics(
-    cluster: Cluster,
-    named: Collection[str],
-    of_group: Mapping[str, bool],
-    committed: OffsetFetchResponse,
+    cluster: Cluster, named: Collection[str], of_group: Mapping[str, bool], fetched: Fetched
 ) -> tuple[tuple[TopicFacts, ...], tuple[str, ...]]:
     """Read the named topics, or else those of the group, or else those with committed offsets.
 
@@ -261,8 +263,9 @@ def _read_topics(
         The topics, and the names of those that a query of the group would hold.
     """
     names: Collection[str] = named or of_group.keys()
+    committed, failed = found_and_failed(fetched)
     if not names:
-        topic_ids = frozenset(each.topic_id for each in committed.offsets)
+        topic_ids = frozenset(each.topic_id for each in fetched)
         if not topic_ids:
             return (), ()
         known = cluster.metadata(MetadataRequest(topic_ids=topic_ids)).topics
@@ -276,13 +279,14 @@ def _read_topics(
     }
     partitions = frozenset(
         key
-        for key, each in committed.offsets.items()
+        for key, each in committed.items()
         if key.topic_id in metadata.topics and each.committed_offset >= 0
     )
-    out_of_range = _out_of_range(cluster, committed, partitions)
+    out_of_range, unlisted = _out_of_range(cluster, committed, partitions)
+    unknown = {key: ("OffsetFetch", code) for key, code in failed.items()} | unlisted
     absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value
     topics = tuple(
-        _topic(found[name], committed, partitions, out_of_range)
+        _topic(found[name], committed, partitions, out_of_range, unknown)
         if name in found
         else TopicFacts(name=name, error_code=metadata.errors.get(name, absent))
         for name in sorted(set(names) - held)
@@ -291,48 +295,49 @@ def _read_topics(
 
 
 def _out_of_range(
-    cluster: Cluster, committed: OffsetFetchResponse, partitions: frozenset[TopicIdPartition]
-) -> frozenset[TopicIdPartition]:
-    """Return the partitions whose committed offset is known not to be in the log."""
+    cluster: Cluster, committed: Committed, partitions: frozenset[TopicIdPartition]
+) -> tuple[frozenset[TopicIdPartition], Unknown]:
+    """Return the partitions whose committed offset is not in the log, and those without answer."""
     if not partitions:
-        return frozenset()
-    starts, ends = (
-        cluster.list_offsets(ListOffsetsRequest(partitions=partitions, timestamp_ms=at)).offsets
+        return frozenset(), {}
+    (starts, failed), (ends, also_failed) = (
+        found_and_failed(
+            cluster.list_offsets(ListOffsetsRequest(partitions=partitions, timestamp_ms=at)).answers
+        )
         for at in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
     )
-    return frozenset(
+    out_of_range = frozenset(
         key
         for key in partitions & starts.keys() & ends.keys()
-        if not starts[key] <= committed.offsets[key].committed_offset <= ends[key]
+        if not starts[key].offset <= committed[key].committed_offset <= ends[key].offset
     )
+    return out_of_range, {key: ("ListOffsets", c) for key, c in (failed | also_failed).items()}
 
 
 def _topic(
     known: KnownTopic,
-    committed: OffsetFetchResponse,
+    committed: Committed,
     partitions: frozenset[TopicIdPartition],
     out_of_range: frozenset[TopicIdPartition],
+    unknown: Unknown,
 ) -> TopicFacts:
     topic = known.topic
-    mine = {
-        key.partition: committed.offsets[key]
-        for key in partitions
-        if key.topic_id == topic.topic_id
-    }
-    failed = {key.partition for key in committed.errors if key.topic_id == topic.topic_id}
+    mine = {key.partition: committed[key] for key in partitions if key.topic_id == topic.topic_id}
+    failed = {key.partition: why for key, why in unknown.items() if key.topic_id == topic.topic_id}
     operations = authorized_operations(known.authorized_operations)
     return TopicFacts(
         name=topic.name,
         operations=None if operations is None else frozenset(operations),
         committed=frozenset(mine),
-        uncommitted=frozenset(range(topic.partition_count)) - mine.keys() - failed,
+        uncommitted=frozenset(range(topic.partition_count)) - mine.keys() - failed.keys(),
+        unknown=failed,
         out_of_range=frozenset(
             key.partition for key in out_of_range if key.topic_id == topic.topic_id
         ),
         without_leader_epoch=frozenset(
             index for index, each in mine.items() if each.leader_epoch == NO_LEADER_EPOCH
         ),
-        partition_count_at_start=known_counts(committed.offsets).get(topic.topic_id),
+        partition_count_at_start=known_counts(committed).get(topic.topic_id),
     )
 
 

@@ -207,6 +207,13 @@ def _local_sentence(local: LocalMember) -> str:
     if local.withheld:
         waiting = (TopicPartition(each.topic, each.partition) for each in local.withheld)
         parts.append(f"waiting for {partition_ranges(waiting)}")
+    for reason in sorted({each.reason for each in local.waits_for}):
+        stuck = (
+            TopicPartition(each.topic, each.partition)
+            for each in local.waits_for
+            if each.reason == reason
+        )
+        parts.append(f"cannot read {partition_ranges(stuck)} yet: {printable(reason)}")
     if local.last_heartbeat_age_s is not None:
         timeout_ms = local.session_timeout_ms
         session = "" if timeout_ms is None else f" (session: {timeout_ms / 1000:g} s)"

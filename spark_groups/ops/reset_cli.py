@@ -6,7 +6,7 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable
-from spark_groups.observation.observe import describe_any_group
+from spark_groups.observation.observe import describe_any_group, why_unknown
 from spark_groups.offsets.starting import (
     commit_metadata,
     committed_topics,
@@ -43,10 +43,12 @@ from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
+    Fetched,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetAndMetadata,
     TopicMetadata,
+    found_and_failed,
 )
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
@@ -64,12 +66,12 @@ class _Scope:
     Args:
         there: The existing partitions, with their names.
         missing: The missing partitions; partition -1 stands for a whole topic.
-        partition_counts: The current number of partitions by topic.
+        topics: The existing topics.
     """
 
     there: Mapping[TopicIdPartition, TopicPartition]
     missing: tuple[TopicPartition, ...] = ()
-    partition_counts: Mapping[TopicId, int] = field(default_factory=dict)
+    topics: tuple[TopicMetadata, ...] = ()
 
 
 def reset_group_offsets(
@@ -92,10 +94,19 @@ def reset_group_offsets(
         ProtocolError: A broker returned an error, or a response cannot be decoded.
     """
     state, members = _group(cluster, group_id)
-    committed = _committed(cluster, group_id)
-    others = _others(cluster, group_id, target)
-    scope = _scope(cluster, topics, others if target.takes_over else committed)
-    known = _known(cluster, scope, target, committed, others)
+    committed, failed = _divided(cluster.fetch_all_offsets(group_id))
+    others, others_failed = _divided(_others(cluster, group_id, target))
+    mine = {*others, *others_failed} if target.takes_over else {*committed, *failed}
+    scope = _scope(cluster, topics, mine)
+    known, unlisted = _known(cluster, scope, target, committed, others)
+    unknown = _unknown(
+        scope,
+        {
+            f"committed offset of group {group_id!r}": failed,
+            f"committed offset of group {target.group_id!r}": others_failed,
+            "log start or end": unlisted,
+        },
+    )
     rows = {key: _row(target, name, known[key]) for key, name in scope.there.items()}
     view = ResetView(
         group_id=group_id,
@@ -104,15 +115,19 @@ def reset_group_offsets(
         copied_group_id=target.group_id or None,
         checkpoint=_batch_of(target),
     )
-    view = replace(view, refusal=refusal_of(group_id, state, members, view.rows))
+    view = replace(view, refusal=refusal_of(group_id, state, members, view.rows, unknown))
     if view.refusal or not execute:
         return view
     new_offsets = {key: row.new_offset for key, row in rows.items() if row.new_offset is not None}
-    counts = counts_to_keep(committed, others, new_offsets, scope.partition_counts)
+    partition_counts = {each.topic_id: each.partition_count for each in scope.topics}
+    counts = counts_to_keep(committed, others, new_offsets, partition_counts)
     metadata = {each: commit_metadata(count, is_reset=True) for each, count in counts.items()}
     done = commit_outside(cluster, group_id, new_offsets, metadata)
     refuse(done.error_code, f"OffsetCommit of {group_id!r}")
-    answered = (_with_answer(row, done.errors.get(key, 0)) for key, row in rows.items())
+    answered = (
+        _with_answer(row, done.errors[key] if key in new_offsets else 0)
+        for key, row in rows.items()
+    )
     return replace(view, rows=_sorted(*answered), is_executed=True)
 
 
@@ -151,18 +166,37 @@ def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
     return described.group_state, tuple(sorted(named))
 
 
-def _committed(cluster: Cluster, group_id: str) -> Committed:
-    fetched = cluster.fetch_all_offsets(group_id)
-    refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
-    return {
-        key: each for key, each in fetched.offsets.items() if each.committed_offset != NO_OFFSET
+def _divided(fetched: Fetched) -> tuple[Committed, Mapping[TopicIdPartition, int]]:
+    """Return the committed offsets, and Kafka's error code of each partition with an error."""
+    found, failed = found_and_failed(fetched)
+    return {k: each for k, each in found.items() if each.committed_offset != NO_OFFSET}, failed
+
+
+def _unknown(scope: _Scope, failed: Mapping[str, Mapping[TopicIdPartition, int]]) -> str:
+    """Return which offsets of the topics are unknown and what to do; empty if none is.
+
+    Those of partitions that are not reset count, too: their metadata has the count to keep.
+
+    Args:
+        scope: The topics.
+        failed: By kind of offset, Kafka's error code of each partition.
+    """
+    names = {each.topic_id: each.name for each in scope.topics}
+    named = {
+        what: {
+            TopicPartition(names[key.topic_id], key.partition): code
+            for key, code in codes.items()
+            if key.topic_id in names
+        }
+        for what, codes in failed.items()
     }
+    return "; ".join(why_unknown(what, codes) for what, codes in named.items() if codes)
 
 
-def _others(cluster: Cluster, group_id: str, target: ResetTarget) -> Committed:
+def _others(cluster: Cluster, group_id: str, target: ResetTarget) -> Fetched:
     """Return the offsets to copy: those of another group, of a table, or of a checkpoint."""
     if target.kind is ResetKind.FROM_GROUP:
-        return _committed(cluster, target.group_id)
+        return cluster.fetch_all_offsets(target.group_id)
     if target.checkpoint is not None:
         return _checkpointed(cluster, target.checkpoint)
     if target.kind is ResetKind.FROM_TABLE:
@@ -212,47 +246,49 @@ def _missing(scope: _Scope, target: ResetTarget) -> Iterable[TopicPartition]:
 
 
 def _scope(
-    cluster: Cluster, topics: Mapping[str, frozenset[int] | None] | None, committed: Committed
+    cluster: Cluster,
+    topics: Mapping[str, frozenset[int] | None] | None,
+    mine: Collection[TopicIdPartition],
 ) -> _Scope:
     if topics is None:
-        if not committed:
+        if not mine:
             return _Scope({})
-        ids = frozenset(each.topic_id for each in committed)
+        ids = frozenset(each.topic_id for each in mine)
         found = cluster.metadata(MetadataRequest(topic_ids=ids)).topics
         names = {each.topic_id: each.name for each in found}
         return _Scope(
             {
                 each: TopicPartition(names[each.topic_id], each.partition)
-                for each in committed
+                for each in mine
                 if each.topic_id in names
             },
-            partition_counts=_counts(found),
+            topics=found,
         )
     found = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
     there, missing = partitions_of(topics, found)
     by_name = {each.name: each.topic_id for each in found}
     keys = {TopicIdPartition(by_name[each.topic], each.partition): each for each in there}
-    return _Scope(keys, missing, _counts(found))
-
-
-def _counts(topics: Iterable[TopicMetadata]) -> dict[TopicId, int]:
-    return {each.topic_id: each.partition_count for each in topics}
+    return _Scope(keys, missing, found)
 
 
 def _known(
     cluster: Cluster, scope: _Scope, target: ResetTarget, committed: Committed, others: Committed
-) -> dict[TopicIdPartition, KnownOffsets]:
+) -> tuple[dict[TopicIdPartition, KnownOffsets], dict[TopicIdPartition, int]]:
+    """Return the known offsets, and error codes of the partitions without all of them."""
     partitions = frozenset(scope.there)
+    unlisted: dict[TopicIdPartition, int] = {}
     if not partitions:
-        return {}
+        return {}, unlisted
 
     def at(timestamp_ms: int) -> Offsets:
         request = ListOffsetsRequest(partitions=partitions, timestamp_ms=timestamp_ms)
-        return cluster.list_offsets(request).offsets
+        found, failed = found_and_failed(cluster.list_offsets(request).answers)
+        unlisted.update(failed)
+        return {key: each.offset for key, each in found.items()}
 
     starts, ends = at(EARLIEST_TIMESTAMP), at(LATEST_TIMESTAMP)
     at_time = at(target.number) if target.is_at_time else {}
-    return {
+    known = {
         each: KnownOffsets(
             committed_offset=_offset(committed, each),
             log_start_offset=starts.get(each),
@@ -263,6 +299,7 @@ def _known(
         )
         for each in partitions
     }
+    return known, unlisted
 
 
 def _offset(committed: Committed, key: TopicIdPartition) -> int | None:

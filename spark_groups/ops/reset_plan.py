@@ -334,15 +334,29 @@ _WANTED: Final[
 
 
 def refusal_of(
-    group_id: str, group_state: str, members: tuple[str, ...], rows: tuple[ResetRow, ...]
+    group_id: str,
+    group_state: str,
+    members: tuple[str, ...],
+    rows: tuple[ResetRow, ...],
+    unknown: str = "",
 ) -> str:
-    """Return why a plan cannot be executed; empty if it can."""
+    """Return why a plan cannot be executed; empty if it can.
+
+    Args:
+        group_id: The group.
+        group_state: Its state.
+        members: The names of its members.
+        rows: The plan.
+        unknown: Which offsets are unknown, with the error and what to do; empty if none is.
+    """
     if group_state not in INACTIVE_STATES:
         stop = f" Stop its members: {', '.join(members)}." if members else ""
         return (
             f"Assignments can only be reset if the group {group_id!r} is inactive, but the current"
             f" state is {group_state}.{stop}"
         )
+    if unknown:
+        return f"{unknown}. No offset is reset: then run the command again."
     without = sum(each.new_offset is None and not each.is_passed_over for each in rows)
     if without:
         return f"{without} of {len(rows)} partitions have no new offset: no offset is reset."

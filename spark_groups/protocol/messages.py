@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
+from spark_groups.errors import ErrorCode
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
 from spark_groups.values import dataclass
 
@@ -86,6 +87,35 @@ class HeartbeatResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionError:
+    """A partition's error in a response, in the place of its value.
+
+    One mapping has both, so that no reader takes an error for an absent value.
+    """
+
+    error_code: int
+
+
+UNANSWERED: Final = PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR.value)
+"""Stands for the answer to a partition that a response lacks."""
+Found = TypeVar("Found")
+
+
+def found_and_failed(
+    answers: Mapping[TopicIdPartition, Found | PartitionError],
+) -> tuple[dict[TopicIdPartition, Found], dict[TopicIdPartition, int]]:
+    """Return the values, and the error codes of the other partitions."""
+    found: dict[TopicIdPartition, Found] = {}
+    failed: dict[TopicIdPartition, int] = {}
+    for key, answer in answers.items():
+        if isinstance(answer, PartitionError):
+            failed[key] = answer.error_code
+        else:
+            found[key] = answer
+    return found, failed
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
     """A committed offset.
 
@@ -131,14 +161,16 @@ class OffsetFetchRequest:
     partitions: frozenset[TopicIdPartition]
 
 
+Fetched = Mapping[TopicIdPartition, OffsetAndMetadata | PartitionError]
+"""Committed offsets by partition; one that is not committed has NO_OFFSET."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponse:
-    """OffsetFetch response; a partition's error never reads as "no committed offset"."""
+    """OffsetFetch response; with an `error_code` there are no answers."""
 
     error_code: int = 0
-    offsets: Mapping[TopicIdPartition, OffsetAndMetadata] = field(default_factory=dict)
-    errors: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    """Partitions with an error; they are not in `offsets`."""
+    answers: Fetched = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,15 +233,24 @@ class ListOffsetsRequest:
     read_committed: bool = False
 
 
+class ListedOffset(NamedTuple):
+    """An offset in a log; a tuple, for each plan makes thousands of them.
+
+    Args:
+        offset: NO_OFFSET: no record has the timestamp or a later one.
+        leader_epoch: For LATEST_TIMESTAMP the epoch of the leader that answered, else that of the
+            record found, or NO_LEADER_EPOCH.
+    """
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsResponse:
-    """ListOffsets response: offsets, and error codes of the other partitions."""
+    """ListOffsets response."""
 
-    offsets: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    errors: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    leader_epochs: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    """For LATEST_TIMESTAMP the epoch of the leader that answered, else that of the record found, or
-    NO_LEADER_EPOCH."""
+    answers: Mapping[TopicIdPartition, ListedOffset | PartitionError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +283,9 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForLeaderEpochResponse:
-    """OffsetForLeaderEpoch response: ends, and error codes of the other partitions."""
+    """OffsetForLeaderEpoch response."""
 
-    ends: Mapping[TopicIdPartition, EpochEnd] = field(default_factory=dict)
-    errors: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    answers: Mapping[TopicIdPartition, EpochEnd | PartitionError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -28,9 +28,10 @@ from spark_groups.protocol.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
+    ListedOffset,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     Node,
+    found_and_failed,
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import Engine, suspension_clock
@@ -42,6 +43,9 @@ from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
 
 logger = logging.getLogger(__name__)
+
+Ends = Mapping[TopicIdPartition, ListedOffset]
+"""The log ends that were listed."""
 
 FIRST_ASSIGNMENT_S: Final = 3.0
 """How long the first plan waits for partitions that other members still own."""
@@ -199,7 +203,7 @@ class GroupDriver:
             if not self._has_begun:
                 self._await_first_answer(client)
                 if client.is_warming_up:
-                    return self._plan_from(client, limit, ListOffsetsResponse())
+                    return self._plan_from(client, limit, {})
                 self._has_begun = True
                 began_at = suspension_clock()
                 wait_s = settle_s if self._available_now else FIRST_ASSIGNMENT_S
@@ -277,7 +281,7 @@ class GroupDriver:
             with self._engine.changed:
                 plan = self._plan_from(client, limit, ends)
                 now = suspension_clock()
-                knows_all_ends = client.knows_all_ends(ends.offsets, now)
+                knows_all_ends = client.knows_all_ends(_offsets(ends), now)
                 answered_at = now if knows_all_ends else answered_at
                 if plan is not None:
                     return plan
@@ -295,25 +299,23 @@ class GroupDriver:
             may_ask = knows_all_ends and not client.is_in_doubt
             self._engine.wait_for(lambda: self._engine.is_closing, 0 if may_ask else POLL_AGAIN_S)
 
-    def _ends_to_plan(self, client: GroupClient) -> ListOffsetsResponse:
+    def _ends_to_plan(self, client: GroupClient) -> Ends:
         with self._engine.changed:
             self._check(client)
             keys = client.ends_to_list(suspension_clock())
             shown = client.ends_only_shown
-        ends = self._ends.list(keys, shown) if self._ends is not None else ListOffsetsResponse()
+        ends = self._ends.list(keys, shown) if self._ends is not None else {}
         self._await_positions(client)
         with self._engine.changed:
-            if client.listed(ends.offsets, ends.leader_epochs):
+            if client.listed(_offsets(ends), _leader_epochs(ends)):
                 self._engine.pump()
                 self._await(lambda: not client.is_validating, VALIDATION_S)
         return ends
 
-    def _plan_from(
-        self, client: GroupClient, limit: PlanLimit, ends: ListOffsetsResponse
-    ) -> BatchPlan | None:
+    def _plan_from(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> BatchPlan | None:
         with self._engine.changed:
             now = suspension_clock()
-            plan = client.plan(limit, ends.offsets, now, ends.leader_epochs)
+            plan = client.plan(limit, _offsets(ends), now, _leader_epochs(ends))
             self._engine.pump()
             return plan
 
@@ -461,6 +463,14 @@ def leave_at_once(
     return getattr(response, "error_code", None) == 0
 
 
+def _offsets(ends: Ends) -> dict[TopicIdPartition, int]:
+    return {key: each.offset for key, each in ends.items()}
+
+
+def _leader_epochs(ends: Ends) -> dict[TopicIdPartition, int]:
+    return {key: each.leader_epoch for key, each in ends.items()}
+
+
 class LogEnds:
     """Lists log ends for each plan; omits those that cannot be listed, and logs the reason once.
 
@@ -479,7 +489,7 @@ class LogEnds:
         self,
         keys: frozenset[TopicIdPartition],
         shown: frozenset[TopicIdPartition] = frozenset(),
-    ) -> ListOffsetsResponse:
+    ) -> Ends:
         """Return the ends of partitions with their leader epochs.
 
         Args:
@@ -490,7 +500,7 @@ class LogEnds:
             GroupError: A broker refuses to list them; not retried.
         """
         if not keys:
-            return ListOffsetsResponse()
+            return {}
         request = ListOffsetsRequest(
             partitions=keys,
             timestamp_ms=LATEST_TIMESTAMP,
@@ -500,15 +510,16 @@ class LogEnds:
             response = self._cluster.list_offsets(request)
         except (RequestError, ProtocolError) as error:
             self._note(str(error))
-            return ListOffsetsResponse()
-        errors = {key: code for key, code in response.errors.items() if key not in shown}
+            return {}
+        found, failed = found_and_failed(response.answers)
+        errors = {key: code for key, code in failed.items() if key not in shown}
         codes = sorted(set(errors.values()))
         problem = ", ".join(ErrorCode.name_of(code) for code in codes)
         self._note(f"{len(errors)} partitions: {problem}" if codes else "")
         for code in codes:
             if rule_for(code).lookup is Reaction.FAIL:
                 raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
-        return response
+        return found
 
     def shutdown(self) -> None:
         """Make the current call and all later ones fail at once; for any thread."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol, TypeVar
 
-from spark_groups.errors import ProtocolError, rule_for
+from spark_groups.errors import ErrorCode, ProtocolError, rule_for
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
     EpochEnd,
+    Fetched,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     ListOffsetsRequest,
@@ -27,6 +28,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    PartitionError,
 )
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
@@ -202,18 +204,20 @@ class Cluster:
         A partition whose leader has moved is retried once after fresh metadata. The offset is -1
         for a timestamp later than every record.
         """
-        found, errors = self._leader_requests.ask(request, request.partitions, self._deadline())
-        return ListOffsetsResponse(
-            offsets={key: each.offset for key, each in found.items()},
-            errors=errors,
-            leader_epochs={key: each.leader_epoch for key, each in found.items()},
-        )
+        answers = self._leader_requests.ask(request, request.partitions, self._deadline())
+        return ListOffsetsResponse(answers=answers)
 
     def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         """Return the end offsets of leader epochs: one wire request to each leader."""
-        found, errors = self._leader_requests.ask(request, request.lookups, self._deadline())
-        ends = {key: EpochEnd(each.offset, each.leader_epoch) for key, each in found.items()}
-        return OffsetForLeaderEpochResponse(ends=ends, errors=errors)
+        answers = self._leader_requests.ask(request, request.lookups, self._deadline())
+        return OffsetForLeaderEpochResponse(
+            answers={
+                key: each
+                if isinstance(each, PartitionError)
+                else EpochEnd(each.offset, each.leader_epoch)
+                for key, each in answers.items()
+            }
+        )
 
     def first_records(
         self,
@@ -288,13 +292,20 @@ class Cluster:
 
         return self.at_coordinator(request.group_id, DescribeGroupResponse, ask)
 
-    def fetch_all_offsets(self, group_id: str) -> OffsetFetchResponse:
-        """Fetch every committed offset of a group, without those of deleted topics."""
+    def fetch_all_offsets(self, group_id: str) -> Fetched:
+        """Fetch every committed offset of a group, without those of deleted topics.
+
+        Raises:
+            ProtocolError: The coordinator refused. A group that does not exist has no offsets.
+        """
 
         def ask(connection: Connection, timeout_s: float) -> OffsetFetchResponse:
             return fetch_all(connection, group_id, timeout_s)
 
-        return self.at_coordinator(group_id, OffsetFetchResponse, ask)
+        fetched = self.at_coordinator(group_id, OffsetFetchResponse, ask)
+        if fetched.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            refuse(fetched.error_code, f"OffsetFetch of {group_id!r}")
+        return fetched.answers
 
     def coordinator_of(self, group_id: str) -> Node | None:
         """Return the coordinator that answered last, if it was for this group."""

@@ -150,7 +150,7 @@ def fetch_all(connection: Connection, group_id: str, timeout_s: float) -> Offset
         asked = metadata_to_wire({each["name"] for each in group["topics"]})
         answer = connection.request(METADATA, asked, deadline - time.monotonic())
         metadata = metadata_from_wire(answer)
-    return fetched_offsets(group["topics"], metadata, {})
+    return OffsetFetchResponse(answers=fetched_offsets(group["topics"], metadata))
 
 
 class CoordinatorConnection:

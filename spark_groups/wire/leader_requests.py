@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
-from spark_groups.protocol.messages import ListOffsetsRequest, Node, OffsetForLeaderEpochRequest
+from spark_groups.protocol.messages import (
+    UNANSWERED,
+    ListedOffset,
+    ListOffsetsRequest,
+    Node,
+    OffsetForLeaderEpochRequest,
+    PartitionError,
+)
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.pool import ConnectionPool
@@ -29,17 +36,8 @@ _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 LeaderRequest = ListOffsetsRequest | OffsetForLeaderEpochRequest
 Topics = Mapping[TopicId, KnownTopic]
-Errors = dict[TopicIdPartition, int]
-
-
-class LeaderAnswer(NamedTuple):
-    """An offset and its leader epoch; a tuple, for each plan makes thousands of them."""
-
-    offset: int
-    leader_epoch: int
-
-
-LeaderAnswers = dict[TopicIdPartition, LeaderAnswer]
+LeaderAnswers = dict[TopicIdPartition, ListedOffset | PartitionError]
+"""An offset and its leader epoch, or an error."""
 
 
 def request_to_wire(
@@ -81,7 +79,7 @@ def answers_from_wire(
     values: Values,
     partitions: Iterable[TopicIdPartition],
     topics: Topics,
-) -> tuple[LeaderAnswers, Errors]:
+) -> LeaderAnswers:
     """Read the answer of one leader; a partition missing in it gets UNKNOWN_SERVER_ERROR."""
     topic_field, index_field, offset_field = (
         ("name", "partition_index", "offset")
@@ -94,16 +92,15 @@ def answers_from_wire(
         for each in topic["partitions"]
     }
     found: LeaderAnswers = {}
-    errors: Errors = {}
     for each in partitions:
         answer = answers.get((topics[each.topic_id].topic.name, each.partition))
         if answer is None:
-            errors[each] = ErrorCode.UNKNOWN_SERVER_ERROR.value
+            found[each] = UNANSWERED
         elif answer["error_code"]:
-            errors[each] = answer["error_code"]
+            found[each] = PartitionError(answer["error_code"])
         else:
-            found[each] = LeaderAnswer(answer[offset_field], answer["leader_epoch"])
-    return found, errors
+            found[each] = ListedOffset(answer[offset_field], answer["leader_epoch"])
+    return found
 
 
 class LeaderCache:
@@ -192,8 +189,8 @@ class LeaderRequests:
 
     def ask(
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
-    ) -> tuple[LeaderAnswers, Errors]:
-        """Return answers by partition, and error codes of partitions without an answer.
+    ) -> LeaderAnswers:
+        """Return an answer or an error for each partition.
 
         A partition whose leader has moved is retried once after fresh metadata.
 
@@ -206,24 +203,26 @@ class LeaderRequests:
         """
         partitions = frozenset(partitions)
         self._refresh(self._leaders.outdated({each.topic_id for each in partitions}), deadline)
-        answers, errors = self._ask_once(request, partitions, deadline)
-        again = {each for each, code in errors.items() if rule_for(code).lookup in ASK_AGAIN}
+        answers = self._ask_once(request, partitions, deadline)
+        again = {
+            key
+            for key, each in answers.items()
+            if isinstance(each, PartitionError) and rule_for(each.error_code).lookup in ASK_AGAIN
+        }
         if again:
             self._refresh({each.topic_id for each in again}, deadline)
-            found, still = self._ask_once(request, again, deadline)
-            answers.update(found)
-            errors = {each: code for each, code in errors.items() if each not in again} | still
-        return answers, errors
+            answers.update(self._ask_once(request, again, deadline))
+        return answers
 
     def _ask_once(
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
-    ) -> tuple[LeaderAnswers, Errors]:
+    ) -> LeaderAnswers:
         """Send to every leader before waiting for the first, so that the slowest sets the time."""
         message = (
             LIST_OFFSETS if isinstance(request, ListOffsetsRequest) else OFFSET_FOR_LEADER_EPOCH
         )
         by_leader, errors = self._leaders.route(partitions)
-        answers: LeaderAnswers = {}
+        answers: LeaderAnswers = {key: PartitionError(code) for key, code in errors.items()}
         sent: list[tuple[Connection, list[TopicIdPartition]]] = []
         unanswered: list[TopicIdPartition] = []
         for node_id, asked in by_leader.items():
@@ -241,8 +240,7 @@ class LeaderRequests:
             except RequestError:
                 unanswered += asked
                 continue
-            found, refused = answers_from_wire(request, values, asked, self._leaders.topics)
-            answers.update(found)
-            errors.update(refused)
-        errors.update(dict.fromkeys(unanswered, ErrorCode.NETWORK_EXCEPTION.value))
-        return answers, errors
+            answers.update(answers_from_wire(request, values, asked, self._leaders.topics))
+        no_answer = PartitionError(ErrorCode.NETWORK_EXCEPTION.value)
+        answers.update(dict.fromkeys(unanswered, no_answer))
+        return answers

@@ -26,6 +26,7 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    PartitionError,
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.wire.schemas.codec import Values
@@ -243,37 +244,31 @@ def _fetch_from_wire(
     group = single(values["groups"], "group_id", request.group_id)
     if group["error_code"]:
         return OffsetFetchResponse(error_code=group["error_code"])
-    response = fetched_offsets(group["topics"], metadata, _gone(request.partitions, metadata))
-    _check_complete(request.partitions, [*response.offsets, *response.errors])
+    gone = {key: PartitionError(code) for key, code in _gone(request.partitions, metadata).items()}
+    answers = gone | fetched_offsets(group["topics"], metadata)
+    _check_complete(request.partitions, answers)
     return OffsetFetchResponse(
-        offsets={e: o for e, o in response.offsets.items() if e in request.partitions},
-        errors={e: code for e, code in response.errors.items() if e in request.partitions},
+        answers={key: each for key, each in answers.items() if key in request.partitions}
     )
 
 
 def fetched_offsets(
-    topics: Iterable[Values],
-    metadata: ClusterMetadata | None,
-    errors: Mapping[TopicIdPartition, int],
-) -> OffsetFetchResponse:
+    topics: Iterable[Values], metadata: ClusterMetadata | None
+) -> dict[TopicIdPartition, OffsetAndMetadata | PartitionError]:
     """Read the topics of an OffsetFetch response.
 
     Args:
+        topics: Their wire values.
         metadata: The topics whose names were sent; None if ids were.
-        errors: Errors of partitions that were not sent.
     """
-    errors = dict(errors)
-    offsets: dict[TopicIdPartition, OffsetAndMetadata] = {}
-    for each, answer in _answers(topics, metadata):
-        if answer["error_code"]:
-            errors[each] = answer["error_code"]
-        else:
-            offsets[each] = OffsetAndMetadata(
-                answer["committed_offset"],
-                answer["metadata"] or "",
-                answer["committed_leader_epoch"],
-            )
-    return OffsetFetchResponse(offsets=offsets, errors=errors)
+    return {
+        key: PartitionError(answer["error_code"])
+        if answer["error_code"]
+        else OffsetAndMetadata(
+            answer["committed_offset"], answer["metadata"] or "", answer["committed_leader_epoch"]
+        )
+        for key, answer in _answers(topics, metadata)
+    }
 
 
 # FindCoordinator and ConsumerGroupDescribe

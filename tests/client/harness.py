@@ -17,6 +17,7 @@ from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
+from tests.answers import fetch_answer
 
 TOPIC = uuid.UUID(int=1)
 ORDERS = m.TopicMetadata(TOPIC, "orders", 4)
@@ -39,7 +40,7 @@ def commit_of_a_query(offset: int, count: int = 4) -> m.OffsetAndMetadata:
 
 def committed(offsets: dict[int, int], count: int = 4) -> m.OffsetFetchResponse:
     """All four partitions; those that are not given have no committed offset."""
-    return m.OffsetFetchResponse(
+    return fetch_answer(
         offsets={
             key(index): commit_of_a_query(offsets[index], count)
             if index in offsets

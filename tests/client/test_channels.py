@@ -7,17 +7,20 @@ import uuid
 import pytest
 
 from spark_groups.client import Channel
+from spark_groups.client.positions import SAID_AFTER_S
 from spark_groups.errors import ErrorCode
 from spark_groups.offsets.events import (
     CoordinatorMissing,
     DescriptionRefused,
+    PartitionsWait,
     RequestUnanswered,
-    StartUnknown,
 )
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol import messages as m
+from spark_groups.protocol.backoff import MAX_BACKOFF_S
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicPartition
+from tests.answers import epoch_answer, list_answer
 from tests.client.harness import (
     NODE,
     ORDERS,
@@ -240,34 +243,41 @@ def test_start_that_cannot_be_listed_does_not_keep_the_others_from_being_listed(
     harness.beat(accepted(2, parts(0, 1)))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({}))
-    asked = []
-    for _ in range(4):
+    asked, began_at = [], harness.now
+    while harness.now < began_at + SAID_AFTER_S + 2 * MAX_BACKOFF_S:
         request = harness.until(m.ListOffsetsRequest)
         assert isinstance(request, m.ListOffsetsRequest)
         asked.append((request.timestamp_ms, indexes(request.partitions)))
         errors = dict.fromkeys(request.partitions, int(ErrorCode.LEADER_NOT_AVAILABLE))
-        harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(errors=errors))
-    assert asked == [(-1, [0]), (-2, [1])] * 2
-    reported = [(each.error, indexes(each.partitions)) for each in harness.find(StartUnknown)]
-    assert reported == [("LEADER_NOT_AVAILABLE", [0]), ("LEADER_NOT_AVAILABLE", [1])]
+        harness.answer(Channel.CLUSTER, list_answer(errors=errors))
+    assert asked[:4] == [(-1, [0]), (-2, [1])] * 2
+    reported = [
+        (each.request, each.error, indexes(each.partitions))
+        for each in harness.find(PartitionsWait)
+    ]
+    unlisted = "ListOffsets", "LEADER_NOT_AVAILABLE"
+    assert sorted(reported) == [(*unlisted, [0]), (*unlisted, [1])]
 
 
 def test_unknown_start_is_reported_again_when_the_problem_changes() -> None:
     harness = ClientHarness()
+    began_at = harness.now
     harness.cluster()
     harness.beat(accepted(2, parts(0, 1)))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({}))
     missing, down = ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION
-    answers = ({0: missing}, {0: missing}, {0: down}, {0: down}, {})
-    for errors in answers:
+    for errors in (*[{0: missing}] * 8, *[{0: down}, {0: missing}] * 2, {}):
         request = harness.until(m.ListOffsetsRequest)
         assert isinstance(request, m.ListOffsetsRequest)
         refused = {key(index): int(code) for index, code in errors.items()}
         found = dict.fromkeys(request.partitions - set(refused), 5)
-        harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=found, errors=refused))
-    reported = [(each.error, indexes(each.partitions)) for each in harness.find(StartUnknown)]
-    assert reported == [(missing.name, [0]), (down.name, [0])]
+        harness.answer(Channel.CLUSTER, list_answer(offsets=found, errors=refused))
+    reports = harness.find(PartitionsWait)
+    reported = [(each.error, indexes(each.partitions)) for each in reports]
+    assert reported == [(missing.name, [0]), (down.name, [0])], "each error once"
+    assert reports[0].at >= began_at + SAID_AFTER_S, "most errors are over sooner"
+    assert not harness.client.positions.waits()
 
 
 def test_nothing_is_asked_of_the_cluster_once_the_member_leaves() -> None:
@@ -370,7 +380,7 @@ def test_position_that_no_leader_confirms_does_not_keep_others_from_being_asked_
         asked.add(type(request))
         if isinstance(request, m.OffsetForLeaderEpochRequest):
             fenced = dict.fromkeys(request.lookups, int(ErrorCode.FENCED_LEADER_EPOCH))
-            harness.answer(Channel.CLUSTER, m.OffsetForLeaderEpochResponse(errors=fenced))
+            harness.answer(Channel.CLUSTER, epoch_answer(errors=fenced))
         else:
             harness.fail(Channel.CLUSTER)
     assert asked >= {m.MetadataRequest, m.OffsetForLeaderEpochRequest}

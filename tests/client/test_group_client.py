@@ -35,6 +35,7 @@ from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
+from tests.answers import epoch_answer, fetch_answer, list_answer
 from tests.client.harness import (
     TOPIC,
     ClientHarness,
@@ -285,7 +286,7 @@ def replaying(committed_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
     harness.beat(accepted(2))
     harness.until(m.OffsetFetchRequest)
     found = replace(commit_of_a_query(0), leader_epoch=committed_leader_epoch)
-    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets={key(0): found, key(1): found}))
+    harness.answer(Channel.OFFSETS, fetch_answer(offsets={key(0): found, key(1): found}))
     harness.beat(accepted(2, parts(0)))
     assert indexes(harness.client.member.revoking) == [1]
     return harness
@@ -309,7 +310,7 @@ def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_f
     finish(harness, REPLAYED)
     assert harness.client.member.state is MemberState.RECONCILING
     assert isinstance(harness.until(m.ListOffsetsRequest), m.ListOffsetsRequest)
-    listed = m.ListOffsetsResponse(offsets={key(1): 9}, leader_epochs={key(1): 3})
+    listed = list_answer(offsets={key(1): 9}, leader_epochs={key(1): 3})
     harness.answer(Channel.CLUSTER, listed)
     request = harness.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
@@ -434,7 +435,7 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
     harness.pump()
     request = harness.until(m.OffsetForLeaderEpochRequest)
     assert isinstance(request, m.OffsetForLeaderEpochRequest)
-    cut = m.OffsetForLeaderEpochResponse(ends=dict.fromkeys(request.lookups, m.EpochEnd(5, 2)))
+    cut = epoch_answer(ends=dict.fromkeys(request.lookups, m.EpochEnd(5, 2)))
     harness.answer(Channel.CLUSTER, cut)
     assert harness.plan(ALL, ends({0: 10}), {key(0): 3}) is None
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
@@ -451,7 +452,7 @@ def test_rows_that_are_written_again_after_a_log_was_cut_are_another_batch_for_s
 def test_plan_that_is_made_again_follows_an_empty_one_so_that_spark_notices_it() -> None:
     """The commit of the batch was dropped, and it stands on the commit of another client."""
     harness = ClientHarness()
-    by_another_client = m.OffsetFetchResponse(offsets={key(0): m.OffsetAndMetadata(5)})
+    by_another_client = fetch_answer(offsets={key(0): m.OffsetAndMetadata(5)})
     harness.own(0, offsets={0: 5})
     harness.client.partitions[key(0)].mark = NO_MARK
     first = planned(harness, {0: 10})
@@ -500,7 +501,7 @@ def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
     harness.until(m.OffsetFetchRequest)
     nothing_known = m.OffsetAndMetadata(5)
     offsets = {key(each): nothing_known if each < 2 else NONE for each in range(4)}
-    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets=offsets))
+    harness.answer(Channel.OFFSETS, fetch_answer(offsets=offsets))
     request = harness.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
     assert (request.partitions, request.timestamp_ms) == ({key(2)}, m.EARLIEST_TIMESTAMP)

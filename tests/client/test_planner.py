@@ -12,6 +12,7 @@ from spark_groups.offsets.resolution import Resolved
 from spark_groups.offsets.starting import is_truncated
 from spark_groups.offsets.validation import DOUBT_S
 from spark_groups.protocol import messages as m
+from tests.answers import epoch_answer, list_answer
 from tests.client.harness import ClientHarness, accepted, all_of, committed, ends, key, parts
 
 ALL = PlanLimit()
@@ -39,7 +40,7 @@ def tell_whole_log(harness: ClientHarness, log_ends: dict[int, int]) -> None:
         harness.wait(0.1)
         wait_at_most_s -= 0.1
         assert wait_at_most_s > 0
-    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets=ends(log_ends)))
+    harness.answer(Channel.CLUSTER, list_answer(offsets=ends(log_ends)))
 
 
 def batch(
@@ -165,7 +166,7 @@ def test_commits_carry_the_leader_epoch_and_a_new_one_is_asked_about_first() -> 
     request = harness.request(Channel.CLUSTER)
     assert isinstance(request, m.OffsetForLeaderEpochRequest)
     assert request.lookups == {key(1): m.EpochLookup(2, 3)}
-    confirmed = m.OffsetForLeaderEpochResponse(ends={key(1): m.EpochEnd(4, 2)})
+    confirmed = epoch_answer(ends={key(1): m.EpochEnd(4, 2)})
     harness.answer(Channel.CLUSTER, confirmed)
     harness.client.finish(plan, harness.now)
     harness.pump()
@@ -181,7 +182,7 @@ def test_log_that_was_cut_and_has_grown_again_fails_the_query() -> None:
     harness = ready({0: 0})
     assert batch(harness, {0: 8}, leader_epoch=2) == {0: (0, 8)}
     assert batch(harness, {0: 99}, leader_epoch=3) == {}
-    cut = m.OffsetForLeaderEpochResponse(ends={key(0): m.EpochEnd(5, 2)})
+    cut = epoch_answer(ends={key(0): m.EpochEnd(5, 2)})
     harness.answer(Channel.CLUSTER, cut)
     with pytest.raises(DataLossError, match=r"orders-0 was truncated.*\[5, 8\)"):
         harness.client.check()
@@ -194,7 +195,7 @@ def test_where_it_is_gone_on_with_a_cut_log_is_committed_at_once() -> None:
     harness = ready({0: 0}, fail_on_data_loss=False)
     assert batch(harness, {0: 8}, leader_epoch=2) == {0: (0, 8)}
     assert batch(harness, {0: 99}, leader_epoch=3) == {}
-    cut = m.OffsetForLeaderEpochResponse(ends={key(0): m.EpochEnd(5, 2)})
+    cut = epoch_answer(ends={key(0): m.EpochEnd(5, 2)})
     harness.answer(Channel.CLUSTER, cut)
     commit = harness.request(Channel.OFFSETS)
     assert isinstance(commit, m.OffsetCommitRequest)

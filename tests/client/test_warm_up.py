@@ -20,6 +20,7 @@ from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import MemberLeft
 from spark_groups.protocol.membership import MemberState
 from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
+from tests.answers import fetch_answer
 from tests.client.harness import NODE, TOPIC, ClientHarness, accepted, committed, ends, parts
 
 OLD = BatchPlan(
@@ -145,7 +146,7 @@ def test_partition_whose_offset_cannot_be_fetched_counts_as_uncommitted() -> Non
     harness.answer(Channel.OFFSETS, group_of("other"))
     code = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
     errors = dict.fromkeys(OLD.partitions(), code)
-    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(errors=errors))
+    harness.answer(Channel.OFFSETS, fetch_answer(errors=errors))
     assert why_it_joined(harness) == "the checkpoint's last batch is not committed"
 
 

@@ -28,7 +28,7 @@ from spark_groups.spark.tables.table import Attempt, FencedTable
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.brokers import Row, create_topic, produce
+from tests.brokers import Row, create_topic, produce, unstable_offset
 from tests.ops.commands import invoke
 from tests.ops.rendered import cells
 from tests.runtime.members import queries
@@ -207,6 +207,23 @@ def test_gap_is_shown_and_accepted(made: Readers) -> None:
     assert (code, view["is_executed"], made.entry) == (0, True, Entry(15, 15))
     made.write(15, 20)
     assert made.kind.offsets() == [*range(10), *range(15, 20)]
+
+
+@pytest.mark.broker
+def test_committed_offset_that_is_unknown_sets_no_entry(made: Readers) -> None:
+    made.write(0, 10)
+    made.commit(15)
+    change = ("table", "set-offsets", made.group_id, "--table", made.table, "--to-current")
+    with unstable_offset(made.servers, made.group_id, made.topic, 0, 20):
+        _, view = made.run("table", "offsets", made.table, "--group", made.group_id)
+        assert view["rows"][0]["remark"] == (
+            "its committed offset is unknown: UNSTABLE_OFFSET_COMMIT"
+        )
+        done = invoke(*change, "--execute", "--bootstrap-server", made.servers)
+        assert f"is unknown for {made.topic} 0: UNSTABLE_OFFSET_COMMIT" in str(done.exception)
+        assert made.entry == Entry(0, 10)
+    code, _ = made.run(*change, "--execute")
+    assert (code, made.entry) == (0, Entry(15, 15))
 
 
 @pytest.mark.broker

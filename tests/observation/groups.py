@@ -10,13 +10,12 @@ from spark_groups.observation.reading import GroupReading
 from spark_groups.protocol.messages import (
     DescribedMember,
     DescribeGroupResponse,
-    ListOffsetsResponse,
     Node,
     OffsetAndMetadata,
-    OffsetFetchResponse,
     TopicMetadata,
 )
 from spark_groups.types import Assignment, TopicIdPartition
+from tests.answers import fetch_answer, list_answer
 
 FLIGHTS = uuid.UUID("00000000-0000-0000-0000-0000000f1194")
 ONE = "11111111-1111-4111-8111-111111111111"
@@ -96,13 +95,11 @@ def read(
     return GroupReading(
         description=described(*members, state=state),
         coordinator=Node(1, "127.0.0.1", 9092),
-        committed=OffsetFetchResponse(
+        committed=fetch_answer(
             offsets={each: OffsetAndMetadata(value) for each, value in keyed(committed).items()},
             errors=keyed(errors.get("committed_errors")),
-        ),
-        log_starts=ListOffsetsResponse(
-            offsets=keyed(starts), errors=keyed(errors.get("start_errors"))
-        ),
-        log_ends=ListOffsetsResponse(offsets=keyed(ends), errors=keyed(errors.get("end_errors"))),
+        ).answers,
+        log_starts=list_answer(offsets=keyed(starts), errors=keyed(errors.get("start_errors"))),
+        log_ends=list_answer(offsets=keyed(ends), errors=keyed(errors.get("end_errors"))),
         topics=(TopicMetadata(FLIGHTS, "flights", partitions),),
     )

@@ -21,6 +21,7 @@ from spark_groups.observation.frames import GroupWatch
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
 from spark_groups.ops.cli import app
+from spark_groups.protocol.messages import found_and_failed
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import ListedGroup
 from spark_groups.wire.connection import Connection
@@ -79,9 +80,9 @@ def test_everything_about_a_group_is_read(
     assert reading.coordinator is not None
     assert str(reading.coordinator).startswith(kafka.bootstrap_servers)
     assert reading.partitions() == frozenset(keys)
-    assert [reading.log_starts.offsets[each] for each in keys] == [0, 0, 0]
-    assert [reading.log_ends.offsets[each] for each in keys] == [0, 5, 0]
-    assert reading.committed.offsets[keys[1]].committed_offset == 5
+    assert [reading.log_start(each) for each in keys] == [0, 0, 0]
+    assert [reading.log_end(each) for each in keys] == [0, 5, 0]
+    assert found_and_failed(reading.committed)[0][keys[1]].committed_offset == 5
 
 
 @pytest.mark.broker
@@ -131,7 +132,7 @@ def test_a_group_can_be_read_while_its_topic_goes(
         wait_until(lambda: (query.plan(), query.assigned)[1], what="an assignment")
         delete_topic(kafka.bootstrap_servers, topic_name)
         reading = observer.observe(group_id)
-        assert not reading.log_ends.offsets
+        assert not found_and_failed(reading.log_ends.answers)[0]
         assert wait_until(
             lambda: not (query.run(), observer.observe(group_id).partitions())[1],
             what="the end of the topic's partitions in the group",
@@ -174,7 +175,7 @@ def test_a_classic_group_is_read_too(
     keys = {TopicIdPartition(topic.topic_id, each) for each in range(2)}
     assert reading.group_type is GroupType.CLASSIC
     assert (topic.name, member.assignment.partitions) == (topic_name, keys)
-    assert reading.log_ends.offsets == dict.fromkeys(keys, 0)
+    assert [reading.log_end(each) for each in keys] == [0] * len(keys)
 
 
 @pytest.mark.broker

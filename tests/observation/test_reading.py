@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spark_groups.observation.reading import described_as_consumer_group
 from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetFetchResponse, TopicMetadata
+from spark_groups.protocol.messages import OffsetAndMetadata, TopicMetadata
 from spark_groups.types import TopicPartition
 from spark_groups.wire.group_admin import ClassicGroup, ClassicMember
 from tests.observation.groups import FLIGHTS, ONE, key, member, read
@@ -43,7 +43,7 @@ def test_a_topic_that_is_neither_subscribed_nor_assigned_adds_nothing() -> None:
     with_other = replace(
         reading,
         topics=(*reading.topics, TopicMetadata(OTHER, "other", 3)),
-        committed=OffsetFetchResponse(offsets={key(2, OTHER): OffsetAndMetadata(1)}),
+        committed={key(2, OTHER): OffsetAndMetadata(1)},
     )
     assert with_other.partitions() == {key(0), key(2, OTHER)}
 

@@ -25,9 +25,9 @@ from spark_groups.observation.views import (
 from spark_groups.protocol.messages import (
     UNKNOWN_AUTHORIZED_OPERATIONS,
     OffsetAndMetadata,
-    OffsetFetchResponse,
 )
 from spark_groups.types import Assignment, TopicPartition, topic_id_text
+from tests.answers import fetch_answer
 from tests.observation.groups import FLIGHTS, ONE, TWO, key, member, read
 from tests.observation.test_local_members import SNAPSHOT
 
@@ -294,9 +294,9 @@ def test_a_classic_group_has_no_epochs() -> None:
 
 
 def test_a_leader_epoch_is_known_only_if_it_was_committed() -> None:
-    committed = OffsetFetchResponse(
+    committed = fetch_answer(
         offsets={key(0): OffsetAndMetadata(5, leader_epoch=3), key(1): OffsetAndMetadata(5)}
-    )
+    ).answers
     view = view_group(replace(read(), committed=committed))
     assert [each.committed_leader_epoch for each in view.partitions] == [3, None]
 

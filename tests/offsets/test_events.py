@@ -64,6 +64,8 @@ SAMPLES: dict[str, object] = {
     "idle_s": 700.0,
     "limit_s": 600.0,
     "request": "OffsetCommitRequest",
+    "cure": " (what to do)",
+    "waits_for": ("OffsetFetch answers UNSTABLE_OFFSET_COMMIT",),
     "tasks": 4,
 }
 COUNTED = (offset.OffsetsCommitted, offset.CommitRefused)

@@ -25,9 +25,7 @@ from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetAndMetadata,
-    OffsetFetchResponse,
     TopicMetadata,
 )
 from spark_groups.types import (
@@ -38,6 +36,7 @@ from spark_groups.types import (
     TopicIdPartition,
     TopicPartition,
 )
+from tests.answers import fetch_answer, list_answer
 
 TOPIC = uuid.UUID(int=1)
 BILLS = uuid.UUID(int=9)
@@ -86,7 +85,7 @@ class Scene:
     ) -> Resolved:
         self.resolver.to_fetch()
         return self.resolver.handle_fetch(
-            OffsetFetchResponse(
+            fetch_answer(
                 offsets={key(each): value for each, value in offsets.items()},
                 errors={key(each): int(code) for each, code in (errors or {}).items()},
             ),
@@ -97,7 +96,7 @@ class Scene:
     def listed(self, offsets: Mapping[int, int]) -> ListOffsetsRequest:
         request = self.resolver.to_list()
         assert request is not None
-        answer = ListOffsetsResponse(offsets={key(each): at for each, at in offsets.items()})
+        answer = list_answer(offsets={key(each): at for each, at in offsets.items()})
         self.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
         return request
 
@@ -170,7 +169,7 @@ def test_answer_of_an_earlier_tenure_says_nothing() -> None:
     scene.resolver.to_fetch()
     scene.ledger.drop([key(0)])
     scene.ledger.assign(Assignment.of({TOPIC: (0,)}), 5)
-    answer = OffsetFetchResponse(offsets={key(0): committed(17)})
+    answer = fetch_answer(offsets={key(0): committed(17)})
     scene.resolver.handle_fetch(answer, member_epoch=3, now=1.0)
     assert scene.of(0).phase is Phase.FETCHING
 
@@ -238,7 +237,7 @@ def test_positions_carry_the_leader_epochs_they_came_with() -> None:
     assert (scene.of(0).leader_epoch, scene.of(0).reached_offset) == (6, 17)
     request = scene.resolver.to_list()
     assert request is not None
-    answer = ListOffsetsResponse(offsets={key(1): 4}, leader_epochs={key(1): 2})
+    answer = list_answer(offsets={key(1): 4}, leader_epochs={key(1): 2})
     scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     assert (scene.of(1).leader_epoch, scene.of(1).reached_offset) == (2, 4)
     assert scene.settle()[1].leader_epoch == 2
@@ -340,11 +339,12 @@ def test_start_that_cannot_be_listed_is_asked_for_again() -> None:
     scene.fetched({0: NONE, 1: NONE})
     request = scene.resolver.to_list()
     assert request is not None
-    answer = ListOffsetsResponse(
+    answer = list_answer(
         offsets={key(1): 4}, errors={key(0): int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
     )
     resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     assert resolved.reaction is Reaction.REFRESH_TOPICS
+    assert resolved.failed == {key(0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.SETTLING)
     again = scene.resolver.to_list()
     assert again is not None
@@ -364,7 +364,7 @@ def test_listed_offset_of_a_lost_partition_is_ignored() -> None:
     request = scene.resolver.to_list()
     assert request is not None
     scene.ledger.drop([key(0)])
-    answer = ListOffsetsResponse(offsets={key(0): 4})
+    answer = list_answer(offsets={key(0): 4})
     scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     assert not scene.commits.pending()
 
@@ -421,7 +421,7 @@ BEHIND_2 = {0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE}
 def started(scene: Scene, at: int = 9) -> list[PartitionsStarted]:
     """Let all partitions start, each at offset `at`; return the warnings about that."""
     while (request := scene.resolver.to_list()) is not None:
-        answer = ListOffsetsResponse(offsets=dict.fromkeys(request.partitions, at))
+        answer = list_answer(offsets=dict.fromkeys(request.partitions, at))
         scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     chosen = scene.commits.poll(9.0, member_epoch=3, proven_at=8.0, tenure=scene.ledger.tenure)
     events = scene.resolver.settled(chosen.values(), 9.0).events
@@ -508,7 +508,7 @@ def test_a_recreated_topic_starts_at_its_beginning_despite_named_offsets() -> No
     scene.ledger.assign(Assignment.of({again: (0,)}), 4)
     new = TopicIdPartition(again, 0)
     scene.resolver.to_fetch()
-    response = OffsetFetchResponse(offsets={new: NONE})
+    response = fetch_answer(offsets={new: NONE})
     scene.resolver.handle_fetch(response, member_epoch=4, now=1.0)
     owned = scene.ledger.owned[new]
     assert (owned.starting_timestamp, owned.wanted_offset) == (EARLIEST_TIMESTAMP, None)
@@ -633,7 +633,7 @@ def test_checkpoint_of_another_group_is_refused_for_a_topic_that_others_hold() -
     scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
     assert FIRST_BILLS in scene.resolver.to_fetch()
     offsets = {key(0): committed(7), FIRST_BILLS: NONE}
-    response = OffsetFetchResponse(offsets=offsets)
+    response = fetch_answer(offsets=offsets)
     resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
     assert resolved.refusal is not None
     assert "committed nothing for bills:" in str(resolved.refusal)
@@ -654,7 +654,7 @@ def test_no_topic_is_read_while_another_topic_of_the_checkpoint_is_in_doubt(
     scene = moved_with_two_topics()
     scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
     scene.resolver.to_fetch()
-    response = OffsetFetchResponse(offsets={key(0): committed(7)}, errors={FIRST_BILLS: int(code)})
+    response = fetch_answer(offsets={key(0): committed(7)}, errors={FIRST_BILLS: int(code)})
     resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
     assert (resolved.refusal, scene.of(0).phase) == (None, phase)
     assert scene.resolver.has_unchecked_topics
@@ -664,7 +664,7 @@ def test_a_topic_whose_name_came_after_the_request_is_asked_for_next() -> None:
     scene = moved_with_two_topics()
     scene.resolver.to_fetch()
     scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
-    response = OffsetFetchResponse(offsets={key(0): committed(7)})
+    response = fetch_answer(offsets={key(0): committed(7)})
     resolved = scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
     assert (resolved.refusal, resolved.reaction) == (None, Reaction.RETRY)
     assert scene.of(0).phase is Phase.FETCHING

@@ -25,10 +25,10 @@ from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
-    ListOffsetsResponse,
     OffsetAndMetadata,
 )
 from spark_groups.types import TopicPartition
+from tests.answers import list_answer
 from tests.offsets.test_resolution import NONE, Scene, indexes, key
 
 FIRST, ADDED = TopicPartition("orders", 0), TopicPartition("orders", 4)
@@ -103,7 +103,7 @@ def test_no_record_of_the_timestamp_ends_the_query() -> None:
     scene.fetched({0: NONE})
     request = scene.resolver.to_list()
     assert request is not None
-    answer = ListOffsetsResponse(offsets={key(0): NO_OFFSET})
+    answer = list_answer(offsets={key(0): NO_OFFSET})
     resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     assert isinstance(resolved.refusal, OptionsError)
     assert str(resolved.refusal).startswith(
@@ -221,7 +221,7 @@ def test_start_beyond_the_end_of_the_log_is_said_and_not_committed(fails: bool) 
     scene.fetched({0: NONE})
     request = scene.resolver.to_list()
     assert request is not None
-    answer = ListOffsetsResponse(offsets={key(0): 5})
+    answer = list_answer(offsets={key(0): 5})
     resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
     (event,) = resolved.events
     assert isinstance(event, DataLost)

@@ -10,10 +10,10 @@ from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    OffsetFetchResponse,
     TopicMetadata,
 )
 from spark_groups.types import Assignment, ReadTopic, TopicPartition
+from tests.answers import fetch_answer
 from tests.offsets.test_resolution import (
     BEHIND_2,
     BILLS,
@@ -78,7 +78,7 @@ def beside_bills(*owned: int) -> Scene:
     scene.topics.learn(TopicMetadata(BILLS, "bills", 1))
     scene.resolver.to_fetch()
     offsets = {**dict.fromkeys(map(key, range(4)), NONE), FIRST_BILLS: committed(7)}
-    response = OffsetFetchResponse(offsets=offsets)
+    response = fetch_answer(offsets=offsets)
     scene.resolver.handle_fetch(response, member_epoch=3, now=1.0)
     return scene
 

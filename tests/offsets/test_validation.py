@@ -14,11 +14,10 @@ from spark_groups.offsets.validation import DOUBT_S, PositionValidator
 from spark_groups.protocol.messages import (
     EpochEnd,
     EpochLookup,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochResponse,
     TopicMetadata,
 )
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition
+from tests.answers import epoch_answer, list_answer
 
 TOPIC = uuid.UUID(int=1)
 
@@ -59,7 +58,7 @@ class Scene:
 
     def whole_log(self, partition: int, end: int, leader_epoch: int, now: float):
         """Take the end of a whole log, of what transactions have not decided, too."""
-        response = ListOffsetsResponse(
+        response = list_answer(
             offsets={key(partition): end}, leader_epochs={key(partition): leader_epoch}
         )
         return self.validator.handle_list(response, now)
@@ -70,7 +69,7 @@ class Scene:
         """Take how far epochs reach."""
         request = self.validator.to_ask()
         assert request is not None
-        response = OffsetForLeaderEpochResponse(
+        response = epoch_answer(
             ends={key(each): EpochEnd(*end) for each, end in ends.items()},
             errors={key(each): int(code) for each, code in (errors or {}).items()},
         )
@@ -164,7 +163,7 @@ def test_answer_about_an_earlier_tenure_says_nothing() -> None:
     assert request is not None
     scene.ledger.drop([key(0)])
     scene.ledger.assign(Assignment.of({TOPIC: (0,)}), 5)
-    response = OffsetForLeaderEpochResponse(ends={key(0): EpochEnd(3, 2)})
+    response = epoch_answer(ends={key(0): EpochEnd(3, 2)})
     assert scene.validator.handle_ends(request, response, 2.0).data_loss is None
     assert scene.of(0).phase is Phase.FETCHING
 
@@ -235,7 +234,7 @@ def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
     assert (request.partitions, request.timestamp_ms) == ({key(0)}, -1)
     end, leader_epoch = listed
     resolved = scene.validator.handle_list(
-        ListOffsetsResponse(offsets={key(0): end}, leader_epochs={key(0): leader_epoch}), 1.0
+        list_answer(offsets={key(0): end}, leader_epochs={key(0): leader_epoch}), 1.0
     )
     assert (scene.of(0).phase is Phase.READY) == ready
     assert (resolved.reaction is Reaction.RETRY) == asks_again
@@ -245,7 +244,7 @@ def test_finished_runs_ask_for_the_leader_of_the_moment_without_a_plan(
 def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> None:
     scene = Scene({0: (8, 2)})
     scene.ledger.finish(RUN)
-    moved = ListOffsetsResponse(errors={key(0): int(ErrorCode.LEADER_NOT_AVAILABLE)})
+    moved = list_answer(errors={key(0): int(ErrorCode.LEADER_NOT_AVAILABLE)})
     assert scene.validator.to_list() is not None
     assert scene.validator.handle_list(moved, 1.0).reaction is Reaction.REFRESH_TOPICS
     assert scene.validator.to_list() is not None
@@ -283,7 +282,7 @@ def test_position_above_the_last_stable_offset_is_waited_for_also_without_an_epo
     request = scene.validator.to_list()
     assert request is not None
     assert (request.partitions, request.read_committed) == ({key(0)}, False)
-    response = ListOffsetsResponse(offsets={key(0): 120}, leader_epochs={key(0): 3})
+    response = list_answer(offsets={key(0): 120}, leader_epochs={key(0): 3})
     assert scene.validator.handle_list(response, 1.0).reaction is Reaction.ACCEPT
     assert scene.validator.to_list() is None
     usable, resolved = scene.listed({0: (90, 3)}, now=10 * DOUBT_S)

@@ -45,10 +45,10 @@ def test_offsets_and_then_the_group_are_deleted(
         foreseen = invoke(*asked, "--dry-run")
         assert (foreseen.exit_code, "Successful" in foreseen.stdout) == (0, True)
         assert "No action is performed" in foreseen.stdout
-        assert set(cluster.fetch_all_offsets(group_id).offsets) == set(keys)
+        assert set(cluster.fetch_all_offsets(group_id)) == set(keys)
         first = invoke(*asked)
         assert (first.exit_code, first.stdout.split()[-3:]) == (0, [topic_name, "1", "Successful"])
-        assert set(cluster.fetch_all_offsets(group_id).offsets) == {keys[0]}
+        assert set(cluster.fetch_all_offsets(group_id)) == {keys[0]}
         second = invoke(*asked, "--topic", "~", "--json")
         statuses = [each["error"] for each in json.loads(second.stdout)["offsets"]]
         assert (second.exit_code, statuses) == (1, [None, "UNKNOWN_TOPIC_OR_PARTITION"])

@@ -201,7 +201,14 @@ CASES = [
         "2 committed",
     ),
     ("offsets", with_topic(out_of_range=frozenset({0})), WARNING, "failOnDataLoss=false"),
-    ("offsets", replace(LIVE, offsets_code=30), UNKNOWN, "GROUP_AUTHORIZATION_FAILED"),
+    ("offsets", replace(LIVE, offsets_problem="refused"), UNKNOWN, "refused"),
+    (
+        "offsets",
+        with_topic(unknown={0: ("OffsetFetch", 88), 2: ("ListOffsets", 5)}, committed=frozenset()),
+        UNKNOWN,
+        "flights 2: ListOffsets returned LEADER_NOT_AVAILABLE; flights 0: OffsetFetch returned"
+        " UNSTABLE_OFFSET_COMMIT",
+    ),
     ("settings", LIVE, OK, "session timeout 45000 ms, heartbeat interval 5000 ms; classic"),
     ("settings", replace(LIVE, settings=GroupSettings(reason="denied")), WARNING, "denied"),
 ]

@@ -23,7 +23,7 @@ from spark_groups.types import NO_PARTITIONS, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from spark_groups.wire.properties_file import render_properties
-from tests.brokers import create_topic, produce
+from tests.brokers import create_topic, produce, unstable_offset
 from tests.ops.classic_member import classic_leader, subscribed_to
 from tests.ops.commands import invoke
 from tests.runtime.classic import ClassicConsumer
@@ -252,6 +252,9 @@ def test_offsets_decide_where_a_query_starts(group: Group) -> None:
     )
     group.commit(0, 0)
     assert group.findings() == {}
+    with unstable_offset(group.servers, group.group_id, group.topic, 1, 1):
+        found = group.findings()["offsets"]
+    assert found == f"unknown: {group.topic} 1: OffsetFetch returned UNSTABLE_OFFSET_COMMIT"
 
 
 def test_a_policy_that_forbids_the_conversion_blocks_while_there_are_members(

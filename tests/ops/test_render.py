@@ -170,6 +170,16 @@ def test_what_a_member_on_this_machine_waits_for_is_said() -> None:
     assert "on this machine: RECONCILING, waiting for flights 1; orders 7, last heartbeat" in text
 
 
+def test_what_a_member_on_this_machine_cannot_read_is_said_with_the_cure() -> None:
+    stuck = [
+        {"topic": "flights", "partition": index, "waits_for": reason}
+        for index, reason in enumerate(("OffsetFetch answers E (do this)", None) * 2)
+    ]
+    waiting = SNAPSHOT | {"in_flight": None, "revoking": [], "partitions": stuck}
+    text = " ".join(shown(view_group(read(member(ONE, [0])), [waiting])).split())
+    assert "RECONCILING, cannot read flights 0, 2 yet: OffsetFetch answers E (do this), " in text
+
+
 @pytest.mark.parametrize(("idle_s", "is_said"), [(None, False), (120.0, False), (400.0, True)])
 def test_a_query_that_is_silent_for_long_is_said_to_be(idle_s: float | None, is_said: bool) -> None:
     idle = SNAPSHOT | {"in_flight": None, "batch_age_s": None, "idle_s": idle_s}

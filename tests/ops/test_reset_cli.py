@@ -27,7 +27,15 @@ from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.brokers import ANSWER_S, Row, admin, create_topic, grow_topic, produce
+from tests.brokers import (
+    ANSWER_S,
+    Row,
+    admin,
+    create_topic,
+    grow_topic,
+    produce,
+    unstable_offset,
+)
 from tests.ops.commands import invoke
 from tests.ops.rendered import cells, lines
 from tests.ops.test_cli import CONSUMER_GROUP_COMMAND
@@ -98,7 +106,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         assert planned(ResetKind.TO_DATETIME, BASE_MS + 4) == {0: 4, 1: 0}
         assert planned(ResetKind.TO_DATETIME, BASE_MS + 99) == {0: 10, 1: 0}
         assert planned(ResetKind.SHIFT_BY, 1) == {0: None, 1: None}
-        assert cluster.fetch_all_offsets(group_id).offsets == {}
+        assert cluster.fetch_all_offsets(group_id) == {}
 
         to = ResetTarget(ResetKind.TO_OFFSET, 7)
         done = reset_group_offsets(cluster, group_id, to, chosen, execute=True)
@@ -111,7 +119,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         shifted = reset_group_offsets(cluster, group_id, back, None, execute=True)
         assert (shifted.group_state, new_offsets(shifted)) == ("Empty", {0: 4, 1: 0})
         key = TopicIdPartition(topic_id(cluster, topic_name), 0)
-        kept = cluster.fetch_all_offsets(group_id).offsets[key]
+        kept = cluster.fetch_all_offsets(group_id)[key]
         assert (kept.committed_offset, kept.metadata) == (4, '{"partitions":2,"reset":true}')
 
         grow_topic(servers, topic_name, 3)
@@ -122,7 +130,7 @@ def test_a_group_without_members_is_set_to_what_was_planned(
         copied = reset_group_offsets(cluster, f"{group_id}-copy", over, None, execute=True)
         assert (copied.is_complete, new_offsets(copied)) == (True, {0: 4, 1: 0})
         assert f"--table TABLE --from-group {group_id} --execute`" in copied.next_start
-        kept = cluster.fetch_all_offsets(f"{group_id}-copy").offsets[key]
+        kept = cluster.fetch_all_offsets(f"{group_id}-copy")[key]
         assert kept.metadata == '{"partitions":2,"reset":true}'
 
 
@@ -160,6 +168,44 @@ def test_what_does_not_exist_spoils_the_plan(
         ("~", None, "the topic does not exist"),
     ]
     assert view.refusal.startswith("2 of 3 partitions have no new offset")
+
+
+@pytest.mark.broker
+def test_an_offset_that_is_unknown_is_not_taken_for_one_that_is_missing(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    """The end of the log in its place would skip what the aborted transaction has not read."""
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    produce(servers, topic_name, [Row(b"x", partition=each % 2) for each in range(40)])
+    with Cluster(servers) as cluster:
+        topic = topic_id(cluster, topic_name)
+        commit_outside(cluster, group_id, {TopicIdPartition(topic, each): 5 for each in range(2)})
+    address = ("--bootstrap-server", servers, "--execute")
+    other_id = f"{group_id}-other"
+    ways = [
+        (group_id, "--topic", topic_name, "--to-current"),
+        (group_id, "--topic", f"{topic_name}:1", "--to-earliest"),
+        (group_id, "--all-topics", "--to-current"),
+        (other_id, "--topic", topic_name, "--from-group", group_id),
+        (other_id, "--all-topics", "--from-group", group_id),
+    ]
+    with unstable_offset(servers, group_id, topic_name, 0, 10) as abort:
+        for way in ways:
+            refused = invoke("reset-offsets", *way, *address, "--json")
+            view = json.loads(refused.stdout)
+            assert (refused.exit_code, view["is_executed"]) == (1, False), way
+            unknown = f"offset of group {group_id!r} is unknown for {topic_name} 0: UNSTABLE_OFFSET"
+            assert unknown in view["refusal"]
+            assert "let the producer end it, or wait" in view["refusal"], "the cure"
+        abort()
+        assert committed(servers, group_id) == {(topic_name, each): 5 for each in range(2)}
+        assert committed(servers, other_id) == {}
+    done = invoke("reset-offsets", *ways[0], *address)
+    assert done.exit_code == 0, done.output
+    with queries(servers, group_id, topic_name) as start:
+        plan = start().plan_rows()
+    assert {(each.from_offset, each.until_offset) for each in plan.ranges} == {(5, 20)}
 
 
 @pytest.mark.broker

@@ -20,6 +20,7 @@ from spark_groups.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
+    found_and_failed,
 )
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.driver import GroupDriver
@@ -180,16 +181,17 @@ def two_sharing(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike]:
 def committed(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], int]:
     """Return the committed offsets of a group by topic name and partition."""
     with Cluster(bootstrap_servers) as cluster:
-        fetched = cluster.fetch_all_offsets(group_id)
+        found, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+        assert not failed, failed
         names = {
             topic.topic_id: topic.name
             for topic in cluster.metadata(
-                MetadataRequest(topic_ids=frozenset(key.topic_id for key in fetched.offsets))
+                MetadataRequest(topic_ids=frozenset(key.topic_id for key in found))
             ).topics
         }
         return {
             (names[key.topic_id], key.partition): each.committed_offset
-            for key, each in fetched.offsets.items()
+            for key, each in found.items()
             if each.committed_offset >= 0 and key.topic_id in names
         }
 

@@ -11,7 +11,7 @@ from spark_groups.errors import AvailableNowError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.settling import Settling, WhenUnsettled
-from spark_groups.protocol.messages import ListOffsetsResponse, MetadataRequest, MetadataResponse
+from spark_groups.protocol.messages import ListedOffset, MetadataRequest, MetadataResponse
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime import driver as driver_module
 from spark_groups.runtime.driver import POLL_AGAIN_S, GroupDriver
@@ -126,7 +126,7 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
     driver = GroupDriver(
         client.config, bootstrap_servers=("localhost:1",), client_id="test", security=Security()
     )
-    listed = ListOffsetsResponse(offsets=ends({0: 0}))
+    listed = {key: ListedOffset(end) for key, end in ends({0: 0}).items()}
     waits_s: list[float] = []
 
     def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -13,12 +13,11 @@ from spark_groups.client import Outgoing
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.messages import (
-    ListOffsetsResponse,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
-from spark_groups.runtime.driver import LogEnds
+from spark_groups.runtime.driver import Ends, LogEnds
 from spark_groups.types import TopicIdPartition
 from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, evict, fill, queries, two_sharing
@@ -120,9 +119,7 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
                 is_listing.wait(10.0)
             return ask(self, outgoing)
 
-        def noted_ends(
-            self: LogEnds, keys: frozenset[TopicIdPartition], *shown: Any
-        ) -> ListOffsetsResponse:
+        def noted_ends(self: LogEnds, keys: frozenset[TopicIdPartition], *shown: Any) -> Ends:
             listed.append(keys)
             is_listing.set()
             return list_ends(self, keys, *shown)

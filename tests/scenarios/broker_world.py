@@ -330,19 +330,17 @@ class BrokerWorld:
         asked = {"groups": [group], "require_stable": True}
         (answer,) = self._connection.request(message, asked, ANSWER_S)["groups"]
         by_id = {key.topic_id: names.get(key.topic_id, "") for key in request.partitions}
-        offsets, errors = {}, {}
+        answers: dict[TopicIdPartition, m.OffsetAndMetadata | m.PartitionError] = {}
         for topic in answer["topics"]:
             for each in topic["partitions"]:
                 key = TopicIdPartition(topic_of(topic, by_id), each["partition_index"])
                 if each["error_code"]:
-                    errors[key] = each["error_code"]
+                    answers[key] = m.PartitionError(each["error_code"])
                 else:
-                    offsets[key] = m.OffsetAndMetadata(
+                    answers[key] = m.OffsetAndMetadata(
                         each["committed_offset"], each["metadata"], each["committed_leader_epoch"]
                     )
-        return m.OffsetFetchResponse(
-            error_code=answer["error_code"], offsets=offsets, errors=errors
-        )
+        return m.OffsetFetchResponse(error_code=answer["error_code"], answers=answers)
 
     def list_groups(self, states: tuple[str, ...], types: tuple[str, ...]) -> list[Listed]:
         return [

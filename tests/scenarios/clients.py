@@ -195,13 +195,16 @@ class Clients:
                 m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.LATEST_TIMESTAMP)
             )
             assert isinstance(listed, m.ListOffsetsResponse)
-            query.client.listed(listed.offsets, listed.leader_epochs)
+            found, _ = m.found_and_failed(listed.answers)
+            ends = {key: each.offset for key, each in found.items()}
+            leader_epochs = {key: each.leader_epoch for key, each in found.items()}
+            query.client.listed(ends, leader_epochs)
             lines = self._pump(name)
             plan = query.client.plan(
                 PlanLimit(max_offsets=int(limit) if limit else None),
-                listed.offsets,
+                ends,
                 self.now,
-                listed.leader_epochs,
+                leader_epochs,
             )
         except SparkGroupsError as error:
             return [f"{name}: {type(error).__name__}: {self._plain(query, str(error))}"]

@@ -228,7 +228,7 @@ class DesignStage:
         if response.error_code:
             return [DesignErrorCode(response.error_code).name]
         return [
-            f"{name}: {response.offsets[self._key(name)].committed_offset}"
+            f"{name}: {response.answers[self._key(name)].committed_offset}"
             for name in command.words
         ]
 

@@ -76,8 +76,9 @@ def asked(names: Names, group_id: str, request: m.Request) -> str:
 
 
 def _code_of(answer: m.Response | m.RequestFailed) -> str:
-    errors = getattr(answer, "errors", {})
-    return code_text(getattr(answer, "error_code", 0) or next(iter(errors.values()), 0))
+    codes = [*getattr(answer, "errors", {}).values()]
+    codes += m.found_and_failed(getattr(answer, "answers", {}))[1].values()
+    return code_text(getattr(answer, "error_code", 0) or next(iter(codes), 0))
 
 
 def _is_plain(request: m.HeartbeatRequest) -> bool:
@@ -115,8 +116,12 @@ def _heartbeat_answer(names: Names, group_id: str, answer: m.HeartbeatResponse) 
 def _fetched(names: Names, answer: m.OffsetFetchResponse) -> str:
     if answer.error_code:
         return code_text(answer.error_code)
-    found = {key: str(each.committed_offset) for key, each in answer.offsets.items()}
-    found |= {key: code_text(code) for key, code in answer.errors.items()}
+    found = {
+        key: code_text(each.error_code)
+        if isinstance(each, m.PartitionError)
+        else str(each.committed_offset)
+        for key, each in answer.answers.items()
+    }
     return ", ".join(f"{_name(names, key)} {found[key]}" for key in sorted(found))
 
 

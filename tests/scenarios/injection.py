@@ -14,6 +14,7 @@ from spark_groups.lab.coordinator.profile import KAFKA_4_3
 from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId
+from tests.answers import list_answer
 from tests.scenarios.clients import Clients
 from tests.scenarios.model_world import ModelWorld
 from tests.scenarios.scene import Command, Scene
@@ -37,7 +38,7 @@ REFUSED: dict[type, Callable[[Any, int], m.Response]] = {
     m.OffsetFetchRequest: lambda _, code: m.OffsetFetchResponse(error_code=code),
     m.FindCoordinatorRequest: lambda _, code: m.FindCoordinatorResponse(error_code=code),
     m.MetadataRequest: lambda _, code: m.MetadataResponse(errors={"orders": code}),
-    m.ListOffsetsRequest: lambda request, code: m.ListOffsetsResponse(
+    m.ListOffsetsRequest: lambda request, code: list_answer(
         errors=dict.fromkeys(request.partitions, code)
     ),
     m.DescribeGroupRequest: lambda _, code: m.DescribeGroupResponse(error_code=code),

@@ -205,11 +205,9 @@ class RawMembers:
         if answer.error_code:
             return [f"{name}: {code_text(answer.error_code)}"]
         found = {
-            f"{self.scene.names.name(key.topic_id)}-{key.partition}": str(each.committed_offset)
-            for key, each in answer.offsets.items()
-        }
-        found |= {
-            f"{self.scene.names.name(key.topic_id)}-{key.partition}": code_text(code)
-            for key, code in answer.errors.items()
+            f"{self.scene.names.name(key.topic_id)}-{key.partition}": code_text(each.error_code)
+            if isinstance(each, m.PartitionError)
+            else str(each.committed_offset)
+            for key, each in answer.answers.items()
         }
         return [f"{name}: " + ", ".join(f"{key} {found[key]}" for key in sorted(found))]

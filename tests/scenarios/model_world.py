@@ -23,6 +23,7 @@ from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicId, TopicIdPartition
+from tests.answers import epoch_answer, list_answer
 from tests.scenarios.world import (
     CLIENT_ID,
     ClassicClient,
@@ -142,7 +143,7 @@ class ModelWorld:
                 answer = self._offsets(request)
             case m.OffsetForLeaderEpochRequest():
                 ends = {key: m.EpochEnd(self._rows.get(key, 0), 0) for key in request.lookups}
-                answer = m.OffsetForLeaderEpochResponse(ends=ends)
+                answer = epoch_answer(ends=ends)
             case m.FindCoordinatorRequest():
                 answer = m.FindCoordinatorResponse(coordinator=NODE)
             case m.GroupSettingsRequest():
@@ -175,7 +176,7 @@ class ModelWorld:
         is_latest = request.timestamp_ms == m.LATEST_TIMESTAMP
         there = [key for key in request.partitions if self.shard.topics.by_id(key.topic_id)]
         offsets = {key: self._rows.get(key, 0) if is_latest else 0 for key in there}
-        return m.ListOffsetsResponse(offsets=offsets, leader_epochs=dict.fromkeys(there, 0))
+        return list_answer(offsets=offsets, leader_epochs=dict.fromkeys(there, 0))
 
     def send(self, request: ClassicRequest, client_id: str = CLIENT_ID) -> Sent:
         ticket = self.shard.submit(request, self._now, Origin(client_id))
@@ -205,11 +206,7 @@ class ModelWorld:
         asked = {self._called(key, names, api_version): key for key in request.partitions}
         answer = self._ask(replace(request, partitions=frozenset(asked)), api_version)
         assert isinstance(answer, m.OffsetFetchResponse)
-        return replace(
-            answer,
-            offsets={asked[key]: each for key, each in answer.offsets.items()},
-            errors={asked[key]: code for key, code in answer.errors.items()},
-        )
+        return replace(answer, answers={asked[key]: each for key, each in answer.answers.items()})
 
     def _supports(self, api_version: int) -> bool:
         return api_version < 10 or self.profile.commits_topic_ids

@@ -29,6 +29,7 @@ from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
+from tests.answers import fetch_answer
 from tests.brokers import create_topic, delete_topic
 from tests.waiting import wait_until
 from tests.wire.listener import await_end, greet, listening, read_frame
@@ -141,8 +142,7 @@ def test_a_member_joins_heartbeats_commits_fetches_and_leaves(member, cluster, b
     first, second = member.joined.assignment
     assert member.commit({first: OffsetAndMetadata(0, "2")}) == {first: 0}
     fetched = member.fetch([first, second])
-    assert fetched.offsets == {first: OffsetAndMetadata(0, "2"), second: OffsetAndMetadata(-1)}
-    assert not fetched.errors
+    assert fetched.answers == {first: OffsetAndMetadata(0, "2"), second: OffsetAndMetadata(-1)}
 
     described = member.send(DescribeGroupRequest(group_id=member.group_id))
     assert described.members[0].assignment == member.joined.assignment
@@ -167,7 +167,7 @@ def test_commits_and_fetches_are_fenced_by_the_member_epoch(member) -> None:
     assert member.commit(offsets, member_id="unknown") == dict.fromkeys(offsets, unknown)
     assert member.fetch(offsets, member_epoch=greater).error_code == stale
     fetched = member.fetch(offsets)
-    assert fetched.offsets == dict.fromkeys(offsets, OffsetAndMetadata(-1))
+    assert fetched.answers == dict.fromkeys(offsets, OffsetAndMetadata(-1))
 
 
 @pytest.mark.broker
@@ -186,8 +186,7 @@ def test_a_topic_that_is_gone_is_answered_with_its_id(member, cluster, broker, t
     offsets = {first: OffsetAndMetadata(8), renewed: OffsetAndMetadata(1)}
     assert member.commit(offsets) == {first: gone, renewed: 0}
     fetched = member.fetch([first, second, renewed])
-    assert fetched.errors == {first: gone, second: gone}
-    assert fetched.offsets == {renewed: OffsetAndMetadata(1)}
+    assert fetched == fetch_answer({renewed: OffsetAndMetadata(1)}, {first: gone, second: gone})
     assert member.commit({first: OffsetAndMetadata(9)}) == {first: gone}
 
 
@@ -201,7 +200,7 @@ def test_hundreds_of_partitions_are_committed_at_once(
     offsets = {each: OffsetAndMetadata(each.partition, "200") for each in member.joined.assignment}
     assert len(offsets) == 200
     assert member.commit(offsets) == dict.fromkeys(offsets, 0)
-    assert member.fetch(offsets).offsets == offsets
+    assert member.fetch(offsets).answers == offsets
     connection.close()
 
 

@@ -215,7 +215,7 @@ def test_offsets_of_a_group_without_members_are_set_and_deleted(
         # The group does not exist: a commit from outside makes it.
         done = commit_outside(cluster, group_id, {keys[0]: 5, keys[1]: 7})
         assert (done.error_code, done.errors) == (0, dict.fromkeys(keys, 0))
-        committed = cluster.fetch_all_offsets(group_id).offsets
+        committed = cluster.fetch_all_offsets(group_id)
         assert {key: each.committed_offset for key, each in committed.items()} == {
             keys[0]: 5,
             keys[1]: 7,
@@ -223,7 +223,7 @@ def test_offsets_of_a_group_without_members_are_set_and_deleted(
         named = TopicPartition(topic_name, 0)
         deleted = delete_offsets(cluster, group_id, [named])
         assert (deleted.error_code, deleted.errors) == (0, {named: 0})
-        assert set(cluster.fetch_all_offsets(group_id).offsets) == {keys[1]}
+        assert set(cluster.fetch_all_offsets(group_id)) == {keys[1]}
         assert delete_group(cluster, group_id).error_code == ErrorCode.NONE
         assert delete_group(cluster, group_id).error_code == ErrorCode.GROUP_ID_NOT_FOUND
         gone = delete_offsets(cluster, group_id, [named])

@@ -17,6 +17,7 @@ from spark_groups.protocol.messages import (
     Node,
     OffsetForLeaderEpochRequest,
     TopicMetadata,
+    found_and_failed,
 )
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire import leader_requests as module
@@ -43,15 +44,15 @@ def filled(cluster: Cluster, kafka: EmbeddedKafka, topic_name: str) -> TopicIdPa
     key = TopicIdPartition(topic_id(cluster, topic_name), 0)
     request = ListOffsetsRequest(partitions=frozenset({key}), timestamp_ms=LATEST_TIMESTAMP)
     answer = wait_until(
-        lambda: (found := cluster.list_offsets(request)).offsets and found, what="an end"
+        lambda: found_and_failed(cluster.list_offsets(request).answers)[0], what="an end"
     )
-    assert (answer.offsets[key], answer.leader_epochs[key]) == (3, 0)
+    assert answer == {key: (3, 0)}
     return key
 
 
 def ends(cluster: Cluster, lookups: dict[TopicIdPartition, EpochLookup]):
     answer = cluster.epoch_ends(OffsetForLeaderEpochRequest(lookups=lookups))
-    return answer.ends, answer.errors
+    return found_and_failed(answer.answers)
 
 
 def test_the_epoch_of_the_leader_ends_where_the_log_ends(kafka, cluster, topic_name) -> None:

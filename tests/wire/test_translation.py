@@ -32,6 +32,7 @@ from spark_groups.wire.translation import (
     fetch_all_to_wire,
     fetched_offsets,
 )
+from tests.answers import fetch_answer
 
 FLIGHTS, PLANES, GONE = (uuid.UUID(int=each) for each in (1, 2, 3))
 NAMES = ClusterMetadata(
@@ -235,7 +236,7 @@ def test_an_error_is_never_no_committed_offset() -> None:
     }
     group = {"group_id": "g", "topics": (topic,), "error_code": 0}
     first, second, third = sorted(FETCH.partitions)
-    assert answered(FETCH, {"groups": (group,)}) == OffsetFetchResponse(
+    assert answered(FETCH, {"groups": (group,)}) == fetch_answer(
         offsets={first: OffsetAndMetadata(7), second: OffsetAndMetadata(-1)}, errors={third: 88}
     )
 
@@ -250,7 +251,7 @@ def test_a_fetch_by_name() -> None:
     assert [each["name"] for each in sent(request, NAMES)["groups"][0]["topics"]] == ["flights"]
     topic = {"name": "flights", "partitions": (fetched(0, 7), fetched(9, 1))}
     group = {"group_id": "g", "topics": (topic,), "error_code": 0}
-    assert answered(request, {"groups": (group,)}, NAMES) == OffsetFetchResponse(
+    assert answered(request, {"groups": (group,)}, NAMES) == fetch_answer(
         offsets={TopicIdPartition(FLIGHTS, 0): OffsetAndMetadata(7)},
         errors={TopicIdPartition(GONE, 1): UNKNOWN_TOPIC_ID},
     )
@@ -274,8 +275,8 @@ def test_all_offsets_are_fetched_without_a_member() -> None:
     (group,) = fetch_all_to_wire("g")["groups"]
     assert group == {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}
     topics = [{"name": "flights", "partitions": (fetched(0, 3),)}, {"name": "x", "partitions": ()}]
-    answer = fetched_offsets(topics, NAMES, {})
-    assert answer.offsets == {TopicIdPartition(FLIGHTS, 0): OffsetAndMetadata(3)}
+    answer = fetched_offsets(topics, NAMES)
+    assert answer == {TopicIdPartition(FLIGHTS, 0): OffsetAndMetadata(3)}
 
 
 def test_a_coordinator_or_why_there_is_none() -> None:

@@ -21,10 +21,12 @@ from spark_groups.offsets.events import DescriptionRefused, RangesWithheld, With
 from spark_groups.protocol.membership import ACTIVE, MemberState
 from spark_groups.protocol.messages import (
     NO_OFFSET,
+    UNANSWERED,
     DescribeGroupRequest,
     DescribeGroupResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    PartitionError,
     RequestFailed,
 )
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
@@ -236,10 +238,11 @@ class PendingOffsets:
         """Process committed offsets; return the events to emit."""
         self._is_fetching = False
         for key in self._keys:
-            if key in response.offsets:
-                self._committed[key] = response.offsets[key].committed_offset
-            else:
+            answer = response.answers.get(key, UNANSWERED)
+            if isinstance(answer, PartitionError):
                 self._has_failed = True
+            else:
+                self._committed[key] = answer.committed_offset
         return self._changed_ranges(now)
 
     def handle_ends(

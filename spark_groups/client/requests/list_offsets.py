@@ -37,6 +37,7 @@ class LeaderQueries:
     def take(self, resolved: Resolved, request: str, now: float) -> None:
         """Apply what follows from a response."""
         self.positions.take(resolved)
+        self.positions.failed(request, resolved.failed, now)
         self.pause.ended(now, accepted=resolved.reaction is Reaction.ACCEPT)
         self.coordinator.react(resolved.reaction, resolved.error, request, now)
 

@@ -67,6 +67,8 @@ class OffsetCommits:
             refusal = ErrorCode.name_of(outcome.refusal)
             positions.emit(CommitRefused(now, refusal, outcome.refused))
             positions.member.pace.at_once(now)
+        refused = {key: code for key, code in response.errors.items() if code != ErrorCode.NONE}
+        positions.failed("OffsetCommit", refused, now)
         if request.member_id == positions.member.member_id:
             denied = denied_topics(response.errors, positions.topics)
             self.coordinator.react(

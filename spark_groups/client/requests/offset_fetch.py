@@ -13,7 +13,14 @@ from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.offsets.events import TopicGone
 from spark_groups.offsets.resolution import Resolved
 from spark_groups.protocol.backoff import Backoff
-from spark_groups.protocol.messages import OffsetFetchRequest, OffsetFetchResponse, RequestFailed
+from spark_groups.protocol.messages import (
+    UNANSWERED,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    PartitionError,
+    RequestFailed,
+    found_and_failed,
+)
 
 
 @dataclass(slots=True)
@@ -67,13 +74,16 @@ class OffsetFetches:
             resolved.react(unverified.reaction, unverified.error)
         else:
             reaction = rule_for(response.error_code).offsets
-            resolved = Resolved(reaction=reaction, error=response.error_code)
+            failed_as_a_whole = dict.fromkeys(request.partitions, response.error_code)
+            resolved = Resolved(reaction, response.error_code, failed=failed_as_a_whole)
         positions.take(resolved)
+        positions.failed("OffsetFetch", resolved.failed, now)
         self.pause.ended(now, accepted=resolved.reaction is Reaction.ACCEPT)
         if resolved.reaction is Reaction.REFRESH_EPOCH:
             self.after_heartbeat = now
             positions.member.pace.at_once(now)
-        denied = denied_topics(response.errors, positions.topics)
+        _, failed = found_and_failed(response.answers)
+        denied = denied_topics(failed, positions.topics)
         self.coordinator.react(resolved.reaction, resolved.error, "OffsetFetch", now, denied)
 
     def failed(self, _request: OffsetFetchRequest, _failure: RequestFailed, now: float) -> None:
@@ -90,12 +100,13 @@ class OffsetFetches:
         positions, resolved = self.positions, Resolved()
         commits = positions.commits
         for key in commits.unverified() & request.partitions:
-            if key in response.offsets:
-                stands = commits.verified(key, response.offsets[key])
+            answer = response.answers.get(key, UNANSWERED)
+            if not isinstance(answer, PartitionError):
+                stands = commits.verified(key, answer)
                 if stands is not None:
                     positions.take(positions.resolver.settled([stands], now))
                 continue
-            code = response.errors.get(key, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            code = answer.error_code
             reaction = rule_for(code).offsets
             if reaction is Reaction.DROP_TOPIC:
                 commits.drop([key])

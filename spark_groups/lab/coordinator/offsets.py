@@ -37,6 +37,7 @@ from spark_groups.protocol.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    PartitionError,
 )
 from spark_groups.types import TopicId, TopicIdPartition
 
@@ -95,21 +96,20 @@ def fetch(
         return Outcome(OffsetFetchResponse(error_code=error))
     names_topics = _names_topics(profile, context)
     topics = _by_id(context.topics)
-    offsets: dict[TopicIdPartition, OffsetAndMetadata] = {}
-    errors: dict[TopicIdPartition, int] = {}
+    answers: dict[TopicIdPartition, OffsetAndMetadata | PartitionError] = {}
     for key in sorted(request.partitions):
         topic = topics.get(key.topic_id)
         if topic is None and not names_topics:
-            errors[key] = ErrorCode.UNKNOWN_TOPIC_ID
+            answers[key] = PartitionError(ErrorCode.UNKNOWN_TOPIC_ID)
             continue
         value = group.offsets.get((topic.name, key.partition)) if topic else None
         if value is None or value.topic_id not in (None, key.topic_id):
-            offsets[key] = _NONE_COMMITTED
+            answers[key] = _NONE_COMMITTED
         else:
-            offsets[key] = OffsetAndMetadata(
+            answers[key] = OffsetAndMetadata(
                 value.committed_offset, value.metadata, value.leader_epoch
             )
-    return Outcome(OffsetFetchResponse(offsets=offsets, errors=errors))
+    return Outcome(OffsetFetchResponse(answers=answers))
 
 
 def delete(

@@ -359,8 +359,9 @@ class ClassicRun:
                 self._node = None
             if response.error_code or generation_id != self.membership.generation_id:
                 return
-            for key in missing & response.offsets.keys() & self.owned.partitions:
-                committed_offset = response.offsets[key].committed_offset
+            found, _ = m.found_and_failed(response.answers)
+            for key in missing & found.keys() & self.owned.partitions:
+                committed_offset = found[key].committed_offset
                 self._positions.setdefault(key, max(0, committed_offset))
                 self._committed.setdefault(key, committed_offset)
 

@@ -141,7 +141,7 @@ class LateRequests:
                     if code == ErrorCode.NONE:
                         self._move((member_id, key), Doubt.UNANSWERED, Doubt.REPEATED)
             case m.OffsetFetchRequest(member_id=str(member_id)), m.OffsetFetchResponse() as shown:
-                for key in shown.offsets:
+                for key in m.found_and_failed(shown.answers)[0]:
                     self._move((member_id, key), Doubt.REPEATED, Doubt.LOOKED_UP)
 
     def _move(self, sender: Sender, before: Doubt, after: Doubt) -> None:

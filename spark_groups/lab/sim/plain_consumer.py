@@ -157,8 +157,9 @@ class PlainConsumer:
         assert isinstance(response, m.OffsetFetchResponse)
         if response.error_code:
             return
-        for key in self._asked & response.offsets.keys():
-            committed_offset = response.offsets[key].committed_offset
+        found, _ = m.found_and_failed(response.answers)
+        for key in self._asked & found.keys():
+            committed_offset = found[key].committed_offset
             self._positions[key] = self._consumed_from[key] = max(0, committed_offset)
 
     def _commit(self) -> None:

@@ -26,13 +26,13 @@ GROUP_DENIED: Final = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 TOPIC_DENIED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 GROUP_OPERATIONS: Final = READ_BIT | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE, as authorized operations."""
-_BY_PARTITION: Final[Mapping[type, tuple[str, type]]] = {
-    m.OffsetCommitRequest: ("offsets", m.OffsetCommitResponse),
-    m.OffsetFetchRequest: ("partitions", m.OffsetFetchResponse),
-    m.ListOffsetsRequest: ("partitions", m.ListOffsetsResponse),
-    m.OffsetForLeaderEpochRequest: ("lookups", m.OffsetForLeaderEpochResponse),
+_BY_PARTITION: Final[Mapping[type, tuple[str, m.Response]]] = {
+    m.OffsetCommitRequest: ("offsets", m.OffsetCommitResponse(errors={})),
+    m.OffsetFetchRequest: ("partitions", m.OffsetFetchResponse()),
+    m.ListOffsetsRequest: ("partitions", m.ListOffsetsResponse()),
+    m.OffsetForLeaderEpochRequest: ("lookups", m.OffsetForLeaderEpochResponse()),
 }
-"""The field with the partitions of a request, and the response with an error for each."""
+"""The field with the partitions of a request, and a response without any."""
 _OF_THE_GROUP: Final = (
     m.HeartbeatRequest,
     m.OffsetCommitRequest,
@@ -122,12 +122,12 @@ def _metadata(
 def _by_partition(
     request: Any, denied: Collection[str], topics: TopicsImage
 ) -> tuple[m.Request | None, Finish | None, m.Response | None]:
-    field, response_type = _BY_PARTITION[type(request)]
+    field, empty = _BY_PARTITION[type(request)]
     asked: Collection[TopicIdPartition] = getattr(request, field)
     denied_ids = {topic.topic_id for name, topic in topics.by_name.items() if name in denied}
     errors = {key: TOPIC_DENIED for key in asked if key.topic_id in denied_ids}
     if errors and len(errors) == len(asked):
-        return None, None, response_type(errors=errors)
+        return None, None, _with_errors(empty, errors)
     if isinstance(asked, Mapping):
         rest: object = {key: asked[key] for key in asked if key not in errors}
     else:
@@ -144,7 +144,12 @@ def _with_operations(request: m.DescribeGroupRequest, response: Any) -> m.Respon
 
 
 def _with_errors(response: Any, errors: Mapping[Any, int]) -> m.Response:
-    completed: m.Response = replace(response, errors={**response.errors, **errors})
+    completed: m.Response
+    if hasattr(response, "answers"):
+        failed = {key: m.PartitionError(code) for key, code in errors.items()}
+        completed = replace(response, answers={**response.answers, **failed})
+    else:
+        completed = replace(response, errors={**response.errors, **errors})
     return completed
 
 

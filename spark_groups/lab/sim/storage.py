@@ -266,32 +266,36 @@ class Storage:
         self, request: m.ListOffsetsRequest, refused: Refused = NONE_REFUSED
     ) -> m.ListOffsetsResponse:
         """Answer a request for start or end offsets."""
-        offsets, leader_epochs, errors = {}, {}, dict(refused)
+        answers: dict[TopicIdPartition, m.ListedOffset | m.PartitionError] = {
+            key: m.PartitionError(code) for key, code in refused.items()
+        }
         for key in request.partitions - refused.keys():
             log = self.logs.get(key)
             if log is None:
-                errors[key] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                answers[key] = m.PartitionError(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             elif request.timestamp_ms == m.EARLIEST_TIMESTAMP:
                 start = log.start_offset
-                offsets[key], leader_epochs[key] = start, log.epoch_at(start)
+                answers[key] = m.ListedOffset(start, log.epoch_at(start))
             else:
                 end = log.stable_offset if request.read_committed else log.end_offset
-                offsets[key], leader_epochs[key] = end, log.leader_epoch
-        return m.ListOffsetsResponse(offsets=offsets, errors=errors, leader_epochs=leader_epochs)
+                answers[key] = m.ListedOffset(end, log.leader_epoch)
+        return m.ListOffsetsResponse(answers=answers)
 
     def epoch_ends(
         self, request: m.OffsetForLeaderEpochRequest, refused: Refused = NONE_REFUSED
     ) -> m.OffsetForLeaderEpochResponse:
         """Answer a request for the end offsets of leader epochs."""
-        ends, errors = {}, dict(refused)
+        answers: dict[TopicIdPartition, EpochEnd | m.PartitionError] = {
+            key: m.PartitionError(code) for key, code in refused.items()
+        }
         for key in request.lookups.keys() - refused.keys():
             each, log = request.lookups[key], self.logs.get(key)
             if log is None:
-                errors[key] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                answers[key] = m.PartitionError(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
                 assert each.leader_epoch < each.current_leader_epoch <= log.leader_epoch
-                ends[key] = log.end_of(each.leader_epoch)
-        return m.OffsetForLeaderEpochResponse(ends=ends, errors=errors)
+                answers[key] = log.end_of(each.leader_epoch)
+        return m.OffsetForLeaderEpochResponse(answers=answers)
 
     def name_of(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic that exists."""

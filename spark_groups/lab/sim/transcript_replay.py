@@ -479,8 +479,12 @@ class TranscriptReplay:
             partitions=frozenset(keys),
         )
         answer = self._ask(request, said.get("v", 9))
-        found = {key: each.committed_offset for key, each in answer.offsets.items()}
-        found |= {key: ErrorCode.name_of(code) for key, code in answer.errors.items()}
+        found = {
+            key: ErrorCode.name_of(each.error_code)
+            if isinstance(each, p.PartitionError)
+            else each.committed_offset
+            for key, each in answer.answers.items()
+        }
         return {
             "err": ErrorCode.name_of(answer.error_code),
             "offsets": {text: found[key] for key, text in keys.items() if key in found},

@@ -250,6 +250,9 @@ class World:
                 reply(storage.list_offsets(request, self._refused(request.partitions, fails)))
             case m.OffsetForLeaderEpochRequest():
                 reply(storage.epoch_ends(request, self._refused(request.lookups, fails)))
+            case m.OffsetFetchRequest() if fails and scene.chance.random() < 0.5:
+                finish = self._unstable(request.partitions)
+                self._ask_coordinator(outgoing, ErrorCode.NONE, _finishing(finish, reply))
             case _:
                 code = (
                     scene.chance.choice(scene.coordination.passing_errors)
@@ -301,6 +304,19 @@ class World:
         return {
             key: chance.choice(LEADER_ERRORS) for key in sorted(partitions) if chance.random() < 0.7
         }
+
+    def _unstable(self, partitions: Iterable[TopicIdPartition]) -> Finish:
+        """Draw partitions with offsets in an open transaction, and answer so for them."""
+        chance = self.scene.chance
+        drawn = [key for key in sorted(partitions) if chance.random() < 0.5]
+        unstable = dict.fromkeys(drawn, m.PartitionError(int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
+
+        def finish(response: m.Response) -> m.Response:
+            if not isinstance(response, m.OffsetFetchResponse) or response.error_code:
+                return response
+            return replace(response, answers={**response.answers, **unstable})
+
+        return finish
 
     def _ask_coordinator(self, outgoing: Outgoing, code: int, reply: Reply) -> None:
         coordination = self.scene.coordination

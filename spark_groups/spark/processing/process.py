@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError, RelinquishedError
+from spark_groups.observation.observe import why_unknown
+from spark_groups.protocol.messages import found_and_failed
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
@@ -26,7 +28,7 @@ from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.task import Handle, Task
 from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
-from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.types import TopicPartition
 from spark_groups.wire.cluster import Cluster
 
 logger = logging.getLogger(__name__)
@@ -159,9 +161,13 @@ def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
 
 def _committed_offsets(cluster: Cluster, running: RunningQuery) -> dict[TopicPartition, int]:
     """Return offsets that other members committed meanwhile: the whole batch runs again."""
-    committed = cluster.fetch_all_offsets(running.checked.group_id).offsets
-    known = {
-        each.topic_partition: committed.get(TopicIdPartition(each.topic_id, each.partition))
-        for each in running.ranges
-    }
-    return {key: value.committed_offset for key, value in known.items() if value is not None}
+    group_id = running.checked.group_id
+    names = {each.key: each.topic_partition for each in running.ranges}
+    found, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
+    unknown = {names[key]: code for key, code in failed.items() if key in names}
+    if unknown:
+        logger.warning(
+            "%s; records there that another member has processed meanwhile are processed again",
+            why_unknown(f"committed offset of group {group_id!r}", unknown),
+        )
+    return {name: found[key].committed_offset for key, name in names.items() if key in found}

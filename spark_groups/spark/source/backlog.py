@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from spark_groups.errors import GroupNotFoundError, OptionsError
 from spark_groups.observation.observe import GroupObserver
@@ -27,6 +28,7 @@ from spark_groups.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     TopicMetadata,
+    found_and_failed,
 )
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
@@ -40,6 +42,7 @@ from spark_groups.wire.security.security import warn_of_open_secrets
 logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicIdPartition, int]
+_NOTHING_LISTED: Final = ListOffsetsResponse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def read_backlog(options: SourceOptions, *, may_be_new: bool = False) -> tuple[O
         timed_starts = _at_timestamps(cluster, keys, timestamps[0], options)
         # The observer reads to the high watermark, past uncommitted transactions.
         is_known = not options.read_committed and timestamps[0] is None
-        known_ends = reading.log_ends if is_known else ListOffsetsResponse()
+        known_ends = reading.log_ends if is_known else _NOTHING_LISTED
         ends = _listed(
             cluster, keys, known_ends, LATEST_TIMESTAMP, read_committed=options.read_committed
         )
@@ -125,9 +128,8 @@ def _at_timestamps(
             by_timestamp.setdefault(timestamp_ms, set()).add(key)
     found: dict[TopicIdPartition, int] = {}
     for timestamp_ms, asked in by_timestamp.items():
-        nothing = ListOffsetsResponse()
         found |= _listed(
-            cluster, asked, nothing, timestamp_ms, read_committed=options.read_committed
+            cluster, asked, _NOTHING_LISTED, timestamp_ms, read_committed=options.read_committed
         )
     return found
 
@@ -224,18 +226,19 @@ def unread(
             read without a group ends before it starts.
         ProtocolError: The broker returned an error for a committed offset.
     """
-    counts = known_counts(reading.committed.offsets)
+    found, failed = found_and_failed(reading.committed)
+    counts = known_counts(found)
     # As for a query: without a known partition count, partitions without offsets count as new.
-    uncounted = committed_topics(reading.committed.offsets) - counts.keys()
+    uncounted = committed_topics(found) - counts.keys()
     counts |= dict.fromkeys(uncounted, 0)
     for topic in topics:
         whole: list[int] = []
         for index in range(topic.partition_count):
             key = TopicIdPartition(topic.topic_id, index)
             partition = TopicPartition(topic.name, index)
-            refuse(reading.committed.errors.get(key, 0), f"OffsetFetch of {partition}")
+            refuse(failed.get(key, 0), f"OffsetFetch of {partition}")
             log = starts[key], ends[key]
-            committed = reading.committed.offsets.get(key)
+            committed = found.get(key)
             if committed is not None and committed.committed_offset != NO_OFFSET:
                 begin, why = committed.committed_offset, "is committed"
             else:
@@ -323,12 +326,14 @@ def _listed(
     read_committed: bool = False,
 ) -> Offsets:
     """Return an offset of each partition; known offsets are not requested again."""
+    found, _ = found_and_failed(known.answers)
     request = ListOffsetsRequest(
-        partitions=frozenset(keys) - known.offsets.keys(),
+        partitions=frozenset(keys) - found.keys(),
         timestamp_ms=timestamp_ms,
         read_committed=read_committed,
     )
-    found = cluster.list_offsets(request) if request.partitions else ListOffsetsResponse()
-    for key, error_code in found.errors.items():
+    listed = cluster.list_offsets(request) if request.partitions else _NOTHING_LISTED
+    more, failed = found_and_failed(listed.answers)
+    for key, error_code in failed.items():
         refuse(error_code, f"ListOffsets of {key}")
-    return {**known.offsets, **found.offsets}
+    return {key: each.offset for key, each in (found | more).items()}

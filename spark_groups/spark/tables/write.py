@@ -20,16 +20,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import broadcast, col
 
 from spark_groups.errors import (
-    ErrorCode,
     OptionsError,
     Reaction,
     TableChangedError,
     TableError,
     rule_for,
 )
+from spark_groups.observation.observe import known_offsets
 from spark_groups.offsets.starting import is_truncated
 from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
-from spark_groups.protocol.messages import EARLIEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
+    UNANSWERED,
+    ListOffsetsRequest,
+    PartitionError,
+)
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
@@ -37,6 +42,7 @@ from spark_groups.spark.source.running_query import RunningQuery, cluster_of, ru
 from spark_groups.spark.tables.fence import (
     Decision,
     FenceKey,
+    Skip,
     SkipNotices,
     check_not_truncated,
     compare,
@@ -44,7 +50,7 @@ from spark_groups.spark.tables.fence import (
 )
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
@@ -227,7 +233,8 @@ def write_batch(
         ranges = logs.kept(batch.ranges) if logs else batch.ranges
         decision = compare(batch.group_id, ranges, state, table=str(table))
         if decision.skips and logs:
-            check_not_truncated(decision.skips, logs.truncated(), table=str(table))
+            truncated = logs.truncated(decision.skips)
+            check_not_truncated(decision.skips, truncated, table=str(table))
         notices.log(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:
             return
@@ -267,8 +274,11 @@ class Logs(Protocol):
             ranges: The ranges of a batch.
         """
 
-    def truncated(self) -> Mapping[FenceKey, int]:
+    def truncated(self, skips: Sequence[Skip]) -> Mapping[FenceKey, int]:
         """Return the group's committed offsets that are the ends of truncated logs.
+
+        Args:
+            skips: The skips of a batch: the offsets of their partitions must be known.
 
         A member commits such an offset, with a mark, before it plans the partition. So any query
         that writes a batch which begins there finds the mark.
@@ -297,25 +307,27 @@ class GroupLogs:
             listed = cluster.list_offsets(request)
         kept = []
         for each in ranges:
-            code = listed.errors.get(each.key, int(ErrorCode.NONE))
-            if rule_for(code).offsets is not Reaction.DROP_TOPIC:
-                refuse(code, f"ListOffsets of {each.topic_partition}")
-            # A deleted topic has no record, so its range becomes empty.
-            start = listed.offsets.get(each.key, each.until_offset)
+            answer = listed.answers.get(each.key, UNANSWERED)
+            if not isinstance(answer, PartitionError):
+                start = answer.offset
+            elif rule_for(answer.error_code).offsets is Reaction.DROP_TOPIC:
+                # A deleted topic has no record, so its range becomes empty.
+                start = each.until_offset
+            else:
+                refuse(answer.error_code, f"ListOffsets of {each.topic_partition}")
             first = max(each.from_offset, min(start, each.until_offset))
             kept.append(replace(each, from_offset=first))
         return tuple(kept)
 
-    def truncated(self) -> dict[FenceKey, int]:
+    def truncated(self, skips: Sequence[Skip]) -> dict[FenceKey, int]:
         """Return the group's committed offsets that are the ends of truncated logs."""
         group_id = self.options.group_id
+        keys = {TopicIdPartition(each.key.topic_id, each.key.partition) for each in skips}
         with cluster_of(self.options) as cluster:
-            fetched = cluster.fetch_all_offsets(group_id)
-        for code in (fetched.error_code, *fetched.errors.values()):
-            refuse(code, f"OffsetFetch of {group_id!r}")
+            found = known_offsets(cluster, group_id, keys)
         return {
             FenceKey(group_id, key.topic_id, key.partition): each.committed_offset
-            for key, each in fetched.offsets.items()
+            for key, each in found.items()
             if is_truncated(each.metadata)
         }
 

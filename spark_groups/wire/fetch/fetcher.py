@@ -20,6 +20,7 @@ from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     ListOffsetsRequest,
     Node,
+    found_and_failed,
 )
 from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import Address
@@ -359,15 +360,20 @@ class Fetcher:
         """Return the existing offsets of partitions whose leaders answer."""
         keys = frozenset(each.key for each in cursors)
         try:
-            starts, ends = (
-                self._cluster.list_offsets(
-                    ListOffsetsRequest(partitions=keys, timestamp_ms=timestamp_ms)
-                ).offsets
+            (starts, _), (ends, _) = (
+                found_and_failed(
+                    self._cluster.list_offsets(
+                        ListOffsetsRequest(partitions=keys, timestamp_ms=timestamp_ms)
+                    ).answers
+                )
                 for timestamp_ms in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
             )
         except BrokerUnreachableError:
             return {}
-        return {each: range(starts[each], ends[each]) for each in starts.keys() & ends.keys()}
+        return {
+            each: range(starts[each].offset, ends[each].offset)
+            for each in starts.keys() & ends.keys()
+        }
 
     def _timed_out(self) -> BrokerUnreachableError:
         waiting = sorted(self._wanted.values(), key=lambda each: each.topic_partition)

@@ -22,6 +22,7 @@ from spark_groups.protocol import messages as m
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.rights import Identity
 from spark_groups.types import Assignment
+from tests.answers import fetch_answer, list_answer
 from tests.client.harness import (
     NODE,
     TOPIC,
@@ -116,7 +117,7 @@ def test_commit_without_an_answer_is_sent_again_and_looked_up() -> None:
     harness.answer(Channel.OFFSETS, all_of(again))
     harness.until(m.OffsetFetchRequest)
     assert isinstance(again, m.OffsetCommitRequest)
-    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets=again.offsets))
+    harness.answer(Channel.OFFSETS, fetch_answer(offsets=again.offsets))
     assert not harness.client.commits.pending()
 
 
@@ -132,7 +133,7 @@ def test_look_up_that_is_refused_for_now_pauses() -> None:
         harness.until(m.OffsetFetchRequest)
         times.append(harness.now)
         errors = {key(0): int(ErrorCode.UNSTABLE_OFFSET_COMMIT)}
-        harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(errors=errors))
+        harness.answer(Channel.OFFSETS, fetch_answer(errors=errors))
     assert times[-1] - times[0] == pytest.approx(1.5)
 
 
@@ -145,7 +146,7 @@ def test_look_up_of_a_topic_that_is_gone_ends_the_commit() -> None:
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     harness.until(m.OffsetFetchRequest)
     errors = {key(0): int(ErrorCode.UNKNOWN_TOPIC_ID)}
-    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(errors=errors))
+    harness.answer(Channel.OFFSETS, fetch_answer(errors=errors))
     assert not harness.client.commits.pending()
     assert len(harness.find(TopicGone)) == 1
 
@@ -167,7 +168,7 @@ def settling(harness: ClientHarness) -> m.OffsetCommitRequest:
     harness.answer(Channel.OFFSETS, committed({}))
     request = harness.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
-    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets={key(0): 40}))
+    harness.answer(Channel.CLUSTER, list_answer(offsets={key(0): 40}))
     commit = harness.until(m.OffsetCommitRequest)
     assert isinstance(commit, m.OffsetCommitRequest)
     return commit
@@ -184,7 +185,7 @@ def test_start_in_a_topic_unknown_to_the_coordinator_is_resolved_again() -> None
     assert harness.now - before >= 0.1
     harness.answer(Channel.OFFSETS, committed({}))
     harness.until(m.ListOffsetsRequest)
-    harness.answer(Channel.CLUSTER, m.ListOffsetsResponse(offsets={key(0): 41}))
+    harness.answer(Channel.CLUSTER, list_answer(offsets={key(0): 41}))
     again = harness.until(m.OffsetCommitRequest)
     assert isinstance(again, m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(again))

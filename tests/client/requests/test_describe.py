@@ -26,6 +26,7 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.messages import DescribedMember, DescribeGroupResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
+from tests.answers import fetch_answer
 from tests.client.harness import (
     TOPIC,
     ClientHarness,
@@ -190,7 +191,7 @@ def answered(
     asked = watch.to_list(parts(*log_ends), is_alone=True)
     assert asked == set(ends(log_ends))
     fetched = {key(at): m.OffsetAndMetadata(offset) for at, offset in offsets.items()}
-    assert watch.handle_fetch(m.OffsetFetchResponse(offsets=fetched), now) == []
+    assert watch.handle_fetch(fetch_answer(offsets=fetched), now) == []
     return watch.handle_ends(asked, ends(log_ends), now)
 
 
@@ -212,7 +213,7 @@ def test_ranges_are_said_once_for_each_change() -> None:
     watch.batch_planned()
     fetched = {key(2): m.OffsetAndMetadata(-1), key(3): m.OffsetAndMetadata(130)}
     assert watch.to_fetch(**MEMBER) is not None
-    assert watch.handle_fetch(m.OffsetFetchResponse(offsets=fetched), 2.0) == []
+    assert watch.handle_fetch(fetch_answer(offsets=fetched), 2.0) == []
     asked = watch.to_list(parts(2, 3), is_alone=False)
     assert watch.handle_ends(asked, ends({2: 7, 3: 500}), 2.0) == [], "the offsets only advanced"
     assert watch.withheld(parts(3)) == (WithheldRange("orders", 3, 130, 500),)
@@ -331,8 +332,8 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip() -> None:
     assert key(3) not in client.readable(harness.now)
     assert client.ends_to_list(harness.now) == {key(0), key(3)}
     fetched = committed({0: 5, 3: 133})
-    offsets = {each: replace(at, leader_epoch=4) for each, at in fetched.offsets.items()}
-    harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(offsets=offsets))
+    offsets = {each: replace(at, leader_epoch=4) for each, at in fetched.answers.items()}
+    harness.answer(Channel.OFFSETS, fetch_answer(offsets=offsets))
     assert not client.is_resolving(since=0.0)
     listed, leader_epochs = ends({0: 5, 3: 400}), {key(0): 4, key(3): 4}
     assert not client.listed(listed, leader_epochs), "the leader's epoch is the committed one"

@@ -27,6 +27,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchRequest,
 )
 from spark_groups.types import TopicIdPartition, TopicPartition
+from tests.answers import fetch_answer
 
 TOPIC, GONE = uuid.UUID(int=1), uuid.UUID(int=2)
 TOPICS = TopicsImage.of((TopicImage(TOPIC, "t", 4), TopicImage(uuid.UUID(int=3), "other", 1)))
@@ -212,7 +213,7 @@ def test_errors_of_fetches(
     response = offsets.fetch(to, request, KAFKA_4_3, context()).response
     assert response.error_code == expected
     if expected == E.NONE:
-        assert response.offsets == {
+        assert response.answers == {
             at(0): OffsetAndMetadata(9, "text", 3),
             at(1): OffsetAndMetadata(-1, "", -1),
         }
@@ -223,15 +224,15 @@ def test_an_unknown_group_has_no_offsets_for_any_member() -> None:
         group_id="g", member_id="a", member_epoch=7, partitions=frozenset({at(0)})
     )
     response = offsets.fetch(ConsumerGroup("g"), request, KAFKA_4_3, context()).response
-    assert (response.error_code, response.offsets) == (0, {at(0): OffsetAndMetadata(-1, "", -1)})
+    assert (response.error_code, response.answers) == (0, {at(0): OffsetAndMetadata(-1, "", -1)})
 
 
 def test_fetching_a_topic_that_is_not_there_is_an_error_only_by_id() -> None:
     request = OffsetFetchRequest(group_id="g", partitions=frozenset({at(0, GONE)}))
     by_id = offsets.fetch(group(), request, KAFKA_4_3, context(10)).response
-    assert (by_id.offsets, by_id.errors) == ({}, {at(0, GONE): E.UNKNOWN_TOPIC_ID})
+    assert by_id == fetch_answer(errors={at(0, GONE): E.UNKNOWN_TOPIC_ID})
     by_name = offsets.fetch(group(), request, KAFKA_4_3, context(9)).response
-    assert (by_name.offsets, by_name.errors) == ({at(0, GONE): OffsetAndMetadata(-1)}, {})
+    assert by_name == fetch_answer({at(0, GONE): OffsetAndMetadata(-1)})
 
 
 def test_an_offset_of_a_topic_that_had_the_name_before_is_none() -> None:
@@ -239,7 +240,7 @@ def test_an_offset_of_a_topic_that_had_the_name_before_is_none() -> None:
     known = group(r.Record(r.OffsetCommitKey("g", "t", 0), value))
     request = OffsetFetchRequest(group_id="g", partitions=frozenset({at(0)}))
     response = offsets.fetch(known, request, KAFKA_4_3, context()).response
-    assert response.offsets == {at(0): OffsetAndMetadata(-1)}
+    assert response.answers == {at(0): OffsetAndMetadata(-1)}
 
 
 def test_offsets_of_unsubscribed_topics_are_deleted() -> None:

@@ -233,7 +233,7 @@ def test_an_offset_is_fetched_once_it_is_replicated() -> None:
     assert ticket.response is None
     world.shard.replicate(world.now)
     assert isinstance(ticket.response, OffsetFetchResponse)
-    assert ticket.response.offsets[key].committed_offset == 3
+    assert ticket.response.answers[key].committed_offset == 3
 
 
 def test_a_batch_of_more_than_a_megabyte_is_refused_every_time() -> None:

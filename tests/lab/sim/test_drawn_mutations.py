@@ -6,7 +6,7 @@ Each is one that a promise rests on alone: nothing else in the client hides it f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any
 
@@ -25,8 +25,10 @@ from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.sim.checkers.registry import CHECKERS
 from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.offsets.validation import PositionValidator
+from spark_groups.protocol import messages as m
 from spark_groups.protocol.member import Member
 from tests.lab.sim.test_mutations import PLANTED, plans_what_is_being_revoked
 
@@ -50,6 +52,19 @@ def starts_what_is_named_at_the_default(patch: Patch) -> None:
         return of(StartingOffsets(self.default), *rest, **more)
 
     patch.setattr(StartingOffsets, "of", unnamed)
+
+
+def takes_an_error_for_no_offset(patch: Patch) -> None:
+    found = PositionResolver.handle_fetch
+
+    def handled(self: PositionResolver, response: m.OffsetFetchResponse, **rest: Any) -> Any:
+        offsets = {
+            key: m.OffsetAndMetadata(m.NO_OFFSET) if isinstance(each, m.PartitionError) else each
+            for key, each in response.answers.items()
+        }
+        return found(self, replace(response, answers=offsets), **rest)
+
+    patch.setattr(PositionResolver, "handle_fetch", handled)
 
 
 def goes_on_after_a_loss(patch: Patch) -> None:
@@ -108,7 +123,8 @@ DRAWN = (
     Planted("only assigned", plans_what_is_being_revoked, 400_024, "kafka-4.0"),
     Planted("clean hand over", looks_up_no_uncertain_commit, 400_059, "kip-848"),
     Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
-    Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kafka-4.0"),
+    Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kip-848"),
+    Planted("no final failure", takes_an_error_for_no_offset, 400_018, "kafka-4.0"),
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
     Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kafka-4.0"),
     Planted("trigger delay", waits_for_nothing, 400_024, "kip-848"),

@@ -12,6 +12,7 @@ from spark_groups.lab.sim.late_requests import LateRequests
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import PartitionsAssigned, PartitionsRevoked
 from spark_groups.types import Assignment, TopicIdPartition
+from tests.answers import fetch_answer
 
 KEY = TopicIdPartition(uuid.UUID(int=1), 0)
 
@@ -43,7 +44,7 @@ class Given:
 
     def looked_up(self) -> None:
         asked = m.OffsetFetchRequest(group_id="g", member_id="m", partitions=frozenset({KEY}))
-        shown = m.OffsetFetchResponse(offsets={KEY: m.OffsetAndMetadata(10)})
+        shown = fetch_answer(offsets={KEY: m.OffsetAndMetadata(10)})
         self.publish(facts.Answered("q1.1", asked, shown))
 
     def accepted(

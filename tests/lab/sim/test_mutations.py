@@ -101,11 +101,13 @@ def begins_below_what_is_committed(patch: Patch) -> None:
     found = PositionResolver.handle_fetch
 
     def handled(self: PositionResolver, response: m.OffsetFetchResponse, **rest: Any) -> Any:
-        offsets = {
-            key: replace(each, committed_offset=each.committed_offset - (each.committed_offset > 0))
-            for key, each in response.offsets.items()
+        lower = {
+            key: each
+            if isinstance(each, m.PartitionError)
+            else replace(each, committed_offset=each.committed_offset - (each.committed_offset > 0))
+            for key, each in response.answers.items()
         }
-        return found(self, replace(response, offsets=offsets), **rest)
+        return found(self, replace(response, answers=lower), **rest)
 
     patch.setattr(PositionResolver, "handle_fetch", handled)
 

@@ -12,6 +12,7 @@ from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.lab.sim.rights import GROUP_DENIED, TOPIC_DENIED, Rights, sent_by_name
 from spark_groups.protocol import messages as m
 from spark_groups.types import TopicIdPartition
+from tests.answers import fetch_answer, list_answer
 
 OPEN, SECRET = (TopicImage(uuid.UUID(int=each), name, 1) for each, name in ((1, "a"), (2, "b")))
 TOPICS = TopicsImage().with_topic(OPEN).with_topic(SECRET)
@@ -60,7 +61,7 @@ def test_what_is_allowed_of_one_topic_is_answered_beside_the_other(rights: Right
 
 def test_what_asks_for_nothing_else_is_refused_as_a_whole(rights: Rights) -> None:
     asked = m.ListOffsetsRequest(partitions=frozenset({UNSEEN}), timestamp_ms=-1)
-    refusal = m.ListOffsetsResponse(errors={UNSEEN: TOPIC_DENIED})
+    refusal = list_answer(errors={UNSEEN: TOPIC_DENIED})
     assert rights.authorize(asked, TOPICS, 5.0) == (None, None, refusal)
 
 
@@ -145,10 +146,9 @@ def test_topics_that_are_gone_are_not_taken_for_never_read() -> None:
     request = m.OffsetFetchRequest(group_id="g", partitions=frozenset({HERE, GONE}))
     sent, whole = sent_by_name(request, IMAGE)
     assert sent == m.OffsetFetchRequest(group_id="g", partitions=frozenset({HERE}))
-    found = whole(m.OffsetFetchResponse(offsets={HERE: m.OffsetAndMetadata(5)}))
+    found = whole(fetch_answer(offsets={HERE: m.OffsetAndMetadata(5)}))
     assert isinstance(found, m.OffsetFetchResponse)
-    assert found.errors == {GONE: UNKNOWN}
-    assert found.offsets.keys() == {HERE}
+    assert found == fetch_answer({HERE: m.OffsetAndMetadata(5)}, {GONE: UNKNOWN})
 
 
 def test_other_requests_name_no_topics() -> None:

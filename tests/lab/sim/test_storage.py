@@ -9,6 +9,7 @@ from spark_groups.lab.sim.storage import OLD_LEADER_ANSWERS_S, PartitionLog, Sto
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.messages import EpochEnd
 from spark_groups.types import TopicIdPartition
+from tests.answers import epoch_answer, list_answer
 
 
 @pytest.fixture
@@ -58,16 +59,14 @@ def test_where_logs_begin_and_end(storage: Storage) -> None:
     starts = storage.list_offsets(
         m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.EARLIEST_TIMESTAMP)
     )
-    assert ends.offsets == {first: 9, second: 0}
-    assert ends.leader_epochs == {first: 1, second: 0}
-    assert starts.offsets == {first: 4, second: 0}
-    assert starts.leader_epochs == {first: 0, second: 0}
-    assert ends.errors == starts.errors == {gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    unknown = {gone: int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    assert ends == list_answer({first: 9, second: 0}, unknown, {first: 1, second: 0})
+    assert starts == list_answer({first: 4, second: 0}, unknown, {first: 0, second: 0})
     electing = {first: int(ErrorCode.LEADER_NOT_AVAILABLE)}
     partial = storage.list_offsets(
         m.ListOffsetsRequest(partitions=asked, timestamp_ms=-1), electing
     )
-    assert (partial.offsets, partial.errors) == ({second: 0}, {**ends.errors, **electing})
+    assert partial == list_answer({second: 0}, {**unknown, **electing}, {second: 0})
 
 
 def test_a_deposed_leader_answers_for_a_moment(storage: Storage) -> None:
@@ -89,11 +88,10 @@ def test_ends_of_leader_epochs(storage: Storage) -> None:
         lookups={each: m.EpochLookup(0, 1) for each in (key, gone)}
     )
     found = storage.epoch_ends(request)
-    assert found.ends == {key: m.EpochEnd(4, 0)}
-    assert found.errors == {gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    fenced = storage.epoch_ends(request, {key: int(ErrorCode.FENCED_LEADER_EPOCH)})
-    assert fenced.errors[key] == ErrorCode.FENCED_LEADER_EPOCH
-    assert key not in fenced.ends
+    unknown = {gone: int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    assert found == epoch_answer({key: m.EpochEnd(4, 0)}, unknown)
+    fenced = {key: int(ErrorCode.FENCED_LEADER_EPOCH)}
+    assert storage.epoch_ends(request, fenced) == epoch_answer(errors={**unknown, **fenced})
 
 
 def test_records_are_distinct_and_carry_their_write_time() -> None:

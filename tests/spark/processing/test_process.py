@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
 from spark_groups import AtLast, Fate, Recirculate, RecordProcessing, RetryTo, SkipOrDeadLetter
+from spark_groups.errors import ProtocolError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.processing.letters import ERROR, RETRIES, origin_of
+from spark_groups.spark.processing.process import _committed_offsets
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import Strategy
-from tests.brokers import Row, create_topic, produce
+from spark_groups.spark.source.running_query import RunningQuery
+from spark_groups.spark.tables.fence import FenceKey, Skip
+from spark_groups.spark.tables.write import GroupLogs
+from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
+from tests.brokers import Row, create_topic, produce, unstable_offset
 from tests.spark.processing.topics import Seen, poisoned, records_in
 from tests.spark.queries import READ_S, GroupQuery
 from tests.waiting import wait_until
+from tests.wire.test_cluster import topic_id
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
@@ -258,3 +267,31 @@ def test_exception_between_letter_and_commit_repeats_the_batch_and_loses_no_lett
     after = Counter(each.value for each in records_in(scene.servers, letters))
     assert after == Counter(POISON) + before
     assert scene.query.committed() == scene.ends()
+
+
+@pytest.mark.broker
+def test_offset_that_is_unknown_is_logged_because_records_are_processed_again(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing shows what another member has processed of that partition."""
+    servers = kafka.bootstrap_servers
+    create_topic(servers, topic_name, 2)
+    options = {"kafka.bootstrap.servers": servers, "kafka.group.id": group_id}
+    options["subscribe"] = topic_name
+    with Cluster(servers) as cluster:
+        topic = topic_id(cluster, topic_name)
+        keys = [TopicIdPartition(topic, index) for index in range(2)]
+        commit_outside(cluster, group_id, dict.fromkeys(keys, 5))
+        ranges = tuple(OffsetRange(topic, topic_name, index, 0, 9) for index in range(2))
+        running = RunningQuery(tuple(options.items()), "run", ranges, is_as_loaded=True)
+        with unstable_offset(servers, group_id, topic_name, 0, 9):
+            found = _committed_offsets(cluster, running)
+            assert found == {TopicPartition(topic_name, 1): 5}
+            assert f"unknown for {topic_name} 0: UNSTABLE_OFFSET_COMMIT" in caplog.text
+            assert "are processed again" in caplog.text
+            skip = Skip(FenceKey(group_id, topic, 1), topic_name, 5, 6, 6)
+            logs = GroupLogs(running.checked)
+            assert logs.truncated([skip]) == {}, "the unknown partition is of no concern"
+            unknown = replace(skip, key=FenceKey(group_id, topic, 0))
+            with pytest.raises(ProtocolError, match=f"unknown for {topic_name} 0: UNSTABLE"):
+                logs.truncated([unknown])

@@ -204,7 +204,7 @@ def stable_end(settings: RangeSettings, topic: str, index: int) -> int:
                         timestamp_ms=LATEST_TIMESTAMP,
                         read_committed=read_committed,
                     )
-                ).offsets[key]
+                ).answers[key]
                 for read_committed in (False, True)
             )
         return stable if stable == last else None

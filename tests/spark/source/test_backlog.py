@@ -19,12 +19,12 @@ from spark_groups.observation.reading import GroupReading
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.messages import (
     OffsetAndMetadata,
-    OffsetFetchResponse,
     TopicMetadata,
 )
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
+from tests.answers import fetch_answer
 from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
 from tests.runtime.members import QueryLike, committed, queries
@@ -46,7 +46,7 @@ def reading(*found: OffsetAndMetadata, errors: dict[Any, int] | None = None) -> 
     offsets = dict(zip(map(key, range(3)), found, strict=False))
     return GroupReading(
         description=described(),
-        committed=OffsetFetchResponse(offsets=offsets, errors=errors or {}),
+        committed=fetch_answer(offsets=offsets, errors=errors or {}).answers,
         topics=(TopicMetadata(FLIGHTS, "flights", 3), TopicMetadata(key(0).topic_id, "other", 0)),
     )
 
@@ -139,9 +139,7 @@ def test_topics_internal_to_kafka_are_left_out_unless_they_are_named_or_read() -
     assert chosen(read, subscribe="__consumer_offsets") == ["__consumer_offsets"]
     with pytest.raises(OptionsError, match="any topic that matches '__"):
         chosen(read, subscribePattern="__.*")
-    committed_too = OffsetFetchResponse(
-        offsets={TopicIdPartition(internal.topic_id, 0): OffsetAndMetadata(4)}
-    )
+    committed_too = {TopicIdPartition(internal.topic_id, 0): OffsetAndMetadata(4)}
     assert chosen(replace(read, committed=committed_too)) == [
         "flights",
         "other",

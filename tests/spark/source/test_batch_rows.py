@@ -19,6 +19,7 @@ import spark_groups
 from benchmarks.connector import fetch_connector
 from spark_groups.errors import OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.protocol.messages import found_and_failed
 from spark_groups.spark.source.batch_rows import TUNING, check_further, reading_options
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
@@ -118,9 +119,9 @@ def test_the_jvm_reads_exactly_the_ranges(
     assert set(recreated["counts"]) <= {0, 40, 20}
 
     with Cluster(servers) as cluster:
-        committed = cluster.fetch_all_offsets(group_id)
+        committed, _ = found_and_failed(cluster.fetch_all_offsets(group_id))
         groups = {each.group_id for each in cluster.list_groups()}
-    ends = [each.committed_offset for each in committed.offsets.values()]
+    ends = [each.committed_offset for each in committed.values()]
     assert ends.count(ROWS // PARTITIONS) == PARTITIONS
     # The JVM's consumers belong to no group.
     assert not [each for each in groups if each.startswith("spark-groups-")]

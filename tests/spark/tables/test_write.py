@@ -29,6 +29,7 @@ from spark_groups.spark.tables.fence import (
     Entry,
     EntryChange,
     FenceKey,
+    Skip,
     TableState,
 )
 from spark_groups.spark.tables.table import Attempt, Piece
@@ -86,7 +87,7 @@ class CutLogs:
             replace(each, from_offset=max(each.from_offset, self.start)) for each in ranges
         )
 
-    def truncated(self) -> dict[FenceKey, int]:
+    def truncated(self, _skips: Sequence[Skip]) -> dict[FenceKey, int]:
         self.asked += 1
         return self.ends
 

@@ -186,7 +186,7 @@ def test_an_operator_commits_for_an_empty_group_and_any_client_fetches() -> None
     driven.stabilise(None)
     request = OffsetFetchRequest(group_id=GROUP, partitions=frozenset({FOO_0}))
     response: Any = driven.send(request).response
-    assert response.offsets[FOO_0].committed_offset == 7
+    assert response.answers[FOO_0].committed_offset == 7
 
 
 def test_a_description_shows_metadata_only_while_the_group_is_stable() -> None:
