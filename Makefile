@@ -24,7 +24,7 @@ REQUESTS ?= 10000
 SINKS ?= sqlite
 # The number of brokers of `make chaos`: 1, or 3 with faults of their own.
 BROKERS ?= 1
-# Further faults of `make chaos`: network, disk, clock, retention, between commas.
+# Further faults of `make chaos`, between commas: network, disk, clock, retention, resets, cluster.
 FAULTS ?=
 # Further options of `make chaos`; `python -m chaos.run --help` lists them.
 CHAOS_FLAGS ?=
@@ -101,7 +101,7 @@ plants: prerequisites env ## Plant bugs that chaos and the simulation must find,
 	$(call step,every planted bug: until a check finds it)
 	$(PY) -m benchmarks.plants
 
-chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres BROKERS=3 FAULTS=network RECORD=1
+chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEED=7 SINKS=delta,postgres BROKERS=3 FAULTS=network,resets RECORD=1
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
 	$(PY) -m chaos.run --minutes $(MINUTES) --sinks $(SINKS) --brokers $(BROKERS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) $(if $(RECORD),--record) $(if $(PAGE),--page $(PAGE)) $(CHAOS_FLAGS)
 

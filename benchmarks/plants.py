@@ -73,6 +73,15 @@ class Way(Enum):
     SIMULATION = "simulation"
     CHAOS = "chaos"
     NETWORK = "network"
+    RESETS = "resets"
+
+
+FURTHER: Final[Mapping[Way, tuple[str, ...]]] = {
+    Way.CHAOS: (),
+    Way.NETWORK: ("--brokers", "3", "--faults", "network"),
+    Way.RESETS: ("--faults", "resets"),
+}
+"""The options of chaos that a way adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,8 @@ class Faults:
         problems: Parts of the report's problems, of which one must be there.
         minutes: For how long there are faults.
         seed: The seed.
-        way: `NETWORK`: on three brokers, with faults of brokers and of the network.
+        way: `NETWORK`: on three brokers, with faults of brokers and of the network; `RESETS`: with
+            resets between runs.
     """
 
     problems: tuple[str, ...]
@@ -112,7 +122,7 @@ class Faults:
             *("-m", "chaos.run"),
             *(("--plant", plant.value) if plant else ()),
             *("--seed", str(self.seed), "--minutes", f"{self.minutes:g}", "--sinks", "sqlite"),
-            *(("--brokers", "3", "--faults", "network") if self.way is Way.NETWORK else ()),
+            *FURTHER[self.way],
         ]
 
 
@@ -125,6 +135,7 @@ LOST: Final = "records lost"
 DOUBLED: Final = "rows doubled"
 GAPS: Final = "gaps refused"
 WENT_BACK: Final = "went back"
+OVERRULED: Final = "overruled"
 
 PLAYS: Final[Mapping[Plant, tuple[Schedules | Faults, ...]]] = MappingProxyType(
     {
@@ -145,6 +156,10 @@ PLAYS: Final[Mapping[Plant, tuple[Schedules | Faults, ...]]] = MappingProxyType(
         Plant.KEEPS_POSITION: (
             Schedules(("clean hand over",)),
             Faults((WENT_BACK, UNEXPLAINED)),
+        ),
+        Plant.VALUE_AS_EVIDENCE: (
+            Schedules(("resets respected",)),
+            Faults((OVERRULED,), minutes=1.0, seed=8, way=Way.RESETS),
         ),
         Plant.REPLAY_UNNOTED: (Schedules(("clean hand over",)),),
         Plant.REPLAY_FINISHED: (Schedules(("commit ownership",)),),

@@ -240,6 +240,7 @@ IN_MEMBERS: Final[Mapping[Plant, Callable[[Patch], None]]] = MappingProxyType(
         Plant.COMMITS_PLANNED: commits_when_it_plans,
         Plant.COMMITS_LOST: commits_what_it_has_lost,
         Plant.KEEPS_POSITION: continues_where_it_left_off,
+        Plant.VALUE_AS_EVIDENCE: takes_a_value_for_evidence,
         Plant.REPLAY_UNNOTED: lets_go_of_what_a_replayed_batch_reads,
         Plant.REPLAY_FINISHED: takes_a_replayed_batch_for_finished,
         Plant.LAST_RECORD: drops_the_last_record,

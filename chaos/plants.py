@@ -28,6 +28,7 @@ class Plant(str, Enum):
     COMMITS_PLANNED = "commits-planned"
     COMMITS_LOST = "commits-lost"
     KEEPS_POSITION = "keeps-position"
+    VALUE_AS_EVIDENCE = "value-as-evidence"
     REPLAY_UNNOTED = "replay-unnoted"
     REPLAY_FINISHED = "replay-finished"
     LAST_RECORD = "last-record"
@@ -83,6 +84,10 @@ DESCRIPTIONS: Final[Mapping[Plant, Description]] = MappingProxyType(
         ),
         Plant.KEEPS_POSITION: Description(
             Part.LEDGER, "A partition that returns continues at the position that it had before."
+        ),
+        Plant.VALUE_AS_EVIDENCE: Description(
+            Part.LEDGER,
+            "A restart takes any commit at the start of its last batch for the one before it.",
         ),
         Plant.REPLAY_UNNOTED: Description(
             Part.LEDGER, "Partitions are released while a replayed batch reads them."

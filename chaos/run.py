@@ -9,8 +9,11 @@ package (`--sinks`). In the end the faults stop, the group reads the rest, and a
 compared with the produced rows. With `--brokers 3`, brokers are also killed, stopped and restarted,
 one at a time. With `--faults network,disk,clock,retention`, the network between members and brokers
 is cut or slow, disks of members and brokers become full, clocks of members jump, and records are
-deleted before they are read. The exit status is 0 only if nothing is lost, nothing is doubled in a
-table, each table's fence is that of its rows, and every double in the file has a cause.
+deleted before they are read. With `--faults resets`, all members end at times, and an operator
+resets offsets, deletes them, replaces checkpoints and adds a topic; with `--faults cluster`,
+connections lead to another cluster at times. The exit status is 0 only if nothing is lost, nothing
+is doubled in a table, each table's fence is that of its rows, and every double in the file has a
+cause.
 """
 
 from __future__ import annotations
@@ -28,45 +31,44 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from chaos.faults.brokers import BrokerFaults
+from chaos.faults.brokers import BrokerFaults, draw_for_brokers
 from chaos.faults.clocks import ClockError, start_fork_server
 from chaos.faults.disks import DiskError
 from chaos.faults.machine import Disks
 from chaos.faults.network import Network, NetworkFaults, running_kafka
-from chaos.faults.optional_faults import OptionalFaults
+from chaos.faults.optional_faults import OF_NETWORK, OptionalFaults
+from chaos.faults.resets import AtHand
 from chaos.faults.retention import Retention
 from chaos.faults.schedule import (
-    FURTHER_BROKER_FAULTS,
-    FURTHER_BROKER_GAP_S,
     BrokerFault,
     Fault,
     FaultClass,
     FaultKind,
-    draw_broker_faults,
     draw_faults,
     draw_queries,
     with_a_clock,
+    with_losses,
 )
 from chaos.members.checkpoint import Checkpoint
 from chaos.members.ensemble import Ensemble, Outcome, prepare_to_fork
 from chaos.members.journal import lines_of
 from chaos.members.kinds import (
+    MemberKind,
     Others,
-    add_arguments,
     check_counts,
     draw_faults_of_others,
     draw_others,
 )
-from chaos.plants import Plant
+from chaos.options import outputs_parser, parser_of
 from chaos.results import runs
 from chaos.results.account import Account, Evidence, TableEvidence, account
 from chaos.results.facts import read_facts
@@ -76,6 +78,7 @@ from chaos.results.report import INCOMPLETE, Circumstances, as_plain, as_tables,
 from chaos.results.trial import shortfalls
 from chaos.setting import Files, Setting
 from chaos.systems.cluster import Broker, ClusterError, CommittedWatch
+from chaos.systems.elsewhere import Elsewhere
 from chaos.systems.postgres import PostgresError, running_postgres
 from chaos.systems.production import Production
 from chaos.systems.sinks import APPENDED, appended_rows
@@ -83,7 +86,7 @@ from chaos.systems.tables import USE_POSTGRES, open_table, table_rows
 from demo.signals import interrupt_on_termination
 from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
-from spark_groups.lab.broker.cluster import NODES, EmbeddedCluster
+from spark_groups.lab.broker.cluster import EmbeddedCluster
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.lab.broker.properties import CLUSTER_SESSION_MS
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
@@ -93,8 +96,6 @@ GROUP_ID: Final = "chaos"
 TOPICS: Final = {"ants": 4, "bees": 3}
 PARTITIONS_MAX: Final = 12
 """How many partitions a topic grows to, at most."""
-QUERIES: Final = 5
-PER_SECOND: Final = 300.0
 SESSION_MS: Final = 10_000
 HEARTBEAT_MS: Final = 2_000
 REBALANCE_TIMEOUT_MS: Final = 60_000
@@ -109,9 +110,15 @@ EFFECT_S: Final = 60.0
 """How much longer faults are tried of a class that has had no effect when the time is over."""
 DRAIN_S: Final = 420.0
 """How long the group may take to read the rest."""
+STANDS: Final = 4
+"""How many times as long as there are faults a run may take, as no member runs at times."""
 SPARE_S: Final = BEGIN_S + EFFECT_S + 2 * DRAIN_S + 600.0
 """The run ends this long after the faults, in any case: later than all waits together."""
 PROGRESS_S: Final = 5.0
+LATER_PARTITIONS: Final = 2
+"""How many partitions a topic has that appears while no member runs."""
+RECORDS_S: Final = 30.0
+"""How long it may take until each of them has a record."""
 TICK_S: Final = 0.05
 
 
@@ -182,10 +189,10 @@ class Chaos:
         is_slow, fast = self._kinds != [TableKind.SQLITE], _has_fast_reader(self._console)
         queries = draw_queries(chance, chosen.queries, fast=fast, is_slow=is_slow)
         queries = with_a_clock(queries, fast=fast and FaultClass.CLOCK in chosen.faults)
+        queries = with_losses(queries) if FaultClass.RESETS in chosen.faults else queries
         self._others = others = draw_others(chosen, fast=fast, is_slow=is_slow)
         names = tuple(each.name for each in queries)
-        members = (*names, *others.names)
-        self._network_faults = NetworkFaults(self._network, members, chosen.seed, self._say)
+        self._network_faults = self._faults_of_network((*names, *others.names))
         self._setting = setting = Setting(
             bootstrap_servers=self._kafka.bootstrap_servers,
             sides=self._network_faults.servers(),
@@ -199,6 +206,7 @@ class Chaos:
             is_slow=is_slow,
             plant=chosen.plant,
             short_lived=tuple(self._optional.short_lived),
+            later=self._optional.later,
         )
         self._files.make()
         self._optional.prepare(self._files)
@@ -217,12 +225,13 @@ class Chaos:
         faults += draw_faults_of_others(
             chosen.seed, others, duration_s=chosen.minutes * 60, session_s=setting.session_s
         )
-        broker_faults = self._draw_broker_faults(chance)
-        self._production = Production(
-            setting.bootstrap_servers, self._topics, chosen.rows_per_second, chosen.seed
-        )
+        broker_faults = draw_for_brokers(chance, chosen, CLUSTER_SESSION_MS / 1000)
+        records = (self._topics, chosen.rows_per_second, chosen.seed)
+        self._production = Production(setting.bootstrap_servers, *records)
+        other = self._network.elsewhere if self._network else None
+        self._elsewhere = Elsewhere(other.bootstrap_servers, GROUP_ID, *records) if other else None
         self._ensemble = Ensemble(self._files, others.kinds(names), self._grow)
-        self._optional.begin(self._files, self._ensemble.members, queries)
+        self._optional.begin(self._at_hand(others.kinds(names)), self._ensemble.members, queries)
         for each in (*queries, *others.applications):
             self._say(f"  {each}")
         self._network_faults.draw(chosen.minutes * 60, setting.session_s)
@@ -235,8 +244,22 @@ class Chaos:
         finally:
             self._watch.end()
             self._production.stop()
+            if self._elsewhere is not None:
+                self._problems += self._elsewhere.stop()
             self._ensemble.kill()
         return self._account(drained_s)
+
+    def _faults_of_network(self, members: tuple[str, ...]) -> NetworkFaults:
+        # Only the package tells clusters apart: consumers without it stay where they are.
+        stay = self._others.consumers if FaultClass.CLUSTER in self._chosen.faults else ()
+        return NetworkFaults(
+            self._network,
+            tuple(each for each in members if each not in stay),
+            self._chosen.seed,
+            self._say,
+            classes=self._chosen.faults,
+            may_move=self._know_their_cluster,
+        )
 
     def _begin(self, names: tuple[str, ...]) -> None:
         """Start the queries, and then all else: `latest` is where a topic ends when it is asked."""
@@ -250,31 +273,17 @@ class Chaos:
         if not self._until(has_begun, BEGIN_S):
             raise ChaosError(f"not every partition has a start after {BEGIN_S:g} s")
         self._production.start()
+        if self._elsewhere is not None:
+            self._elsewhere.start()
         self._ensemble.start(self._others.names)
         self._say(f"records are produced, and {self._chosen.minutes:g} minutes of faults begin")
-
-    def _draw_broker_faults(self, chance: random.Random) -> list[BrokerFault]:
-        if self._chosen.brokers == 1:
-            return []
-        draw = partial(
-            draw_broker_faults,
-            duration_s=self._chosen.minutes * 60,
-            nodes=tuple(range(1, self._chosen.brokers + 1)),
-            session_s=CLUSTER_SESSION_MS / 1000,
-        )
-        drawn = draw(chance)
-        for part, (kind, rule) in FURTHER_BROKER_FAULTS.items():
-            if part in self._chosen.faults:
-                apart = random.Random(f"{self._chosen.seed}-broker-{part.value}")
-                drawn += draw(apart, rules={kind: rule}, gap_s=FURTHER_BROKER_GAP_S)
-        return sorted(drawn, key=lambda each: each.at_s)
 
     def _work(self, faults: list[Fault], broker_faults: list[BrokerFault]) -> None:
         began_s, duration_s = time.monotonic(), float(self._chosen.minutes) * 60
         self._faults_from_s = time.time()
 
         def is_over() -> bool:
-            since_s = time.monotonic() - began_s
+            since_s = time.monotonic() - began_s - self._optional.stood_s
             while faults and faults[0].at_s <= since_s:
                 self._ensemble.carry_out(faults.pop(0))
             while broker_faults and broker_faults[0].at_s <= since_s:
@@ -282,9 +291,10 @@ class Chaos:
             self._network_faults.tick(since_s)
             self._optional.carry_out(since_s)
             is_tried = since_s >= duration_s and self._optional.has_effect
-            return is_tried or self._ensemble.is_extinct()
+            is_late = since_s >= duration_s + EFFECT_S
+            return is_tried or is_late or self._ensemble.is_extinct()
 
-        self._until(is_over, duration_s + EFFECT_S, look_s=TICK_S)
+        self._until(is_over, STANDS * (duration_s + EFFECT_S), look_s=TICK_S)
 
     def _drain(self) -> float | None:
         """Let the group read the rest; return how long that took, None if it did not finish."""
@@ -347,6 +357,51 @@ class Chaos:
         self._production.add((topic, index) for index in range(had, count))
         return True
 
+    def _know_their_cluster(self) -> bool:
+        """Whether each query has a plan: a checkpoint without one accepts any cluster."""
+        texts = (
+            Checkpoint(self._files.checkpoint(each)).last_plan() for each in self._setting.queries
+        )
+        return all(each is not None for each in texts)
+
+    def _add_topic(self) -> str | None:
+        """Create a topic that members subscribe to, with records; None: all are there."""
+        topic = next((each for each in self._setting.later if each not in self._counts), None)
+        if topic is None:
+            return None
+        topics = self._setting.topics | self._broker.create({topic: LATER_PARTITIONS})
+        self._counts[topic] = LATER_PARTITIONS
+        self._setting = replace(self._setting, topics=topics)
+        self._setting.save(self._files.directory)
+        self._production.add((topic, index) for index in range(LATER_PARTITIONS))
+        own = {topic: LATER_PARTITIONS}
+        # Records that are older than the first look at the topic are to be read, too.
+        self._until(lambda: all(self._broker.ends(own).values()), RECORDS_S)
+        return topic
+
+    def _at_hand(self, kinds: Mapping[str, MemberKind]) -> AtHand:
+        short_lived = self._optional.short_lived
+
+        def is_quiet() -> bool:
+            self._network_faults.settle()
+            return not (self._broker_faults.is_busy or self._optional.is_busy)
+
+        return AtHand(
+            broker=self._broker,
+            bootstrap_servers=self._kafka.bootstrap_servers,
+            group_id=GROUP_ID,
+            files=self._files,
+            places=self._setting.places(self._files),
+            tables=self._kinds,
+            ensemble=self._ensemble,
+            kinds=kinds,
+            counts=lambda: {t: n for t, n in self._counts.items() if t not in short_lived},
+            add_topic=self._add_topic,
+            is_quiet=is_quiet,
+            until=self._until,
+            say=self._say,
+        )
+
     def _show_progress(self) -> None:
         if time.monotonic() - self._shown_s < PROGRESS_S:
             return
@@ -402,7 +457,11 @@ class Chaos:
             # Where no batch was ever written, there is no table.
             rows=table_rows(kind, places) if entries else (),
             entries={
-                (topics[key.topic_id], key.partition): (entry.start_offset, entry.next_offset)
+                # A topic of another cluster has no name here: its entries fit no rows.
+                (topics.get(key.topic_id, str(key.topic_id)), key.partition): (
+                    entry.start_offset,
+                    entry.next_offset,
+                )
                 for key, entry in entries.items()
             },
         )
@@ -482,74 +541,17 @@ def _has_fast_reader(console: Console) -> bool:
     return True
 
 
-def _outputs() -> argparse.ArgumentParser:
-    """Return the options that change nothing in a run, only where its results go."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
-    parser.add_argument("--page", type=Path, help="a file for the page with the timeline")
-    parser.add_argument("--record", action="store_true", help=f"note the run in {runs.RUNS.name}")
-    parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")
-    return parser
-
-
-def _options(outputs: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="make chaos",
-        parents=[outputs],
-        description=__doc__.split("\n", 2)[2],
-        epilog="example: python -m chaos.run --minutes 2 --seed 7 --json >report.json",
-    )
-    parser.add_argument("--minutes", type=float, default=12.0, help="of faults; default 12")
-    parser.add_argument("--seed", type=int, help="the seed; default: another each time")
-    parser.add_argument(
-        "--queries", type=int, default=QUERIES, help=f"1 to 8 members; default {QUERIES}"
-    )
-    add_arguments(parser)
-    parser.add_argument(
-        "--brokers",
-        type=int,
-        choices=(1, NODES),
-        default=1,
-        help=f"{NODES}: brokers have faults, too; default 1",
-    )
-    parser.add_argument(
-        "--rows-per-second",
-        type=float,
-        default=PER_SECOND,
-        help=f"records produced in a second; default {PER_SECOND:g}",
-    )
-    parser.add_argument(
-        "--sinks",
-        type=_kinds,
-        default=[TableKind.SQLITE],
-        help=f"tables, between commas: {', '.join(each.value for each in TableKind)};"
-        " default sqlite",
-    )
-    parser.add_argument(
-        "--plant",
-        type=Plant,
-        metavar="BUG",
-        help=f"a bug that the run has to find: {', '.join(each.value for each in Plant)}",
-    )
-    parser.add_argument(
-        "--faults",
-        type=_classes,
-        default=[],
-        metavar="CLASSES",
-        help=f"further faults: {', '.join(each.value for each in FaultClass)}; default none",
-    )
-    return parser
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Make a run; the exit status is 0 only if all is well."""
-    outputs = _outputs()
-    parser = _options(outputs)
+    outputs = outputs_parser()
+    parser = parser_of(outputs, __doc__)
     chosen = parser.parse_args(arguments)
     if chosen.record and chosen.plant:
         parser.error("--record is for runs without a planted bug")
     if not (chosen.minutes > 0 and 1 <= chosen.queries <= 8 and chosen.rows_per_second > 0):
         parser.error("--minutes and --rows-per-second are above 0, --queries is 1 to 8")
+    if FaultClass.CLUSTER in chosen.faults and chosen.brokers > 1:
+        parser.error("--faults cluster needs --brokers 1: it starts a second one")
     if wrong := check_counts(chosen):
         parser.error(wrong)
     _, made_of = outputs.parse_known_args(arguments)
@@ -576,24 +578,6 @@ def main(arguments: list[str] | None = None) -> int:
         return INCOMPLETE
 
 
-def _kinds(text: str) -> list[TableKind]:
-    """Read the names of tables; each once.
-
-    Raises:
-        ValueError: There is no such table.
-    """
-    return list(dict.fromkeys(TableKind(each) for each in text.split(",")))
-
-
-def _classes(text: str) -> list[FaultClass]:
-    """Read the names of further faults; each once.
-
-    Raises:
-        ValueError: There are no such faults.
-    """
-    return list(dict.fromkeys(FaultClass(each) for each in text.split(",") if each))
-
-
 def _run(console: Console, chosen: argparse.Namespace) -> int:
     with (
         _directory(console, chosen.keep) as (directory, keep),
@@ -605,8 +589,9 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
             running_kafka(
                 chosen.brokers,
                 BROKER_PROPERTIES,
-                chosen.seed if FaultClass.NETWORK in chosen.faults else None,
+                None if OF_NETWORK.isdisjoint(chosen.faults) else chosen.seed,
                 disks.of_brokers(directory, range(1, chosen.brokers + 1)),
+                has_other=FaultClass.CLUSTER in chosen.faults,
             ) as (kafka, network),
         ):
             if FaultClass.CLOCK in chosen.faults:
@@ -615,7 +600,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
             chaos = Chaos(
                 console, kafka, files, chosen, disks=disks, postgres=postgres, network=network
             )
-            with _hard_end(chosen.minutes * 60 + SPARE_S):
+            with _hard_end(chosen.minutes * 60 * STANDS + SPARE_S):
                 circumstances, found = chaos.run()
         report = json.dumps(as_plain(circumstances, found), indent=2)
         (directory / "report.json").write_text(report + "\n", encoding="utf-8")

@@ -28,6 +28,7 @@ class Setting:
         is_slow: Whether batches are few and large.
         plant: The bug that is planted; None: there is none.
         short_lived: Topics whose records may be deleted before they are read.
+        later: Topics that members subscribe to, and that may not exist yet.
     """
 
     bootstrap_servers: str
@@ -42,6 +43,12 @@ class Setting:
     is_slow: bool
     plant: Plant | None
     short_lived: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """The topics that members subscribe to."""
+        return tuple(dict.fromkeys((*self.topics, *self.later)))
 
     def save(self, directory: Path) -> None:
         """Write it where `load` finds it.
@@ -61,15 +68,9 @@ class Setting:
         """
         values = json.loads((directory / "setting.json").read_text(encoding="ascii"))
         queries = {name: QueryTraits(**traits) for name, traits in values.pop("queries").items()}
-        sinks, short_lived = tuple(values.pop("sinks")), tuple(values.pop("short_lived"))
+        values |= {name: tuple(values[name]) for name in ("sinks", "short_lived", "later")}
         plant = values.pop("plant")
-        return cls(
-            queries=queries,
-            sinks=sinks,
-            plant=plant and Plant(plant),
-            short_lived=short_lived,
-            **values,
-        )
+        return cls(queries=queries, plant=plant and Plant(plant), **values)
 
     def servers_of(self, member: str) -> str:
         """Return where a member reaches the brokers.

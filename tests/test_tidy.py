@@ -52,6 +52,7 @@ PURE = (
     "spark_groups/spark/tables/fence.py",
     "benchmarks/elastic_rule.py",
     "chaos/results/account.py",
+    "chaos/results/commit_history.py",
     "chaos/results/facts.py",
     "chaos/systems/record.py",
     "chaos/results/recovery.py",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from random import Random
 from typing import Final
 
 from chaos.faults.disks import DiskError
@@ -13,7 +16,13 @@ from chaos.faults.link import BLACKHOLE, WORKING
 from chaos.faults.machine import Disks, broker_disk
 from chaos.faults.network import Network
 from chaos.faults.proxy import Link
-from chaos.faults.schedule import BrokerFault, BrokerFaultKind
+from chaos.faults.schedule import (
+    FURTHER_BROKER_FAULTS,
+    FURTHER_BROKER_GAP_S,
+    BrokerFault,
+    BrokerFaultKind,
+    draw_broker_faults,
+)
 from chaos.members.ensemble import Outcome
 from chaos.results.facts import Disruption
 from spark_groups.errors import EmbeddedKafkaError
@@ -163,3 +172,27 @@ class BrokerFaults:
             f" {fault.kind.value}, leader of {len(disruption.led)}; it was back after"
             f" {up_s - from_s:.1f} s, in sync after {disruption.in_sync_s - from_s:.1f} s"
         )
+
+
+def draw_for_brokers(chance: Random, chosen: Namespace, session_s: float) -> list[BrokerFault]:
+    """Draw all that goes wrong with several brokers, in the order of time; one has no faults.
+
+    Args:
+        chance: Where it is drawn from, but for the classes of faults that `--faults` names.
+        chosen: The options of the run.
+        session_s: After how many seconds of silence a broker is fenced.
+    """
+    if chosen.brokers == 1:
+        return []
+    draw = partial(
+        draw_broker_faults,
+        duration_s=chosen.minutes * 60,
+        nodes=tuple(range(1, chosen.brokers + 1)),
+        session_s=session_s,
+    )
+    drawn = list(draw(chance))
+    for part, (kind, rule) in FURTHER_BROKER_FAULTS.items():
+        if part in chosen.faults:
+            apart = Random(f"{chosen.seed}-broker-{part.value}")
+            drawn += draw(apart, rules={kind: rule}, gap_s=FURTHER_BROKER_GAP_S)
+    return sorted(drawn, key=lambda each: each.at_s)

@@ -6,12 +6,15 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from chaos.faults.link import WORKING
 from chaos.faults.network_schedule import (
+    ELSEWHERE,
+    ELSEWHERE_GAP_S,
     NetworkFault,
     NetworkFaultKind,
     Side,
@@ -46,6 +49,10 @@ class Network:
         }
         self.peers = {node: proxies.link() for node in self.nodes} if len(self.nodes) > 1 else {}
         """The links over which other brokers reach one; none: there are no others."""
+        self.home: Mapping[int, EmbeddedKafka] = {}
+        """The brokers, by node id."""
+        self.elsewhere: EmbeddedKafka | None = None
+        """The broker of another cluster, which gives clients the same addresses."""
 
     def advertised(self, node: int) -> dict[str, str]:
         """Return the addresses that clients of a node are given, by the listener's name."""
@@ -56,10 +63,17 @@ class Network:
 
     def forward_to(self, nodes: Mapping[int, EmbeddedKafka]) -> None:
         """Lead the links to brokers that were started: connections before that wait."""
+        self.home = nodes
         for (side, node), link in self.links.items():
             link.forward_to(nodes[node].listener(side.name))
         for node, link in self.peers.items():
             link.forward_to(nodes[node].listener(PEERS))
+
+    def lead(self, side: Side, *, elsewhere: bool) -> None:
+        """Lead the links of a side to the other cluster, or back."""
+        broker = self.elsewhere if elsewhere else self.home[ONLY_NODE]
+        assert broker is not None
+        self.links[side, ONLY_NODE].forward_to(broker.listener(side.name))
 
     def bootstrap_servers(self, side: Side) -> str:
         """Return the addresses of all brokers on one side."""
@@ -72,6 +86,8 @@ def running_kafka(
     properties: Mapping[str, str],
     network_seed: int | None,
     log_dirs: Mapping[int, Path] | None = None,
+    *,
+    has_other: bool = False,
 ) -> Iterator[tuple[EmbeddedKafka | EmbeddedCluster, Network | None]]:
     """Run brokers, and a network in front of them.
 
@@ -80,6 +96,7 @@ def running_kafka(
         properties: Broker properties that override anything else.
         network_seed: What the jitter of slow links is drawn from; None: there are no links.
         log_dirs: The directories of several brokers; None: temporary ones.
+        has_other: Whether a broker of another cluster gives clients the same addresses.
     """
     with contextlib.ExitStack() as running:
         network = None
@@ -108,6 +125,14 @@ def running_kafka(
             network.forward_to(
                 kafka.nodes if isinstance(kafka, EmbeddedCluster) else {ONLY_NODE: kafka}
             )
+        if network is not None and has_other:
+            own = advertised[ONLY_NODE]
+            other = EmbeddedKafka(
+                server_properties=properties,
+                extra_listeners=dict.fromkeys(own, "PLAINTEXT"),
+                advertised=own,
+            )
+            network.elsewhere = running.enter_context(other)
         yield kafka, network
 
 
@@ -128,6 +153,8 @@ class NetworkFaults:
         members: The names of all members.
         seed: What sides and faults are drawn from.
         say: Shows a line.
+        classes: The classes that the run has.
+        may_move: Returns whether members may be led to another cluster by now.
     """
 
     def __init__(
@@ -136,7 +163,13 @@ class NetworkFaults:
         members: Sequence[str],
         seed: int,
         say: Callable[[str], None],
+        *,
+        classes: Collection[FaultClass] = (FaultClass.NETWORK,),
+        may_move: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._classes = classes
+        self._may_move = may_move
+        self._elsewhere_chance = random.Random(f"{seed}-elsewhere")
         self._chance = random.Random(f"{seed}-network")
         self.outcomes: Counter[tuple[NetworkFaultKind, Outcome]] = Counter()
         self.troubles: list[Trouble] = []
@@ -161,22 +194,29 @@ class NetworkFaults:
         """
         if self._network is None:
             return
-        nodes = self._network.nodes
-        self._due += draw_network_faults(
-            self._chance, duration_s=duration_s, nodes=nodes, session_s=session_s
+        draw = partial(
+            draw_network_faults,
+            duration_s=duration_s,
+            nodes=self._network.nodes,
+            session_s=session_s,
         )
+        if FaultClass.NETWORK in self._classes:
+            self._due += draw(self._chance)
+        if FaultClass.CLUSTER in self._classes:
+            self._due += draw(self._elsewhere_chance, rules=ELSEWHERE, gap_s=ELSEWHERE_GAP_S)
+        self._due.sort(key=lambda each: each.at_s)
         for side in Side:
             members = ", ".join(name for name, found in self._sides.items() if found is side)
             self._say(f"  {side.value}: {members}")
 
     def carry_out(self, fault: NetworkFault) -> None:
         """Begin a fault that is due, unless one of its links has another one."""
-        if any(_share_a_link(each.fault, fault) for each in self._lasting):
+        is_early = fault.kind is NetworkFaultKind.ELSEWHERE and not self._may_move()
+        if is_early or any(_share_a_link(each.fault, fault) for each in self._lasting):
             self.outcomes[fault.kind, Outcome.SKIPPED] += 1
             return
         from_s, now_s = time.time(), time.monotonic()
-        for link in self._links(fault):
-            link.put(fault.condition)
+        self._put(fault, is_over=False)
         self._lasting.append(_Lasting(fault, from_s, now_s + fault.takes_s))
 
     def tick(self, since_s: float) -> None:
@@ -198,8 +238,7 @@ class NetworkFaults:
 
     def _end(self, lasting: _Lasting) -> None:
         fault = lasting.fault
-        for link in self._links(fault):
-            link.put(WORKING)
+        self._put(fault, is_over=True)
         self._lasting.remove(lasting)
         self.outcomes[fault.kind, Outcome.DONE] += 1
         found = Trouble(
@@ -213,9 +252,13 @@ class NetworkFaults:
         self.troubles.append(found)
         self._say(f"{found.kind}: {found.where}, for {found.until_s - found.from_s:.1f} s")
 
-    def _links(self, fault: NetworkFault) -> list[Link]:
+    def _put(self, fault: NetworkFault, *, is_over: bool) -> None:
         assert self._network is not None
-        return [self._network.links[fault.side, node] for node in fault.nodes]
+        if fault.kind is NetworkFaultKind.ELSEWHERE:
+            self._network.lead(fault.side, elsewhere=not is_over)
+            return
+        for node in fault.nodes:
+            self._network.links[fault.side, node].put(WORKING if is_over else fault.condition)
 
 
 def _share_a_link(one: NetworkFault, other: NetworkFault) -> bool:

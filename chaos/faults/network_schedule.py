@@ -32,6 +32,7 @@ class NetworkFaultKind(Enum):
     NO_ANSWERS = "network: answers do not pass"
     NO_REQUESTS = "network: requests do not pass"
     SLOW = "network: slow, and reordered"
+    ELSEWHERE = "network: another cluster answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,13 @@ NETWORK_FAULTS: Final[dict[NetworkFaultKind, NetworkRule]] = {
 }
 NETWORK_GAP_S: Final = 10.0
 """How many seconds pass between two faults of the network, on average."""
+ELSEWHERE: Final[dict[NetworkFaultKind, NetworkRule]] = {
+    NetworkFaultKind.ELSEWHERE: NetworkRule(
+        FaultRule(1, takes_sessions=(0.3, 3.0)), Passage.OPEN, Passage.OPEN
+    ),
+}
+"""Connections are reset, and new ones lead to another cluster."""
+ELSEWHERE_GAP_S: Final = 30.0
 EVERY_BROKER: Final = 0.5
 """How often a fault hits a side's links to all brokers, and not to one."""
 LATENCY_S: Final = (0.01, 0.5)
@@ -109,7 +117,13 @@ def draw_sides(chance: Chance, members: Sequence[str]) -> Mapping[str, Side]:
 
 
 def draw_network_faults(
-    chance: Chance, *, duration_s: float, nodes: tuple[int, ...], session_s: float
+    chance: Chance,
+    *,
+    duration_s: float,
+    nodes: tuple[int, ...],
+    session_s: float,
+    rules: Mapping[NetworkFaultKind, NetworkRule] = NETWORK_FAULTS,
+    gap_s: float = NETWORK_GAP_S,
 ) -> tuple[NetworkFault, ...]:
     """Draw what goes wrong with the network, in the order of time.
 
@@ -118,14 +132,14 @@ def draw_network_faults(
         duration_s: How long faults are due, in seconds.
         nodes: The node ids.
         session_s: The group's session timeout, in seconds.
+        rules: How each kind is drawn.
+        gap_s: How many seconds pass between two faults, on average.
     """
-    kinds = [
-        kind for kind, rule in NETWORK_FAULTS.items() for _ in range(round(rule.drawn.weight * 2))
-    ]
+    kinds = [kind for kind, rule in rules.items() for _ in range(round(rule.drawn.weight * 2))]
     faults = []
-    for at_s in due_times_s(chance, duration_s, NETWORK_GAP_S):
+    for at_s in due_times_s(chance, duration_s, gap_s):
         kind = chance.choice(kinds)
-        rule = NETWORK_FAULTS[kind]
+        rule = rules[kind]
         side = chance.choice(tuple(Side))
         hit = nodes if chance.random() < EVERY_BROKER else (chance.choice(nodes),)
         takes_s = chance.uniform(*rule.drawn.takes_sessions) * session_s

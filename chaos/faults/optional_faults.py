@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 from chaos.faults.machine import TABLES, Disks, MachineFaults
+from chaos.faults.resets import AtHand, Resets
 from chaos.faults.retention import SHORT_LIVED, Retention
 from chaos.faults.schedule import (
     FaultClass,
@@ -16,24 +17,39 @@ from chaos.faults.schedule import (
     Overtaking,
     QueryTraits,
     RetentionFaultKind,
+    Standstill,
     draw_machine_faults,
     draw_overtakings,
+    draw_standstills,
 )
 from chaos.members.ensemble import Member, Outcome
 from chaos.results.facts import Deletion, Trouble
 from chaos.setting import Files
 
+OF_NETWORK: Final = frozenset({FaultClass.NETWORK, FaultClass.CLUSTER})
+"""The classes whose faults are those of links."""
 AGAIN_S: Final = 1.0
 """How many seconds later a fault is tried again, if its class had no effect in the whole time."""
 
 
-def part_of(fault: MachineFault | Overtaking) -> FaultClass:
+LATER: Final = ("crickets", "drones", "emmets", "fleas")
+"""Topics to which members subscribe, and that appear while no member runs."""
+Due = MachineFault | Overtaking | Standstill
+
+
+def part_of(fault: Due) -> FaultClass:
     """Return the class of a fault.
 
     Args:
         fault: The fault.
     """
-    return FaultClass.RETENTION if isinstance(fault, Overtaking) else fault.kind.part
+    match fault:
+        case Overtaking():
+            return FaultClass.RETENTION
+        case Standstill():
+            return FaultClass.RESETS
+        case _:
+            return fault.kind.part
 
 
 class OptionalFaults:
@@ -61,8 +77,9 @@ class OptionalFaults:
         self._disks = disks
         self._retention = retention
         self._machine: MachineFaults | None = None
-        self._due: list[MachineFault | Overtaking] = []
-        self._last: dict[FaultClass, MachineFault | Overtaking] = {}
+        self._resets: Resets | None = None
+        self._due: list[Due] = []
+        self._last: dict[FaultClass, Due] = {}
         """The last fault of each class that was due."""
 
     @property
@@ -71,19 +88,29 @@ class OptionalFaults:
         return SHORT_LIVED if FaultClass.RETENTION in self._chances else {}
 
     @property
+    def later(self) -> tuple[str, ...]:
+        """The topics that appear while no member runs."""
+        return LATER if FaultClass.RESETS in self._chances else ()
+
+    @property
+    def stood_s(self) -> float:
+        """For how long there was no fault because no member ran, in seconds."""
+        return self._resets.stood_s if self._resets else 0.0
+
+    @property
     def is_busy(self) -> bool:
         """Whether records are being deleted."""
         return self._retention.is_busy
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What ended the thread that deletes records."""
-        return tuple(self._retention.problems)
+        """What ended the thread that deletes records, and what did not end between runs."""
+        return (*self._retention.problems, *(self._resets.problems if self._resets else ()))
 
     @property
     def has_effect(self) -> bool:
         """Whether a fault of each class here was carried out, or lasts."""
-        return all(map(self._has_effect, set(self._chances) - {FaultClass.NETWORK}))
+        return all(map(self._has_effect, set(self._chances) - OF_NETWORK))
 
     @property
     def outcomes(self) -> dict[tuple[Enum, Outcome], int]:
@@ -91,12 +118,15 @@ class OptionalFaults:
         found: dict[tuple[Enum, Outcome], int] = dict(self._retention.outcomes.items())
         if self._machine is not None:
             found.update(self._machine.outcomes.items())
+        if self._resets is not None:
+            found.update(self._resets.outcomes.items())
         return found
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """The faults of the machine, as they were carried out."""
-        return tuple(self._machine.troubles) if self._machine else ()
+        """The faults of the machine and the work between runs, as they were carried out."""
+        machine = self._machine.troubles if self._machine else ()
+        return (*machine, *(self._resets.troubles if self._resets else ()))
 
     @property
     def deletions(self) -> tuple[Deletion, ...]:
@@ -108,12 +138,12 @@ class OptionalFaults:
         self._disks.add(TABLES, files.tables)
 
     def begin(
-        self, files: Files, members: Mapping[str, Member], queries: Iterable[QueryTraits]
+        self, at_hand: AtHand, members: Mapping[str, Member], queries: Iterable[QueryTraits]
     ) -> None:
         """Draw the faults, before the members start.
 
         Args:
-            files: The files of the run.
+            at_hand: What an operator has at hand between two runs.
             members: The members, by name.
             queries: The queries among them.
         """
@@ -121,7 +151,7 @@ class OptionalFaults:
         names = tuple(traits)
         self._machine = MachineFaults(
             self._disks,
-            files,
+            at_hand.files,
             members,
             names,
             is_running=lambda name: members[name].is_running,
@@ -134,6 +164,9 @@ class OptionalFaults:
         )
         if chance := self._chances.get(FaultClass.RETENTION):
             self._due += draw_overtakings(chance, duration_s=self._duration_s)
+        if chance := self._chances.get(FaultClass.RESETS):
+            self._due += draw_standstills(chance, duration_s=self._duration_s)
+            self._resets = Resets(at_hand, chance)
         self._due.sort(key=lambda each: each.at_s)
 
     def carry_out(self, since_s: float) -> None:
@@ -145,10 +178,15 @@ class OptionalFaults:
         assert self._machine is not None
         while self._due and self._due[0].at_s <= since_s:
             fault = self._due.pop(0)
-            if isinstance(fault, Overtaking):
-                self._retention.carry_out(fault)
-            else:
-                self._machine.carry_out(fault)
+            match fault:
+                case Overtaking():
+                    self._retention.carry_out(fault)
+                case Standstill():
+                    assert self._resets is not None
+                    self._machine.settle()
+                    self._resets.carry_out(fault)
+                case _:
+                    self._machine.carry_out(fault)
             self._last[part_of(fault)] = fault
         for part, fault in self._last.items():
             is_due = since_s >= max(self._duration_s, fault.at_s + AGAIN_S)
@@ -160,6 +198,9 @@ class OptionalFaults:
         assert self._machine is not None
         if part is FaultClass.RETENTION:
             return self._retention.outcomes[RetentionFaultKind.OVERTAKE, Outcome.DONE] > 0
+        if part is FaultClass.RESETS:
+            assert self._resets is not None
+            return any(how is Outcome.DONE for _, how in self._resets.outcomes)
         return self._machine.has_effect(part)
 
     def tick(self) -> None:

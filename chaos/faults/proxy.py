@@ -54,10 +54,9 @@ class Link:
         self._changed = asyncio.Event()
 
     def forward_to(self, address: str) -> None:
-        """Say where the broker is; connections before that wait."""
+        """Say where the broker is; connections before that wait, those to another one are reset."""
         host, _, port = address.rpartition(":")
-        self._target = (host, int(port))
-        self._proxies.run(self._change(self.condition))
+        self._proxies.run(self._lead_to((host, int(port))))
 
     def put(self, condition: Condition) -> None:
         """Put the link into a condition, and return when it is."""
@@ -71,6 +70,12 @@ class Link:
         """Accept no more connections, and reset those that are open."""
         self._server.close()
         await self._hang_up()
+
+    async def _lead_to(self, target: tuple[str, int]) -> None:
+        is_moved, self._target = self._target is not None, target
+        await self._change(self.condition)
+        if is_moved:
+            await self._hang_up()
 
     async def _change(self, condition: Condition) -> None:
         self.condition = condition

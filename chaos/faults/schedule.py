@@ -119,12 +119,29 @@ class FaultClass(str, Enum):
     DISK = "disk"
     CLOCK = "clock"
     RETENTION = "retention"
+    RESETS = "resets"
+    CLUSTER = "cluster"
 
 
 class RetentionFaultKind(Enum):
     """What retention does; the value is its name in a report."""
 
     OVERTAKE = "retention overtakes readers"
+
+
+class ResetFaultKind(Enum):
+    """What an operator does while no member runs; the value is its name in a report."""
+
+    TOPIC = "between runs: a topic added"
+    RESTORED = "between runs: an older checkpoint restored"
+    COPIED = "between runs: a checkpoint copied to another query"
+    EARLIEST = "between runs: offsets reset to the earliest"
+    EARLIER = "between runs: offsets reset to earlier ones"
+    TABLE = "between runs: offsets reset to those of the tables"
+    REWRITTEN = "between runs: offsets reset, and the tables' rows deleted to be written again"
+    METADATA_KEPT = "between runs: an offset set back by a tool that keeps its metadata"
+    DELETED = "between runs: offsets deleted"
+    REMEDY = "between runs: the command that a refused query prints"
 
 
 FURTHER_BROKER_FAULTS: Final[Mapping[FaultClass, tuple[BrokerFaultKind, FaultRule]]] = {
@@ -165,6 +182,10 @@ JUMPS_S: Final = ((1.0, 120.0), (3_600.0, 43_200.0))
 RETENTION_GAP_S: Final = 6.0
 OVERTAKEN: Final = (0.2, 0.9)
 """Which share of the records that are not committed is deleted."""
+RESETS_GAP_S: Final = 30.0
+ACTS: Final = (2, 4)
+"""How much an operator does between two runs, at least and at most."""
+APART_S: Final = (0.0, 3.0)
 COORDINATES: Final = 0.4
 """How often it is the broker that coordinates the group, apart from when it is drawn by its id."""
 BROKER_GAP_S: Final = 12.0
@@ -254,6 +275,23 @@ class Overtaking:
 
 
 @dataclass(frozen=True, slots=True)
+class Standstill:
+    """A time in which no member runs.
+
+    Args:
+        at_s: When it is due, in seconds since the faults began.
+        kinds: What an operator does then, checkpoints before offsets.
+        killed: How often a member ends by SIGKILL, and not by SIGTERM.
+        apart_s: How long members run before the next one starts, in seconds.
+    """
+
+    at_s: float
+    kinds: tuple[ResetFaultKind, ...]
+    killed: float
+    apart_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class QueryTraits:
     """How one query differs from the others.
 
@@ -269,6 +307,7 @@ class QueryTraits:
         listens: Whether the driver reports committed batches, and ends a batch before it stops.
         trigger_s: How long a trigger without rows waits, in seconds.
         interval_s: How far batches are apart at least, in seconds.
+        fails_on_loss: `failOnDataLoss`.
     """
 
     name: str
@@ -281,6 +320,7 @@ class QueryTraits:
     listens: bool
     trigger_s: float
     interval_s: float = 0.0
+    fails_on_loss: bool = True
 
     def __str__(self) -> str:
         parts = [
@@ -290,6 +330,8 @@ class QueryTraits:
             f"called as Spark {'4.2' if self.spark_passes_start else '4.0'} does",
             "with a listener" if self.listens else "without a listener",
         ]
+        if not self.fails_on_loss:
+            parts.append("failOnDataLoss=false")
         if self.instance_id is not None:
             left = "leaves when it is stopped" if self.leave_on_stop else "stays when it is stopped"
             parts.append(f"static: {left}")
@@ -339,6 +381,16 @@ def with_a_clock(queries: tuple[QueryTraits, ...], *, fast: bool) -> tuple[Query
     if not fast or any(each.reader == "fast" for each in queries):
         return queries
     return (replace(queries[0], reader="fast"), *queries[1:])
+
+
+def with_losses(queries: tuple[QueryTraits, ...]) -> tuple[QueryTraits, ...]:
+    """Return queries of which some continue where offsets were deleted: of each starting offset.
+
+    Args:
+        queries: The queries.
+    """
+    numbered = enumerate(queries, 1)
+    return tuple(replace(each, fails_on_loss=number // 2 % 2 == 1) for number, each in numbered)
 
 
 def due_times_s(chance: Chance, duration_s: float, gap_s: float) -> Iterator[float]:
@@ -488,3 +540,23 @@ def draw_overtakings(chance: Chance, *, duration_s: float) -> tuple[Overtaking, 
     """
     due_s = due_times_s(chance, duration_s, RETENTION_GAP_S)
     return tuple(Overtaking(at_s, chance.uniform(*OVERTAKEN)) for at_s in due_s)
+
+
+def draw_standstills(chance: Chance, *, duration_s: float) -> tuple[Standstill, ...]:
+    """Draw when no member runs, in the order of time; each kind comes once in as many draws.
+
+    Args:
+        chance: Where it is drawn from.
+        duration_s: How long faults are due, in seconds.
+    """
+    # What a refused query prints follows from a refusal.
+    kinds = [each for each in ResetFaultKind if each is not ResetFaultKind.REMEDY]
+    left: list[ResetFaultKind] = []
+    found = []
+    for at_s in due_times_s(chance, duration_s, RESETS_GAP_S):
+        acts = chance.randint(*ACTS)
+        if len(left) < acts:
+            left += sorted(kinds, key=lambda _: chance.random())
+        chosen, left = tuple(each for each in kinds if each in left[:acts]), left[acts:]
+        found.append(Standstill(at_s, chosen, chance.random(), chance.uniform(*APART_S)))
+    return tuple(found)

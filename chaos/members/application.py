@@ -38,6 +38,8 @@ from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.write import TableWriter
 
 MEMORY = "600m"
+ERROR_MAX = 4_000
+"""How many characters of an error are noted: with the command that it prints."""
 KEPT_BATCHES = 1_000_000
 """All: the commit log tells afterwards when a batch was finished."""
 
@@ -120,7 +122,7 @@ class Application:
 
     def fail(self, error: BaseException) -> None:
         """Note the error that ended the query."""
-        self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}"[:1000])
+        self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}"[:ERROR_MAX])
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch to all sinks, each time beginning with another table.

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Final
+
+from spark_groups.offsets.plan_text import plan_from_json
+from spark_groups.types import BatchPlan
 
 KEPT: Final = 100
 """How many batches are kept, as by spark.sql.streaming.minBatchesToRetain."""
@@ -49,10 +53,39 @@ class Checkpoint:
         offset: dict[str, Any] = json.loads(text.splitlines()[-1])
         return offset
 
+    def last_plan(self) -> BatchPlan | None:
+        """Return the last plan in the offset log; None: nothing was planned yet."""
+        last = self.last_planned()
+        return plan_from_json(self.offset(last)) if last is not None else None
+
     def finished_s(self) -> dict[int, float]:
         """Return when batches were written to the commit log, in seconds of the wall clock."""
         found = (path for path in self._commits.iterdir() if path.name.isdigit())
         return {int(path.name): path.stat().st_mtime for path in found}
+
+    def go_back(self, batch: int, *, is_finished: bool) -> None:
+        """Become what a copy was that was made after a batch: later entries are not in it.
+
+        Args:
+            batch: The last batch of the copy.
+            is_finished: Whether the copy has its entry in the commit log.
+        """
+        for log, last in ((self._offsets, batch), (self._commits, batch - (not is_finished))):
+            for path in log.iterdir():
+                # Hadoop keeps the checksum of N in .N.crc.
+                number = path.name.strip(".").removesuffix(".crc")
+                if number.isdigit() and int(number) > last:
+                    path.unlink()
+
+    def copy_from(self, other: Path) -> None:
+        """Become a copy of another checkpoint.
+
+        Args:
+            other: Its directory.
+        """
+        for log in (self._offsets, self._commits):
+            shutil.rmtree(log)
+        shutil.copytree(other, self._offsets.parent, dirs_exist_ok=True)
 
     def plan(self, batch: int, text: str) -> None:
         """Write offsets/N, before the batch is run.

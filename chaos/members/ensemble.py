@@ -9,7 +9,7 @@ import signal
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from multiprocessing.context import ForkServerProcess
@@ -60,7 +60,9 @@ MAINS: Final[Mapping[MemberKind, Main]] = {
     MemberKind.CLASSIC: partial(plain_consumer.main, is_classic=True),
 }
 """What a process of a member runs."""
-BY_ITSELF: Final = (End.FAILED, End.NO_ROOM)
+ENDS: Final = {query.NO_ROOM: End.NO_ROOM, query.REFUSED_LOSS: End.REFUSED}
+"""The ends that a process gives a reason for."""
+BY_ITSELF: Final = (End.FAILED, End.NO_ROOM, End.REFUSED)
 """The ends that no fault of the process is the reason of."""
 
 
@@ -209,7 +211,7 @@ class Ensemble:
         """Members that did not end when they had to."""
         self._journal = Journal(files.journals, RunKey("ensemble", 0))
         self._grow = grow
-        self._is_over = False
+        self._is_over = self._is_held = False
         self._silent = set(kinds)
 
     def start(self, names: Iterable[str]) -> None:
@@ -262,7 +264,7 @@ class Ensemble:
                     self._ended(member, exit_code, now_s)
                 elif member.fault is not None:
                     self._go_on(member, member.fault, now_s)
-            elif member.start_s is not None and now_s >= member.start_s and not self._is_over:
+            elif member.start_s is not None and now_s >= member.start_s and not self._is_held:
                 member.start()
 
     def settle(self) -> None:
@@ -281,23 +283,43 @@ class Ensemble:
         """End all members by SIGTERM, and wait for that."""
         self._is_over = True
         deadline_s = time.monotonic() + ENDS_S
-        while any(member.is_running for member in self.members.values()):
+        while not self.hold():
             if time.monotonic() > deadline_s:
                 running = (str(m.key) for m in self.members.values() if m.is_running)
                 self.hung.append(f"{', '.join(running)}: running {ENDS_S:g} s after the end")
                 return
-            for member in self.members.values():
-                # Any other fault of it ends first.
-                if member.process is not None and member.fault is None:
-                    member.fault = Fault(0.0, FaultKind.TERMINATE, member.name)
-                    member.fault_by_s = time.monotonic() + END_S
-                    member.send(signal.SIGTERM)
             self.tick()
             time.sleep(0.05)
 
+    def hold(self, killed: Collection[str] = ()) -> bool:
+        """End all members, and let none start until `release`; return whether none runs.
+
+        Args:
+            killed: Those that end by SIGKILL; all others end by SIGTERM.
+        """
+        self._is_held = True
+        for member in self.members.values():
+            # Any other fault of it ends first.
+            if member.process is not None and member.fault is None:
+                kind = FaultKind.KILL if member.name in killed else FaultKind.TERMINATE
+                self.carry_out(Fault(0.0, kind, member.name))
+        return not any(member.is_running for member in self.members.values())
+
+    def waiting(self) -> list[str]:
+        """Return the members that are down, and are to be started again."""
+        return [name for name, each in self.members.items() if each.start_s is not None]
+
+    def release(self) -> None:
+        """Let members that are down start again."""
+        self._is_held = False
+
+    def note_restored(self, name: str) -> None:
+        """Note that a member has another checkpoint than it had, with earlier or other batches."""
+        self._note(self.members[name], Note.RESTORED)
+
     def kill(self) -> None:
         """Make sure that no process is left, in any state."""
-        self._is_over = True
+        self._is_over = self._is_held = True
         self.hung += filter(None, [member.kill() for member in self.members.values()])
 
     def without_batch(self, journals: Path, partitions: int) -> list[str]:
@@ -370,8 +392,8 @@ class Ensemble:
             was_ordered = kind is FaultKind.CRASH and not member.orders.is_given()
             was_killed = kind is FaultKind.KILL or kind is FaultKind.TERMINATE
             return End.KILLED if was_ordered or was_killed else End.FAILED
-        if exit_code == query.NO_ROOM:
-            return End.NO_ROOM
+        if exit_code in ENDS:
+            return ENDS[exit_code]
         # A process that has just begun dies of SIGTERM, as it has nothing to end yet.
         was_stopped = kind is FaultKind.TERMINATE and exit_code in (0, -signal.SIGTERM)
         return End.STOPPED if was_stopped else End.FAILED

@@ -77,7 +77,7 @@ class PlainConsumer:
         signal.signal(signal.SIGTERM, lambda *_: self._ending.set())
         self._journal.note(Note.BEGINS, pid=os.getpid())
         self._consumer.subscribe(
-            list(self._setting.topics),
+            list(self._setting.subscribed),
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,

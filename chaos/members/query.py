@@ -27,7 +27,7 @@ from chaos.plants import Plant
 from chaos.results.facts import Note, RunKey, execution_name
 from chaos.setting import Files, Setting
 from chaos.systems.sinks import Row, SinkBatch, rows_digest
-from spark_groups.errors import TableGapError
+from spark_groups.errors import DataLossError, TableGapError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening
@@ -41,6 +41,7 @@ TASKS: Final = 2
 FAILED: Final = 3
 REFUSED_GAP: Final = 4
 NO_ROOM: Final = 6
+REFUSED_LOSS: Final = 7
 """Exit codes."""
 
 
@@ -212,10 +213,10 @@ def source_options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
         "kafka.group.id": setting.group_id,
         "kafka.client.id": traits.name,
         "kafka.max.poll.interval.ms": str(setting.rebalance_timeout_ms),
-        "subscribe": ",".join(setting.topics),
+        "subscribe": ",".join(setting.subscribed),
         "startingOffsets": traits.starting_offsets,
         "reader": traits.reader,
-        "failOnDataLoss": str(not setting.short_lived).lower(),
+        "failOnDataLoss": str(not setting.short_lived and traits.fails_on_loss).lower(),
         "leaveOnStop": str(traits.leave_on_stop).lower(),
     }
     if traits.max_offsets is not None:
@@ -256,4 +257,7 @@ def failed_as(error: BaseException) -> int:
     """
     if isinstance(error, TableGapError):
         return REFUSED_GAP
+    # An error of a source reaches a Spark application as text.
+    if isinstance(error, DataLossError) or DataLossError.__name__ in str(error):
+        return REFUSED_LOSS
     return NO_ROOM if is_disk_full(error) else FAILED

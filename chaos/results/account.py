@@ -19,7 +19,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from chaos.faults.schedule import FaultClass
+from chaos.results.commit_history import highest_so_far, is_within, overruled, went_back
 from chaos.results.facts import (
+    DELETED_OFFSET,
     Batch,
     Commit,
     Deletion,
@@ -54,6 +56,8 @@ class Cause(Enum):
     STOPPED_UNANSWERED = "stopped without an answer to its offset commit, and the partition moved"
     NO_ROOM = "a full disk with the batch in hand, and the partition moved"
     FAILED = "the query failed with the batch in hand, and the partition moved"
+    RESET = "committed offsets were set back, or deleted, while no member ran"
+    RESTORED = "an older checkpoint, or a copied one: Spark ran its last batch again"
     FENCED_FROZEN = "stood still beyond its session with the batch in hand"
     FENCED_BY_NETWORK = "lost its session to a fault of the network with the batch in hand"
     FENCED_BY_BROKER = "lost its session to a broker's fault with the batch in hand"
@@ -92,11 +96,13 @@ _REPLAYED: Final = {
     End.STOPPED: Cause.REPLAYED_STOPPED,
     End.NO_ROOM: Cause.REPLAYED_NO_ROOM,
     End.FAILED: Cause.REPLAYED_FAILED,
+    End.REFUSED: Cause.REPLAYED_FAILED,
 }
 _IN_HAND: Final = {
     End.STOPPED: Cause.STOPPED,
     End.NO_ROOM: Cause.NO_ROOM,
     End.FAILED: Cause.FAILED,
+    End.REFUSED: Cause.FAILED,
 }
 """What the end of a process means for a batch that was not known to be finished."""
 _PLAIN: Final = {
@@ -175,6 +181,12 @@ class Evidence:
     starts: Mapping[Partition, int] = field(default_factory=dict)
     short_lived: frozenset[str] = frozenset()
 
+    @property
+    def resets(self) -> tuple[Span, ...]:
+        """When no member ran, and an operator changed something."""
+        found = (each for each in self.troubles if each.part is FaultClass.RESETS)
+        return tuple(Span(each.from_s, each.until_s) for each in found)
+
 
 @dataclass(slots=True)
 class SinkAccount:
@@ -214,7 +226,8 @@ class Account:
         replays: How often Spark ran a batch again.
         replays_differ: Batches that had other rows, or another plan, when they were run again.
         gaps: What tables refused because rows before it were missing.
-        went_back: Committed offsets that went back.
+        went_back: Committed offsets that went back, without a reset.
+        overruled: Resets after which a record was not read again.
         sessions_lost: How many sessions were lost for which reason.
         late_heartbeats: Heartbeats that were found overdue though nothing was done to any of them.
         latest_heartbeat_s: By how many seconds the worst of them was.
@@ -231,6 +244,7 @@ class Account:
     replays_differ: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     went_back: list[str] = field(default_factory=list)
+    overruled: list[str] = field(default_factory=list)
     sessions_lost: Counter[SessionLoss] = field(default_factory=Counter)
     late_heartbeats: int = 0
     latest_heartbeat_s: float = 0.0
@@ -255,6 +269,7 @@ class Account:
             "replays that differ": len(self.replays_differ),
             "gaps refused by a table": len(self.gaps),
             "committed offsets that went back": len(self.went_back),
+            "resets that were overruled": len(self.overruled),
             "processes that ended by themselves": len(self.failures),
             "sessions lost to jumps of a clock": self.sessions_lost[SessionLoss.CLOCK],
         }
@@ -284,7 +299,8 @@ def account(evidence: Evidence) -> Account:
         append=_sink("append", append, evidence.ends, examples, deleted=_deleted(evidence)),
         tables={},
         gaps=list(facts.gaps),
-        went_back=_went_back(evidence.commits),
+        went_back=went_back(evidence.commits, evidence.resets),
+        overruled=overruled(evidence.commits, evidence.resets, executions.values(), in_tables),
         failures=[
             f"{run.key}: {run.failure or 'it left no word'}"
             for run in facts.runs.values()
@@ -486,6 +502,10 @@ def _spans(evidence: Evidence, run: Run, part: FaultClass) -> list[Span]:
 
 def _has_failed(evidence: Evidence, run: Run) -> bool:
     """Whether a process failed, perhaps before a fault ended it; not for want of room on a disk."""
+    if run.end is End.REFUSED:
+        began_s = run.began_s or 0.0
+        deleted = (each for history in evidence.commits.values() for each in history)
+        return not any(e.offset == DELETED_OFFSET and e.at_s <= began_s for e in deleted)
     if run.end is End.FAILED:
         return True
     ended_s = run.ended_s or 0.0
@@ -494,17 +514,6 @@ def _has_failed(evidence: Evidence, run: Run) -> bool:
         for each in _spans(evidence, run, FaultClass.DISK)
     )
     return not is_full and (run.end is End.NO_ROOM or run.failure is not None)
-
-
-def _went_back(commits: Mapping[Partition, Sequence[Commit]]) -> list[str]:
-    found = []
-    for (topic, index), history in sorted(commits.items()):
-        highest = -1
-        for each in history:
-            if each.offset < highest:
-                found.append(f"{topic}-{index}: from {highest} to {each.offset}")
-            highest = each.offset
-    return found
 
 
 class _Doubles:
@@ -521,7 +530,10 @@ class _Doubles:
         self._session_s = evidence.session_s
         self._result = result
         self._commits = {
-            partition: ([each.at_s for each in history], _highest_so_far(history))
+            partition: (
+                [each.at_s for each in history],
+                highest_so_far(history, evidence.resets),
+            )
             for partition, history in evidence.commits.items()
         }
 
@@ -570,6 +582,8 @@ class _Doubles:
         was_finished = finished_s is not None and finished_s < later.began_s
         # Spark runs the batch of the last plan again, with the ranges that the plan has.
         is_same = later.is_replay and later.ranges == earlier.ranges
+        if is_same and self._is_restored(batch, earlier.began_s, later.began_s):
+            return Cause.RESTORED
         if earlier.run == later.run or not is_same or was_finished or run.end is None:
             return Cause.NONE
         return _REPLAYED[run.end]
@@ -580,9 +594,16 @@ class _Doubles:
         planned_s = _planned_s(later, partition)
         committed = self._committed(partition, planned_s)
         names = f"{later.executions[0].name} read it after {earlier.executions[0].name}"
+        had_s = _planned_s(earlier, partition)
+        is_restored = self._is_restored(later, had_s, later.executions[0].began_s)
+        if is_restored and later.executions[0].is_replay:
+            return Cause.RESTORED, names
         if committed > offset:
             return Cause.NONE, f"{names}, though {committed} was committed"
-        if not self._is_plain(earlier) and later.key[:2] == earlier.key[:2]:
+        if self._is_reset(partition, had_s, planned_s):
+            return Cause.RESET, names
+        is_same = later.key[:2] == earlier.key[:2] and not is_restored
+        if is_same and not self._is_plain(earlier):
             return Cause.NONE, f"{names}, with another plan"
         run = self._facts.runs[earlier.planned_by]
         cause = self._why_uncommitted(run, partition, earlier, planned_s)
@@ -638,6 +659,15 @@ class _Doubles:
         has_cause = is_late if why is SessionLoss.LOAD else why is not SessionLoss.CLOCK
         return Cause.STOPPED_UNANSWERED if has_cause else Cause.NONE
 
+    def _is_restored(self, batch: Batch, after_s: float, until_s: float) -> bool:
+        return self._facts.is_restored(batch.key.member, after_s, until_s)
+
+    def _is_reset(self, partition: Partition, after_s: float, until_s: float) -> bool:
+        """Return whether a committed offset was set, or deleted, while no member ran."""
+        times, _ = self._commits.get(partition, ([], []))
+        within = times[bisect_left(times, after_s) : bisect_left(times, until_s)]
+        return any(is_within(each, self._evidence.resets) for each in within)
+
     def _is_plain(self, batch: Batch) -> bool:
         return self._facts.runs[batch.planned_by].is_plain
 
@@ -658,11 +688,3 @@ class _Doubles:
 
 def _planned_s(batch: Batch, partition: Partition) -> float:
     return batch.planned_s.get(partition, batch.executions[0].began_s)
-
-
-def _highest_so_far(history: Sequence[Commit]) -> list[int]:
-    highest, found = -1, []
-    for each in history:
-        highest = max(highest, each.offset)
-        found.append(highest)
-    return found

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from chaos.faults.schedule import FaultClass
 
@@ -48,6 +48,7 @@ class Note(str, Enum):
     THAWED = "thawed"
     SLOWED = "slowed"
     ENDED = "ended"
+    RESTORED = "another checkpoint restored"
     GREW = "a topic gets partitions"
 
 
@@ -76,6 +77,7 @@ class End(Enum):
     STOPPED = "ended on SIGTERM"
     FAILED = "ended by itself"
     NO_ROOM = "ended because a disk was full"
+    REFUSED = "refused to start: committed offsets were deleted"
 
 
 class Departure(NamedTuple):
@@ -241,10 +243,14 @@ class Batch:
 
 
 class Commit(NamedTuple):
-    """An offset that Kafka accepted."""
+    """An offset that Kafka accepted; `DELETED_OFFSET`: it was deleted."""
 
     at_s: float
     offset: int
+
+
+DELETED_OFFSET: Final = -1
+"""The offset of a `Commit` that is a deletion."""
 
 
 @dataclass(slots=True)
@@ -257,6 +263,7 @@ class Facts:
         executions: By what rows are marked with.
         changed_plans: Batches of which offsets/N was there, and another plan was run.
         gaps: What sinks refused, because rows before it are missing.
+        restored_s: When members were given other checkpoints than they had, in order.
     """
 
     runs: dict[RunKey, Run] = field(default_factory=dict)
@@ -264,6 +271,11 @@ class Facts:
     executions: dict[str, Execution] = field(default_factory=dict)
     changed_plans: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    restored_s: dict[str, list[float]] = field(default_factory=dict)
+
+    def is_restored(self, member: str, after_s: float, until_s: float) -> bool:
+        """Return whether a member was given another checkpoint in a time."""
+        return any(after_s < each <= until_s for each in self.restored_s.get(member, ()))
 
 
 def execution_name(run: RunKey, batch: int) -> str:
@@ -344,6 +356,8 @@ class _Reader:
             if proven := self._by_plan.get((key.member, note["plan"])):
                 self.facts.batches[proven].proven_by.add(key)
             return
+        if kind is Note.RESTORED:
+            self._restored(key.member, at_s)
         if kind is Note.LEFT:
             run.left_s, run.uncommitted = at_s, frozenset(partitions)
             return
@@ -384,6 +398,13 @@ class _Reader:
             case Note.ENDED:
                 # What the process said of it itself is more exact than when its end was noticed.
                 run.end, run.ended_s = End(note["how"]), run.ended_s or at_s
+
+    def _restored(self, member: str, at_s: float) -> None:
+        """Forget the offset log of a member."""
+        self.facts.restored_s.setdefault(member, []).append(at_s)
+        for known in (self._planned, self._logged):
+            for key in [each for each in known if each[0] == member]:
+                del known[key]
 
     def _of_batch(self, what: Note, at_s: float, run: Run, note: Mapping[str, Any]) -> None:
         number = int(note["batch"])

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from math import inf
 from statistics import median
 
 from chaos.faults.schedule import FaultClass
@@ -127,6 +128,7 @@ def recoveries(evidence: Evidence) -> Recoveries:
             *_of_troubles(evidence, written),
         )
     ]
+    faults = [each for each in faults if not _was_stopped(evidence, each)]
     by_kind: dict[str, list[FaultRecovery]] = defaultdict(list)
     for each in faults:
         by_kind[each.kind].append(each)
@@ -135,6 +137,12 @@ def recoveries(evidence: Evidence) -> Recoveries:
         tuple(_recovery(kind, found) for kind, found in by_kind.items()),
         *_longest_pauses(evidence, written),
     )
+
+
+def _was_stopped(evidence: Evidence, fault: FaultRecovery) -> bool:
+    """Whether all members were stopped before they had recovered from a fault."""
+    took_s = max(fault.read_after_s or inf, fault.committed_after_s or inf)
+    return any(0 <= each.from_s - fault.from_s <= took_s for each in evidence.resets)
 
 
 class _Later:
@@ -221,7 +229,7 @@ def _of_troubles(
 ) -> Iterable[_Hit]:
     """Return faults of networks and disks: a partition was hit if a member there wrote it last."""
     for each in evidence.troubles:
-        if each.part is FaultClass.CLOCK:
+        if each.part in (FaultClass.CLOCK, FaultClass.RESETS):
             continue
         owners = _last_writers(written, each.from_s)
         theirs = {partition for partition, owner in owners.items() if owner.member in each.members}
@@ -313,7 +321,8 @@ def _is_of_one_process(
 def _cut_off(evidence: Evidence, run: Run) -> Iterable[Span]:
     """Return when its network or disk had faults, with the time that a process needs to recover."""
     for each in evidence.troubles:
-        if run.key.member in each.members and each.part is not FaultClass.CLOCK:
+        is_other = each.part in (FaultClass.CLOCK, FaultClass.RESETS)
+        if run.key.member in each.members and not is_other:
             yield Span(each.from_s, each.until_s + evidence.session_s)
 
 

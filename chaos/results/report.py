@@ -161,7 +161,7 @@ def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
     ]
     problems = all_problems(circumstances, account)
     details = [*account.examples, *account.replays_differ, *account.gaps, *account.went_back]
-    details += account.failures
+    details += [*account.overruled, *account.failures]
     parts += [Text(f"  {line}") for line in details[:EXAMPLES_SHOWN]]
     parts += [Text(f"NOT GOOD: {each}", style="bold red") for each in problems]
     parts += [
@@ -286,6 +286,7 @@ def _other_rows(account: Account) -> Iterable[tuple[str, str]]:
     yield "replays that differ", f"{len(account.replays_differ):,}"
     yield "gaps refused by a table", f"{len(account.gaps):,}"
     yield "committed offsets that went back", f"{len(account.went_back):,}"
+    yield "resets that were overruled", f"{len(account.overruled):,}"
     yield "processes that ended by themselves", f"{len(account.failures):,}"
 
 

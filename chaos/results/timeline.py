@@ -123,6 +123,7 @@ SIGNS: Final[Mapping[str, str]] = {
     Note.FAILS.value: "!",
     Note.GAP.value: "!",
     Note.GREW.value: "+",
+    Note.RESTORED.value: "c",
 }
 """The letter of each note that is a moment of its own."""
 MEANINGS: Final[Mapping[str, str]] = {
@@ -136,6 +137,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "r": "offset commit refused",
     "!": "failure",
     "+": "a topic gets partitions",
+    "c": "another checkpoint",
     "*": "another fault",
 }
 _SILENT: Final = frozenset(each.value for each in Note) - set(SIGNS)

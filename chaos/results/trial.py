@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-from chaos.faults.network_schedule import NETWORK_FAULTS
+from chaos.faults.network_schedule import ELSEWHERE, NETWORK_FAULTS
 from chaos.faults.schedule import (
     FURTHER_BROKER_FAULTS,
     MACHINE_FAULTS,
     BrokerFaultKind,
     FaultClass,
+    ResetFaultKind,
     RetentionFaultKind,
 )
 from chaos.results.account import Evidence
@@ -27,6 +28,8 @@ KINDS: Final[Mapping[FaultClass, frozenset[str]]] = {
     FaultClass.DISK: _names(MACHINE_FAULTS[FaultClass.DISK], FaultClass.DISK),
     FaultClass.CLOCK: _names(MACHINE_FAULTS[FaultClass.CLOCK]),
     FaultClass.RETENTION: _names(RetentionFaultKind),
+    FaultClass.RESETS: _names(ResetFaultKind),
+    FaultClass.CLUSTER: _names(ELSEWHERE),
 }
 """The kinds of faults of each class, as a report names them."""
 BROKERS: Final = _names(BrokerFaultKind)

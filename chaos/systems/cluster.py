@@ -21,11 +21,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-from chaos.results.facts import Commit, Partition
+from chaos.results.facts import DELETED_OFFSET, Commit, Partition
 from spark_groups.errors import ErrorCode, SparkGroupsError
+from spark_groups.observation.observe import describe_any_group
+from spark_groups.ops.reset_plan import INACTIVE_STATES
 from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest, found_and_failed
-from spark_groups.types import topic_id_text
+from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.group_admin import commit_outside
 
 T = TypeVar("T")
 
@@ -170,6 +173,51 @@ class Broker:
             if key.topic_id in names and each.committed_offset != NO_OFFSET
         }
 
+    def names(self, topics: Iterable[str]) -> dict[TopicId, str]:
+        """Return topics by id.
+
+        Args:
+            topics: Their names.
+        """
+        asked = MetadataRequest(topic_names=frozenset(topics))
+        with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
+            return {each.topic_id: each.name for each in cluster.metadata(asked).topics}
+
+    def is_empty(self, group_id: str) -> bool:
+        """Return whether a group has no members; False as long as the coordinator does not tell.
+
+        Args:
+            group_id: The group.
+        """
+        try:
+            with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
+                _, group = describe_any_group(cluster, group_id)
+        except SparkGroupsError:
+            return False
+        return group.group_state in INACTIVE_STATES
+
+    def commit_keeping_metadata(
+        self, group_id: str, partition: TopicIdPartition, offset: int
+    ) -> None:
+        """Set an offset of a group without members as a tool does that copies the metadata.
+
+        Args:
+            group_id: The group.
+            partition: The partition.
+            offset: Its new offset.
+
+        Raises:
+            ClusterError: It was refused.
+        """
+        with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
+            found, _ = found_and_failed(cluster.fetch_all_offsets(group_id))
+            if partition not in found:
+                raise ClusterError(f"no committed offset of {partition} to copy")
+            metadata = {partition.topic_id: found[partition].metadata}
+            done = commit_outside(cluster, group_id, {partition: offset}, metadata)
+        if code := done.error_code or done.errors.get(partition, 0):
+            raise ClusterError(f"OffsetCommit: {ErrorCode.name_of(code)}")
+
     def commit_history(self, group_id: str) -> dict[Partition, list[Commit]]:
         """Return every commit that was accepted, in its order, from the topic that keeps them.
 
@@ -186,8 +234,8 @@ class Broker:
             }
         )
         try:
-            known = consumer.list_topics(_OFFSETS_TOPIC, timeout=ANSWER_S).topics[_OFFSETS_TOPIC]
-            left = set(known.partitions)
+            topics = consumer.list_topics(timeout=ANSWER_S).topics
+            left = set(topics[_OFFSETS_TOPIC].partitions) if _OFFSETS_TOPIC in topics else set()
             consumer.assign([TopicPartition(_OFFSETS_TOPIC, p, OFFSET_BEGINNING) for p in left])
             history: dict[Partition, list[Commit]] = defaultdict(list)
             deadline_s = time.monotonic() + HISTORY_S
@@ -257,12 +305,12 @@ def parse_commit(key: bytes, value: Any) -> tuple[str, Partition, int] | None:
     Returns:
         The group, the partition and the offset; None: the record is of another kind.
     """
-    if int.from_bytes(key[:2], "big") not in (0, 1) or not value:
+    if int.from_bytes(key[:2], "big") not in (0, 1):
         return None
     group, rest = _text(key[2:])
     topic, rest = _text(rest)
-    partition = int.from_bytes(rest[:4], "big")
-    return group, (topic, partition), int.from_bytes(value[2:10], "big", signed=True)
+    offset = int.from_bytes(value[2:10], "big", signed=True) if value else DELETED_OFFSET
+    return group, (topic, int.from_bytes(rest[:4], "big")), offset
 
 
 def _await(attempt: Callable[[], T | None], failure: str) -> T:

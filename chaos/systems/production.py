@@ -29,11 +29,18 @@ class Production:
         topics: Partition counts by name.
         per_second: How many records are written in a second, if the broker takes them.
         seed: What partitions and sizes are drawn from.
+        mark: What the topics in the records end with: they belong nowhere else.
     """
 
     def __init__(
-        self, bootstrap_servers: str, topics: Mapping[str, int], per_second: float, seed: int
+        self,
+        bootstrap_servers: str,
+        topics: Mapping[str, int],
+        per_second: float,
+        seed: int,
+        mark: str = "",
     ) -> None:
+        self._mark = mark
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -90,7 +97,7 @@ class Production:
             topic, index = self._chance.choice(list(self._sequences))
             sequence = self._sequences[topic, index]
         filling = os.urandom(self._chance.randint(0, FILLING_BYTES_MAX)).hex()
-        value = record_value(topic, index, sequence, filling)
+        value = record_value(topic + self._mark, index, sequence, filling)
         while not self._is_taken(topic, index, sequence, value):
             if self._ended.is_set():
                 return

@@ -126,6 +126,21 @@ def open_table(kind: TableKind, places: Places) -> FencedTable:
             return spark_groups.iceberg_table(ICEBERG_NAME, "chaos", places.catalog)
 
 
+def command_name(kind: TableKind, places: Places) -> str | None:
+    """Return the name of a table in commands; None: its catalog has no name.
+
+    Args:
+        kind: The kind of the table.
+        places: The places of tables.
+    """
+    names = {
+        TableKind.SQLITE: f"sqlite:{places.sqlite}#rows",
+        TableKind.DELTA: f"delta:{places.delta}",
+        TableKind.POSTGRES: f"postgres:{places.postgres}#rows",
+    }
+    return names.get(kind)
+
+
 def reach_in_commit(table: Any, kind: TableKind, reached: Callable[[], None]) -> None:
     """Make each commit of a table call a function in the middle.
 
@@ -155,6 +170,36 @@ def table_rows(kind: TableKind, places: Places) -> Iterator[SinkRow]:
     for execution, topic, partition, offset, value in _READERS[kind](places):
         right = is_right(value, topic, partition, offset)
         yield SinkRow(execution, topic, partition, offset, right)
+
+
+def delete_rows(
+    kind: TableKind, places: Places, partition: tuple[str, int], from_offset: int
+) -> None:
+    """Delete the rows of a partition from an offset on, as somebody does by hand.
+
+    Args:
+        kind: The kind of the table.
+        places: The places of tables.
+        partition: The topic and the index.
+        from_offset: The offset.
+    """
+    topic, index = partition
+    where = f"""topic = '{topic}' AND "partition" = {index} AND "offset" >= {from_offset}"""
+    match kind:
+        case TableKind.SQLITE:
+            with closing(sqlite3.connect(places.sqlite)) as connection, connection:
+                connection.execute(f"DELETE FROM rows WHERE {where}")
+        case TableKind.DELTA:
+            import deltalake  # noqa: PLC0415
+
+            deltalake.DeltaTable(places.delta).delete(where)
+        case TableKind.POSTGRES:
+            import psycopg  # noqa: PLC0415
+
+            with psycopg.connect(str(places.postgres)) as server:
+                server.execute(f"DELETE FROM rows WHERE {where}")
+        case TableKind.ICEBERG:
+            raise NotImplementedError("its catalog has no name in commands")
 
 
 def _sqlite_rows(places: Places) -> Iterator[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chaos.faults.schedule import FaultClass, MachineFaultKind
+from chaos.faults.schedule import FaultClass, MachineFaultKind, ResetFaultKind
 from chaos.results.account import Account, Evidence, SinkRow, TableEvidence, account
 from chaos.results.facts import (
     Commit,
@@ -108,6 +108,10 @@ class Story:
         self.finish(run, batch)
         self.commit(offsets.stop)
 
+    def begins(self, run: str) -> None:
+        """Start a process."""
+        self.note(run, Note.BEGINS)
+
     def ends(self, run: str, how: End = End.KILLED) -> None:
         """End a process."""
         self.note(run, Note.ENDED, how=how.value)
@@ -134,6 +138,17 @@ class Story:
         between()
         until_s = next(self._seconds)
         self.troubles.append(Trouble(kind.part, kind.value, ("q1",), from_s, until_s))
+
+    def between_runs(self, *offsets: int, restored: str = "") -> None:
+        """Have an operator set offsets while no member runs, and give one another checkpoint."""
+        from_s = next(self._seconds)
+        for each in offsets:
+            self.commit(each)
+        if restored:
+            self.note(restored, Note.RESTORED)
+        kind = ResetFaultKind.EARLIER.value
+        found = Trouble(FaultClass.RESETS, kind, ("q1", "q2"), from_s, next(self._seconds))
+        self.troubles.append(found)
 
     def delete_before(self, offset: int) -> None:
         """Have retention delete records; the topic is in no table then."""

@@ -99,6 +99,21 @@ def test_partition_keeps_its_position_only_with_the_bug(monkeypatch: pytest.Monk
     assert other.unready() == {key(0)}, "another member does not have that position"
 
 
+def test_value_that_comes_back_is_evidence_only_with_the_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def taken(mark: str) -> tuple[OffsetRange, ...]:
+        ledger = Ledger("run")
+        ledger.finish(plan(span(0, 5, 9), member_id="m0"))
+        ledger.assign(parts(0), 1)
+        ready(ledger, {0: 5}, {0: mark})
+        return ledger.inherit(1).taken
+
+    assert (taken("at5"), taken("another commit")) == ((span(0, 5, 9),), ())
+    plant_in_member(Plant.VALUE_AS_EVIDENCE, monkeypatch)
+    assert taken("another commit") == (span(0, 5, 9),)
+
+
 def restarted() -> Ledger:
     """Return the ledger of a client that runs the batch of its checkpoint again."""
     old = plan(span(0, 5, 9), member_id="m0")

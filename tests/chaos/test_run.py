@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from chaos import run
+from chaos.faults.schedule import FaultClass
 from chaos.results import runs
 from chaos.results.account import Account
 from chaos.results.page import NAME
@@ -131,8 +132,9 @@ def test_no_application_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_run_with_further_faults_on_three_brokers_is_good() -> None:
     command = (*CHAOS, "--minutes", "1", "--seed", "7", "--brokers", "3", "--json")
+    faults = [each for each in FaultClass if each is not FaultClass.CLUSTER]
     done = subprocess.run(
-        (*command, "--faults", "network,disk,clock,retention"),
+        (*command, "--faults", ",".join(each.value for each in faults)),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -144,7 +146,18 @@ def test_run_with_further_faults_on_three_brokers_is_good() -> None:
     assert report["is_good"], report["problems"]
     assert report["append"]["deleted"] > 0
     kinds = {kind for kind, found in report["faults"].items() if found["done"]}
-    assert all(kinds & each for each in KINDS.values())
+    assert all(kinds & KINDS[each] for each in faults)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_run_with_another_cluster_at_the_same_addresses_is_good() -> None:
+    command = (*CHAOS, "--minutes", "2", "--seed", "7", "--json", "--faults", "cluster")
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=1100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_failed_run_is_noted_and_has_a_page(
@@ -163,7 +176,8 @@ def test_failed_run_is_noted_and_has_a_page(
 
     noted: list[Mapping[str, object]] = []
     monkeypatch.setattr(run, "Chaos", Played)
-    monkeypatch.setattr(run, "running_kafka", lambda *_: contextlib.nullcontext((None, None)))
+    nothing = contextlib.nullcontext((None, None))
+    monkeypatch.setattr(run, "running_kafka", lambda *_, **__: nothing)
     monkeypatch.setattr(run, "prepare_to_fork", list)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(runs, "note", noted.append)
@@ -213,6 +227,7 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
         ["--seed", "x"],
         ["--sinks", "delta,oracle"],
         ["--brokers", "2"],
+        ["--brokers", "3", "--faults", "cluster"],
         ["--applications", "7"],
         ["--record", "--plant", "no-compare"],
     ],

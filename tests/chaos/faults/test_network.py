@@ -10,8 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from chaos.faults.link import BLACKHOLE, WORKING
 from chaos.faults.network import Network, NetworkFaults, running_kafka
-from chaos.faults.network_schedule import NetworkFault, NetworkFaultKind, Side
+from chaos.faults.network_schedule import NETWORK_FAULTS, NetworkFault, NetworkFaultKind, Side
 from chaos.faults.proxy import Proxies
+from chaos.faults.schedule import FaultClass
 from chaos.members.ensemble import Outcome
 
 MEMBERS = ("q1", "q2", "c1")
@@ -81,7 +82,7 @@ def test_faults_begin_when_they_are_due(faults: NetworkFaults, network: Network)
     faults.tick(600.0)
     faults.settle()
     kinds = {kind for kind, _ in faults.outcomes}
-    assert kinds == set(NetworkFaultKind)
+    assert kinds == set(NETWORK_FAULTS)
 
 
 def test_without_a_network_nothing_is_drawn() -> None:
@@ -99,6 +100,13 @@ def brokers_of(servers: str) -> set[str]:
     return {f"{each.host}:{each.port}" for each in known.brokers.values()}
 
 
+def cluster_of(servers: str) -> str:
+    """Return the id of the cluster that answers."""
+    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    found: str = client.list_topics(timeout=60.0).cluster_id
+    return found
+
+
 @pytest.mark.broker
 def test_broker_sends_the_clients_of_each_side_through_its_proxies() -> None:
     with running_kafka(1, {}, network_seed=7) as (kafka, network):
@@ -112,3 +120,31 @@ def test_broker_sends_the_clients_of_each_side_through_its_proxies() -> None:
         with pytest.raises(KafkaException):
             client.list_topics(timeout=1.0)
         assert brokers_of(network.bootstrap_servers(Side.WEST))
+
+
+@pytest.mark.broker
+def test_other_cluster_answers_at_the_addresses_of_the_first_one() -> None:
+    with running_kafka(1, {}, network_seed=7, has_other=True) as (_, network):
+        assert network is not None
+        may_move = [False]
+        faults = NetworkFaults(
+            network,
+            MEMBERS,
+            7,
+            lambda _: None,
+            classes=[FaultClass.CLUSTER],
+            may_move=lambda: may_move[0],
+        )
+        faults.draw(duration_s=60.0, session_s=10.0)
+        homes = {side: cluster_of(network.bootstrap_servers(side)) for side in Side}
+        faults.tick(60.0)
+        assert set(faults.outcomes) == {(NetworkFaultKind.ELSEWHERE, Outcome.SKIPPED)}
+        may_move[0] = True
+        fault = NetworkFault(0.0, NetworkFaultKind.ELSEWHERE, Side.EAST, (1,), 60.0, WORKING)
+        faults.carry_out(fault)
+        east, west = (network.bootstrap_servers(side) for side in Side)
+        assert cluster_of(east) != homes[Side.EAST]
+        assert brokers_of(east) == {east}
+        assert cluster_of(west) == homes[Side.WEST]
+        faults.settle()
+        assert cluster_of(east) == homes[Side.EAST] == homes[Side.WEST]

@@ -135,6 +135,19 @@ def test_answer_that_was_sent_before_the_end_is_not_lost(link: Link) -> None:
         assert exactly(client, len(sent)) == sent
 
 
+def test_link_leads_elsewhere_and_old_connections_are_reset(link: Link, echo: Echo) -> None:
+    other = Echo()
+    with contextlib.closing(other), answered(link) as client:
+        link.forward_to(other.address)
+        with pytest.raises(ConnectionError):
+            exactly(client, 1)
+        assert ask(link) == b"r"
+        assert (echo.connections, other.connections) == (1, 1)
+        link.forward_to(echo.address)
+        assert ask(link) == b"r"
+        assert other.connections == 1
+
+
 def test_cut_resets_old_and_new_connections(link: Link) -> None:
     with connected(link) as client:
         client.sendall(b"before")

@@ -22,12 +22,15 @@ from chaos.faults.schedule import (
     FaultKind,
     MachineFault,
     MachineFaultKind,
+    ResetFaultKind,
     draw_broker_faults,
     draw_faults,
     draw_machine_faults,
     draw_queries,
+    draw_standstills,
     due_times_s,
     with_a_clock,
+    with_losses,
 )
 
 QUERIES = ("q1", "q2", "q3")
@@ -175,3 +178,22 @@ def test_query_says_what_it_is() -> None:
     named = [str(each) for each in draw_queries(random.Random(7), 3, fast=True)]
     assert named[0].startswith("q1: startingOffsets=earliest, reader=")
     assert "static: " in named[2]
+
+
+def test_each_kind_is_done_between_runs_checkpoints_before_offsets() -> None:
+    found, again, other = (
+        draw_standstills(random.Random(seed), duration_s=180.0) for seed in (7, 7, 8)
+    )
+    assert found == again != other
+    drawn = {kind for each in found for kind in each.kinds}
+    assert drawn == set(ResetFaultKind) - {ResetFaultKind.REMEDY}
+    order = list(ResetFaultKind)
+    assert all(list(each.kinds) == sorted(each.kinds, key=order.index) for each in found)
+    assert draw_standstills(random.Random(7), duration_s=5.0), "however short a run is"
+
+
+def test_queries_of_each_starting_offset_fail_and_continue_where_offsets_are_gone() -> None:
+    queries = with_losses(draw_queries(random.Random(7), 4, fast=True))
+    found = {(each.starting_offsets, each.fails_on_loss) for each in queries}
+    assert len(found) == 4
+    assert [each.name for each in queries if "failOnDataLoss=false" in str(each)] == ["q1", "q4"]

@@ -11,7 +11,7 @@ from chaos.faults.schedule import Fault, FaultKind, Point
 from chaos.members.ensemble import FAILURES_MAX, Ensemble, Member, Outcome
 from chaos.members.journal import Journal
 from chaos.members.kinds import MemberKind
-from chaos.members.query import NO_ROOM, REFUSED_GAP
+from chaos.members.query import NO_ROOM, REFUSED_GAP, REFUSED_LOSS
 from chaos.results.facts import End, Note, RunKey, read_facts, read_notes
 from chaos.setting import Files
 
@@ -160,6 +160,33 @@ def test_all_end_during_every_kind_of_fault(ensemble: Ensemble, kind: FaultKind)
     ensemble.end()
     assert last.signals[-1] is signal.SIGTERM
     assert not any(member.is_running for member in ensemble.members.values())
+
+
+def test_held_members_start_only_when_somebody_starts_them(
+    ensemble: Ensemble, files: Files
+) -> None:
+    first = process_of(ensemble)
+    assert not ensemble.hold(killed=["q1"])
+    ensemble.tick()
+    assert ensemble.hold()
+    ensemble.settle()
+    ensemble.tick()
+    assert first.signals == [signal.SIGKILL]
+    assert ensemble.waiting() == ["q1", "c1"]
+    assert (end_of(files), ensemble.members["q1"].number) == (End.KILLED, 1)
+    ensemble.start(["c1"])
+    assert ensemble.waiting() == ["q1"]
+    ensemble.release()
+    ensemble.tick()
+    assert ensemble.running() == 2
+
+
+def test_query_that_refuses_deleted_offsets_has_not_failed(
+    ensemble: Ensemble, files: Files
+) -> None:
+    process_of(ensemble).exitcode = REFUSED_LOSS
+    ensemble.tick()
+    assert (end_of(files), ensemble.members["q1"].failures) == (End.REFUSED, 0)
 
 
 def test_member_that_does_not_die_is_reported_and_not_awaited_for_ever(

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 
 import pytest
 
 from chaos.faults.network_schedule import NetworkFaultKind
-from chaos.faults.schedule import BrokerFaultKind, FaultClass, MachineFaultKind, RetentionFaultKind
+from chaos.faults.schedule import (
+    BrokerFaultKind,
+    FaultClass,
+    MachineFaultKind,
+    ResetFaultKind,
+    RetentionFaultKind,
+)
 from chaos.results.account import Evidence
 from chaos.results.facts import Facts
 from chaos.results.trial import shortfalls
@@ -19,6 +26,8 @@ DONE = {
     MachineFaultKind.JUMP.value: 2,
     MachineFaultKind.TABLES_FULL.value: 1,
     RetentionFaultKind.OVERTAKE.value: 3,
+    ResetFaultKind.COPIED.value: 1,
+    NetworkFaultKind.ELSEWHERE.value: 1,
 }
 
 
@@ -53,11 +62,11 @@ def test_run_in_which_everything_was_tried_counts() -> None:
         (MachineFaultKind.JUMP, "--faults clock"),
         (MachineFaultKind.TABLES_FULL, "--faults disk"),
         (RetentionFaultKind.OVERTAKE, "--faults retention"),
+        (ResetFaultKind.COPIED, "--faults resets"),
+        (NetworkFaultKind.ELSEWHERE, "--faults cluster"),
     ],
 )
-def test_class_of_which_no_fault_took_effect_was_not_tried(
-    kind: BrokerFaultKind | NetworkFaultKind | MachineFaultKind | RetentionFaultKind, option: str
-) -> None:
+def test_class_of_which_no_fault_took_effect_was_not_tried(kind: Enum, option: str) -> None:
     expected = [f"no fault took effect that {option} asked for"]
     assert found(two_members(), "q1", "q2", without=kind.value) == expected
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chaos.results.facts import DELETED_OFFSET
 from chaos.systems.cluster import Broker, parse_commit
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.types import TopicIdPartition
@@ -28,10 +29,10 @@ def test_committed_offset_is_read(version: int) -> None:
     assert parse_commit(key(version), value) == ("g", ("ants", 3), 2**40)
 
 
-def test_records_of_other_kinds_and_deleted_offsets_are_none() -> None:
+def test_records_of_other_kinds_are_none_and_deletions_have_their_offset() -> None:
     value = struct.pack(">hq", 3, 5)
     assert parse_commit(key(2), value) is None
-    assert parse_commit(key(1), None) is None
+    assert parse_commit(key(1), None) == ("g", ("ants", 3), DELETED_OFFSET)
 
 
 @pytest.mark.broker
@@ -44,6 +45,24 @@ def test_committed_offsets_are_read_also_of_a_group_that_does_not_exist(
     with Cluster(kafka.bootstrap_servers) as cluster:
         commit_outside(cluster, group_id, {TopicIdPartition(topic_id(cluster, topic_name), 1): 5})
     assert broker.committed(group_id) == {(topic_name, 1): 5}
+
+
+@pytest.mark.broker
+def test_offset_is_set_with_the_metadata_that_it_had(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    broker = Broker(kafka.bootstrap_servers)
+    broker.create({topic_name: 1})
+    ((found, _),) = broker.names([topic_name]).items()
+    partition = TopicIdPartition(found, 0)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        commit_outside(cluster, group_id, {partition: 5}, {found: "kept"})
+        broker.commit_keeping_metadata(group_id, partition, 3)
+        assert broker.is_empty(group_id)
+        assert not broker.is_empty(f"no-{group_id}"), "there is no such group"
+        committed = cluster.fetch_all_offsets(group_id).offsets[partition]
+    assert (committed.committed_offset, committed.metadata) == (3, "kept")
+    assert [each.offset for each in broker.commit_history(group_id)[topic_name, 0]] == [5, 3]
 
 
 def test_leader_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

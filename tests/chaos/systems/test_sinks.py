@@ -12,7 +12,15 @@ from chaos.plants import Plant, planted
 from chaos.results.account import SinkRow
 from chaos.systems.record import record_value
 from chaos.systems.sinks import AppendSink, Row, SinkBatch, TableSink, appended_rows
-from chaos.systems.tables import USE_POSTGRES, Places, open_table, reach_in_commit, table_rows
+from chaos.systems.tables import (
+    USE_POSTGRES,
+    Places,
+    command_name,
+    delete_rows,
+    open_table,
+    reach_in_commit,
+    table_rows,
+)
 from spark_groups.commands.table_names import TableKind
 from spark_groups.errors import TableGapError
 from spark_groups.spark.tables.fence import Entry, FenceKey
@@ -180,3 +188,17 @@ def test_zombie_doubles_its_batch_where_the_commit_does_not_compare(
     zombie.write(batch(0, 5))
     problems = account_of(kind, places, "q1.1", "q1.2")
     assert problems == ([] if plant is None else [f"5 rows doubled in {TABLE}"])
+
+
+def test_rows_that_are_deleted_by_hand_are_those_of_one_partition(
+    kind: TableKind, places: Places
+) -> None:
+    if command_name(kind, places) is None:
+        pytest.skip("its catalog has no name in commands")
+    TableSink(open_table(kind, places)).write(batch(0, 8))
+    delete_rows(kind, places, ("bees", 0), 2)
+    delete_rows(kind, places, ("ants", 1), 2)
+    assert offsets(kind, places) == list(range(8))
+    delete_rows(kind, places, ("ants", 0), 5)
+    assert offsets(kind, places) == list(range(5))
+    assert entry(kind, places) == Entry(0, 8), "rows are deleted without it"
