@@ -165,6 +165,11 @@ def is_query_commit(metadata: str) -> bool:
     return parse_commit_metadata(metadata) is not None and not _fields(metadata).get("reset")
 
 
+def is_reset(metadata: str) -> bool:
+    """Return whether an operator set an offset with `spark-groups`."""
+    return _fields(metadata).get("reset") is True
+
+
 def is_truncated(metadata: str) -> bool:
     """Return whether a log was truncated to the offset, below what the group had read."""
     return _fields(metadata).get("truncated") is True
