@@ -154,15 +154,17 @@ class Begun:
     Args:
         committed: The group's committed offsets.
         before: The ranges of the query's previous batch, which is in Spark's log as done.
+        kept: The ranges of the batch, without records that were deleted before they were read.
     """
 
     committed: Mapping[FenceKey, OffsetAndMetadata] = field(default_factory=dict)
     before: Sequence[OffsetRange] = ()
+    kept: Sequence[OffsetRange] = ()
 
 
 def beginnings(
     group_id: str,
-    ranges: Iterable[OffsetRange],
+    ranges: Sequence[OffsetRange],
     topic_ids: Collection[TopicId],
     begun: Begun,
     state: TableState,
@@ -193,11 +195,12 @@ def beginnings(
             # another tool, was here first.
             is_taken = key.topic_id in had and parse_commit_metadata(found.metadata) is None
             places.setdefault(key, []).append(0 if is_taken else found.committed_offset)
-    return {
-        key: Entry(min(offsets), min(offsets))
-        for key, offsets in places.items()
-        if state.entry(key) is None
-    }
+    starts = {key: min(offsets) for key, offsets in places.items() if state.entry(key) is None}
+    for planned, kept in zip(ranges, begun.kept, strict=False):
+        key = FenceKey(group_id, planned.topic_id, planned.partition)
+        if starts.get(key) == planned.from_offset:
+            starts[key] = kept.from_offset
+    return {key: Entry(start, start) for key, start in starts.items()}
 
 
 def compare(

@@ -282,7 +282,7 @@ class Beginnings:
             return ()
         self._look_at_s = now_s + LOOK_AGAIN_S
         committed = logs.committed(lacking) if logs else {}
-        begun = Begun(committed, batch.before)
+        begun = Begun(committed, batch.before, logs.kept(batch.ranges) if logs else ())
         entries = beginnings(batch.group_id, batch.ranges, topics.keys(), begun, state)
         return tuple(EntryChange(key, None, entries[key]) for key in sorted(entries))
 

@@ -96,6 +96,16 @@ def test_batch_before_that_is_not_in_the_table_is_a_gap_although_kafka_has_it(
     assert entries(tmp_path) == {KEY: Entry(10, 20)}
 
 
+def test_records_that_were_deleted_before_the_first_batch_are_no_gap(tmp_path: Path) -> None:
+    writer, logs = Writer(tmp_path), CutLogs(begun=at(0), start=15)
+    write_batch(writer.table, next_batch(0, reads(0, 50)), Staging(writer), Notices(), logs)
+    assert entries(tmp_path) == {KEY: Entry(15, 50)}
+    logs.begun = at(0, 1)
+    batch = next_batch(1, reads(20, 50, 1), before=reads(0, 20, 1))
+    with pytest.raises(TableGapError, match="20 offsets would be missing"):
+        write_batch(writer.table, batch, Staging(writer), Notices(), logs)
+
+
 def test_batch_without_rows_is_no_gap_after_a_restart(tmp_path: Path) -> None:
     def without_rows(writer: Writer) -> Any:
         def stage(ranges: tuple[OffsetRange, ...], attempt: Attempt) -> Sequence[Piece]:
