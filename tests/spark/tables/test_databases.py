@@ -561,7 +561,8 @@ def test_table_that_was_created_again_is_refused(on_postgres: PostgresPlace) -> 
     with pytest.raises(TableRestoredError, match="To begin again: DELETE FROM") as refused:
         writer.look(reads(10, 20))
     # The error has the statement for a table that has the rows.
-    on_postgres.run(str(refused.value).partition("restored dump: ")[2])
+    restored = str(refused.value).partition("restored dump: ")[2]
+    on_postgres.run(restored.partition(". To begin again")[0])
     writer.write(reads(10, 20))
     assert on_postgres.offsets() == list(range(20))
 
