@@ -66,9 +66,10 @@ class ReachingTable(WrappedTable):
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Commit as the table does."""
+        """Commit as the table does; without rows it is no step of a batch."""
         super().commit(attempt, pieces, decision, state)
-        self._points.reach(Point.AFTER_COMMIT)
+        if pieces:
+            self._points.reach(Point.AFTER_COMMIT)
 
 
 class Application:

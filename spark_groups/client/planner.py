@@ -31,7 +31,7 @@ class BatchPlanner:
         self._targets = {}
 
     def forget(self, key: TopicIdPartition) -> int:
-        """Drop a partition that is no longer owned; return how many of its rows were not read."""
+        """Drop a partition that is no longer owned; return its rows that are known to be unread."""
         owned = self.positions.ledger.owned.get(key)
         self.positions.validator.forget(key)
         if self._targets is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -48,10 +48,12 @@ from spark_groups.errors import (
     printable,
 )
 from spark_groups.observation.observe import describe_any_group, known_offsets
+from spark_groups.offsets.starting import is_reset
 from spark_groups.ops.connecting import Brokers, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import Column, number, plain, show, table_of, working
 from spark_groups.ops.reset_cli import NOT_EXECUTED
 from spark_groups.ops.reset_plan import INACTIVE_STATES
+from spark_groups.ops.topic_partitions import parse_topics
 from spark_groups.protocol.messages import (
     NO_OFFSET,
     Fetched,
@@ -60,6 +62,7 @@ from spark_groups.protocol.messages import (
     PartitionError,
 )
 from spark_groups.spark.tables.fence import (
+    NEW_CHECKPOINT,
     Decision,
     Entry,
     EntryChange,
@@ -123,12 +126,13 @@ def set_offsets(  # noqa: PLR0917
         typer.Option(
             "--topic",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Set a partition's entry to this offset; repeatable.",
+            help="Set a partition's entry to this offset; repeatable. With --to-current"
+            " TOPIC:0,1,2 or TOPIC: only these partitions.",
         ),
     ] = None,
     to_current: Annotated[
         bool,
-        typer.Option("--to-current", help="Set all the group's entries to its committed offsets."),
+        typer.Option("--to-current", help="Set the group's entries to its committed offsets."),
     ] = False,
     from_group: Annotated[
         str | None,
@@ -138,7 +142,8 @@ def set_offsets(  # noqa: PLR0917
         bool,
         typer.Option(
             "--backwards",
-            help="Also set entries back: only if you have deleted the rows from there on.",
+            help="Also set entries back: only if you have deleted the rows from there on. With"
+            " --to-current only those of partitions that reset-offsets has set.",
         ),
     ] = False,
     execute: ExecuteFlag = False,
@@ -154,14 +159,16 @@ def set_offsets(  # noqa: PLR0917
 
     Exit code 1 if the plan cannot be executed.
     """
-    if [bool(topics), to_current, from_group is not None].count(True) != 1:
+    ways = [bool(topics) and not to_current, to_current, from_group is not None]
+    if ways.count(True) != 1:
         raise typer.BadParameter("choose one of --topic, --to-current and --from-group")
     if from_group == group:
         raise typer.BadParameter("name another group", param_hint="--from-group")
     if backwards and from_group is not None:
         raise typer.BadParameter("--backwards is for --topic and --to-current")
     try:
-        given = parse_new_offsets(topics or ())
+        given = None if to_current else parse_new_offsets(topics or ())
+        chosen = parse_topics(topics) if to_current and topics else None
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--topic") from error
     opened = _opened(table)
@@ -172,7 +179,8 @@ def set_offsets(  # noqa: PLR0917
             brokers,
             opened,
             group,
-            None if to_current else given,
+            given,
+            chosen=chosen,
             is_backwards=backwards,
             execute=execute,
         )
@@ -199,8 +207,9 @@ def repair(  # noqa: PLR0917
     """Plan a fence that fits the rows of a restored table, and set it with --execute.
 
     Delta's RESTORE and a rollback of Iceberg bring old rows back, but not the fence of that time.
-    After this command, set the group's offsets with `reset-offsets --from-table`: the query then
-    reads the missing records again. PostgreSQL and SQLite restore rows and fence together.
+    After this command, set the group's offsets with `reset-offsets --from-table`, and start the
+    query with a new checkpointLocation: it then reads the missing records again. PostgreSQL and
+    SQLite restore rows and fence together.
 
     Example: spark-groups table repair delta:/data/flights --group flight-readers --execute
 
@@ -302,6 +311,7 @@ def set_table_offsets(
     group_id: str,
     given: dict[TopicPartition, int] | None,
     *,
+    chosen: Mapping[str, frozenset[int] | None] | None = None,
     is_backwards: bool,
     execute: bool,
 ) -> ChangeView:
@@ -309,6 +319,7 @@ def set_table_offsets(
 
     Args:
         given: New offsets; None: the group's committed offsets of partitions with entries.
+        chosen: The partitions, by topic, to which these are restricted; None: all.
         is_backwards: Whether entries may be set back.
 
     Raises:
@@ -322,21 +333,32 @@ def set_table_offsets(
     wanted = (
         _current(brokers, group_id, state) if given is None else _by_id(brokers, group_id, given)
     )
+    names = _names(brokers, (each.topic_id for each in wanted))
+    if chosen is not None:
+        wanted = {
+            each: to for each, to in wanted.items() if _is_in(chosen, names[each.topic_id], each)
+        }
     own = {key for key in state.entries if key.group_id == group_id}
     restored = _restored(group_id, state, table)
     is_whole = given is not None and own <= {key_of(group_id, each) for each in wanted}
     if not (is_whole and is_backwards):
         # After a restore, a user who has checked the rows may set all entries back.
         refusal = refusal or restored
-    names = _names(brokers, (each.topic_id for each in wanted))
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
-    for partition, next_offset in wanted.items():
+    for partition, to in wanted.items():
         key = key_of(group_id, partition)
-        name, entry = names[key.topic_id], state.entries.get(key)
-        row, change = plan_change(key, name, entry, next_offset, is_backwards=is_backwards)
+        row, change = plan_change(
+            key,
+            names[key.topic_id],
+            state.entries.get(key),
+            to.committed_offset,
+            is_backwards=is_backwards,
+            is_explained=given is not None or is_reset(to.metadata),
+        )
         # A query skips the offsets by which the table is ahead, so nothing has to change.
-        rows.append(replace(row, is_refused=row.is_refused and given is not None))
+        is_refused = row.is_refused and (given is not None or is_backwards)
+        rows.append(replace(row, is_refused=is_refused))
         if change is not None:
             changes.append(change)
     view = _change_view(table, group_id, rows, refusal, has_changes=bool(changes or restored))
@@ -432,7 +454,9 @@ def repair_table(
         group_id=group_id,
         rows=_sorted(rows),
         refusal=refusal,
-        next_step="" if refusal else f"Then run: spark-groups {command} --execute",
+        next_step=""
+        if refusal
+        else f"Then run: spark-groups {command} --execute; then {NEW_CHECKPOINT}",
     )
     return _executed(table, view, changes, state, execute=execute)
 
@@ -488,6 +512,13 @@ def _restored(group_id: str, state: TableState, table: MaintainedTable) -> str:
     return ""
 
 
+def _is_in(
+    chosen: Mapping[str, frozenset[int] | None], topic: str, partition: TopicIdPartition
+) -> bool:
+    indexes = chosen.get(topic, frozenset())
+    return indexes is None or partition.partition in indexes
+
+
 def _committed(brokers: Brokers, group_id: str) -> Fetched:
     with brokers.cluster() as cluster:
         return cluster.fetch_all_offsets(group_id)
@@ -499,7 +530,9 @@ def _offset(answer: OffsetAndMetadata | PartitionError | None) -> int | Partitio
     return None if answer.committed_offset == NO_OFFSET else answer.committed_offset
 
 
-def _current(brokers: Brokers, group_id: str, state: TableState) -> dict[TopicIdPartition, int]:
+def _current(
+    brokers: Brokers, group_id: str, state: TableState
+) -> dict[TopicIdPartition, OffsetAndMetadata]:
     """Return the committed offsets of partitions with entries.
 
     Raises:
@@ -508,12 +541,12 @@ def _current(brokers: Brokers, group_id: str, state: TableState) -> dict[TopicId
     keys = {TopicIdPartition(key.topic_id, key.partition) for key in _entries(state, group_id)}
     with brokers.cluster() as cluster:
         found = known_offsets(cluster, group_id, keys)
-    return {key: each.committed_offset for key, each in found.items() if key in keys}
+    return {key: each for key, each in found.items() if key in keys}
 
 
 def _by_id(
     brokers: Brokers, group_id: str, given: dict[TopicPartition, int]
-) -> dict[TopicIdPartition, int]:
+) -> dict[TopicIdPartition, OffsetAndMetadata]:
     """Return offsets by topic id.
 
     Raises:
@@ -531,7 +564,7 @@ def _by_id(
     if missing:
         raise OptionsError(f"group {group_id!r}: {', '.join(sorted(missing))} do not exist")
     return {
-        TopicIdPartition(known[each.topic].topic_id, each.partition): offset
+        TopicIdPartition(known[each.topic].topic_id, each.partition): OffsetAndMetadata(offset)
         for each, offset in given.items()
     }
 

@@ -161,7 +161,13 @@ def offset_row(
 
 
 def plan_change(
-    key: FenceKey, topic: str, entry: Entry | None, next_offset: int, *, is_backwards: bool
+    key: FenceKey,
+    topic: str,
+    entry: Entry | None,
+    next_offset: int,
+    *,
+    is_backwards: bool,
+    is_explained: bool = True,
 ) -> tuple[ChangeRow, EntryChange | None]:
     """Return the change that sets an entry to an offset.
 
@@ -171,6 +177,8 @@ def plan_change(
         entry: The current entry; None: there is none.
         next_offset: The first offset of the next batch.
         is_backwards: Whether the user has deleted the rows from there on.
+        is_explained: Whether the user has named the offset, or has reset the group to it. If not,
+            the table may be ahead because a crash came between its commit and Kafka's.
     """
     is_refused = False
     changed: Entry | None = None
@@ -182,9 +190,20 @@ def plan_change(
         # The table has each record between the offsets of an entry, so it begins after the gap.
         changed = Entry(next_offset, next_offset)
         remark = f"{next_offset - entry.next_offset} offsets are missing, which is accepted"
-    elif is_backwards:
+    elif is_backwards and is_explained:
         changed = Entry(min(entry.start_offset, next_offset), next_offset)
-        remark = f"{entry.next_offset - next_offset} offsets are written again: delete their rows"
+        had = entry.next_offset - max(next_offset, entry.start_offset)
+        remark = (
+            f"delete all rows from offset {next_offset} on: the table has {had} offsets there,"
+            " which are written again"
+        )
+    elif is_backwards:
+        is_refused = True
+        remark = (
+            f"the table has {entry.next_offset - next_offset} offsets more, and no reset explains"
+            " it: a batch may not be committed in Kafka yet. If you have deleted its rows, name"
+            f" {topic}:{key.partition}={next_offset}"
+        )
     else:
         is_refused = True
         remark = (

@@ -223,6 +223,23 @@ class RangesWithheld(Event):
         return f"waiting for {named}, not released by their current owners"
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadRows:
+    """Rows of a deleted topic that were not read.
+
+    Args:
+        known: Those up to the log ends that the member has listed. More may have been written
+            after that, or to partitions of other members.
+    """
+
+    known: int
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "whether all rows of the deleted topic were read is unknown"
+        return f"at least {self.known} rows of the deleted topic were not read"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableNowUnsettled(Event):
     """AvailableNow ends without partitions of the member's target assignment.
@@ -325,29 +342,25 @@ class TopicsMissing(Event):
 
 
 @event(
-    "topic {name} was deleted and created again; {unread} known rows of the old topic were never"
-    " read; the new one is read from its beginning",
+    "topic {name} was deleted and created again; {unread}; the new one is read from its beginning",
     Severity.WARNING,
 )
 class TopicRecreated(Event):
-    """A topic was deleted and created again; `unread` rows of the old one are gone."""
+    """A topic was deleted and created again; its unread records are gone."""
 
     name: str
     old_id: TopicId
     new_id: TopicId
-    unread: int
+    unread: UnreadRows
 
 
-@event(
-    "topic {name} was deleted or is no longer visible; {unread} known rows of it were never read",
-    Severity.WARNING,
-)
+@event("topic {name} was deleted or is no longer visible; {unread}", Severity.WARNING)
 class TopicDeleted(Event):
     """A topic whose partitions were all revoked is gone or no longer visible."""
 
     name: str
     topic_id: TopicId
-    unread: int
+    unread: UnreadRows
 
 
 @event("cannot commit offsets of {partitions}: the topic does not exist", Severity.WARNING)

@@ -191,12 +191,13 @@ class ResetView(View):
         """The effect of the plan on the next start of a query; empty if the plan is refused."""
         if self.refusal:
             return ""
-        moves = [
-            each.new_offset - each.committed_offset
+        moves = {
+            each: each.new_offset - each.committed_offset
             for each in self.rows
             if each.new_offset is not None and each.committed_offset is not None and not each.error
-        ]
-        again, skipped = -sum(min(0, each) for each in moves), sum(max(0, each) for each in moves)
+        }
+        back = {each: -move for each, move in moves.items() if move < 0}
+        forward = {each: move for each, move in moves.items() if move > 0}
         begin = f"{'The' if self.is_executed else 'With --execute the'} next start of a query"
         if self.checkpoint:
             sentences = [
@@ -206,18 +207,22 @@ class ResetView(View):
         else:
             sentences = [
                 f"{begin} continues from NEW-OFFSET, not from its checkpoint. Only a batch that is"
-                " planned but unfinished in the checkpoint is read first, as planned."
+                " planned but unfinished in the checkpoint is read first, as planned; with a new"
+                " checkpointLocation none is."
             ]
-        if again:
+        if back:
             sentences.append(
-                f"{again} offsets are read again; a table of write_table skips those that it has."
-                " To write them again, delete their rows and run"
-                f" `{self._set_entries('--backwards')}`."
+                f"{sum(back.values())} offsets are read again; a table of write_table skips those"
+                " that it has. To write them again, delete all rows of these partitions from"
+                f" NEW-OFFSET on, run `{self._set_entries(back, '--backwards')}`, and start the"
+                " query with a new checkpointLocation."
             )
-        if skipped:
+        if forward:
             sentences.append(
-                f"{skipped} offsets are skipped; a table of write_table that lacks them refuses the"
-                f" next batch. To accept the gap, run `{self._set_entries()}`."
+                f"{sum(forward.values())} offsets are skipped; a table of write_table that lacks"
+                f" them refuses the next batch. To accept the gap, run"
+                f" `{self._set_entries(forward)}`, and start the query with a new"
+                " checkpointLocation."
             )
         if self.copied_group_id:
             sentences.append(
@@ -226,8 +231,16 @@ class ResetView(View):
             )
         return " ".join(sentences)
 
-    def _set_entries(self, *flags: str) -> str:
-        return _table_command(self.group_id, "--to-current", *flags)
+    def _set_entries(self, rows: Iterable[ResetRow], *flags: str) -> str:
+        partitions: dict[str, list[str]] = {}
+        for each in rows:
+            partitions.setdefault(each.topic, []).append(str(each.partition))
+        named = [
+            word
+            for topic, each in partitions.items()
+            for word in ("--topic", f"{topic}:{','.join(each)}")
+        ]
+        return _table_command(self.group_id, "--to-current", *named, *flags)
 
     def _copy_entries(self) -> str:
         return _table_command(self.group_id, "--from-group", self.copied_group_id or "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import time
 import uuid
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce, unstable_offset
 from tests.ops.commands import invoke
+from tests.ops.printed import follow, printed
 from tests.ops.rendered import cells
 from tests.runtime.members import queries
 from tests.spark.tables.iceberg_tables import NAME, Lake
@@ -157,6 +157,17 @@ class Readers:
         with Cluster(self.servers) as cluster:
             commit_outside(cluster, self.group_id, {TopicIdPartition(self.topic_id, 0): offset}, {})
 
+    def reset(self, offset: int) -> str:
+        """Reset the group; return what the command says about the next start."""
+        words = ("--topic", f"{self.topic}:0", "--to-offset", str(offset), "--execute")
+        code, view = self.run("reset-offsets", self.group_id, *words)
+        assert code == 0
+        return str(view["next_start"])
+
+    def obey(self, commands: list[str]) -> list[dict[str, Any]]:
+        """Run printed commands."""
+        return follow(commands, self.servers, {"TABLE": self.table, "GROUP": self.group_id})
+
     def run(self, *words: str) -> tuple[int, dict[str, Any]]:
         """Run a command; return its exit code and its JSON document."""
         done = invoke(*words, "--bootstrap-server", self.servers, "--json")
@@ -230,16 +241,25 @@ def test_committed_offset_that_is_unknown_sets_no_entry(made: Readers) -> None:
 @every_kind
 def test_entry_is_set_back_only_with_backwards(made: Readers) -> None:
     made.write(0, 10)
-    made.commit(4)
+    made.commit(6)
     change = ("table", "set-offsets", made.group_id, "--table", made.table, "--execute")
     # After a crash, a table may be ahead of the group's committed offsets, which is no error.
     code, view = made.run(*change, "--to-current")
     assert (code, view["refusal"]) == (1, "There are no entries to change.")
     code, view = made.run(*change, "--topic", f"{made.topic}:0=4")
     assert (code, made.entry) == (1, Entry(0, 10))
-    made.kind.delete_from(4)
+    # Then its rows are not to be written again.
     code, view = made.run(*change, "--to-current", "--backwards")
-    assert (code, made.entry) == (0, Entry(0, 4))
+    assert (code, made.entry) == (1, Entry(0, 10))
+    assert "the table has 4 offsets more, and no reset explains it" in view["rows"][0]["remark"]
+    said = made.reset(4)
+    code, view = made.run(*change, "--to-current", "--topic", f"{made.topic}:1", "--backwards")
+    assert (code, view["rows"], made.entry) == (1, [], Entry(0, 10))
+    made.kind.delete_from(4)
+    (view,) = made.obey(printed(said))
+    assert made.entry == Entry(0, 4)
+    # Kafka counts two offsets, but the table has had six.
+    assert "the table has 6 offsets there" in view["rows"][0]["remark"]
     made.write(4, 12)
     assert made.kind.offsets() == list(range(12))
 
@@ -255,11 +275,7 @@ def test_skipped_records_are_written_again_as_the_warning_says(made: Readers) ->
     # Batches that are skipped are committed to Kafka, until the queries are stopped.
     made.commit(16)
     made.kind.delete_from(4)
-    recipe = str(skip).partition("delete their rows, and run: ")[2]
-    commands = recipe.replace("TABLE", shlex.quote(made.table)).split("; then: ")
-    assert len(commands) == 2
-    for command in commands:
-        assert made.run(*shlex.split(command)[1:])[0] == 0
+    assert len(made.obey(printed(str(skip)))) == 2
     code, view = made.run("table", "offsets", made.table, "--group", made.group_id)
     assert (code, view["rows"][0]["committed_offset"], made.entry) == (0, 4, Entry(0, 4))
     made.write(4, 22)
@@ -311,9 +327,8 @@ def test_restored_table_is_repaired_and_read_again(made: Readers) -> None:
     assert (code, made.entry) == (0, Entry(0, 20))
     code, view = made.run(*fix)
     assert (code, made.entry) == (0, Entry(0, 10))
-    words = str(view["next_step"]).removeprefix("Then run: spark-groups ").split()
-    code, view = made.run(*words)
-    assert (code, view["rows"][0]["new_offset"], view["is_executed"]) == (0, 10, True)
+    (view,) = made.obey(printed(str(view["next_step"])))
+    assert (view["rows"][0]["new_offset"], view["is_executed"]) == (10, True)
     made.write(10, 30)
     assert made.kind.offsets() == list(range(30))
 
@@ -419,6 +434,13 @@ def test_repair_is_refused_if_the_needed_snapshots_have_expired(
     assert isinstance(done.exception, TableError)
     assert "have expired" in str(done.exception)
     assert made.entry == Entry(0, 20)
+    # The rows show up to where the table has the partition.
+    assert sorted(set(made.kind.offsets())) == list(range(10))
+    commands = printed(str(done.exception).replace("TOPIC:PARTITION=OFFSET", f"{made.topic}:0=10"))
+    made.obey(commands)
+    made.write(10, 30)
+    # Somebody else has added one row twice.
+    assert (set(made.kind.offsets()), len(made.kind.offsets())) == (set(range(30)), 31)
 
 
 @pytest.mark.broker
@@ -437,9 +459,8 @@ def test_repair_remembers_rows_before_an_accepted_gap(made: Readers) -> None:
     assert (code, made.entry) == (0, Entry(0, 0))
     with pytest.raises(TableGapError):
         made.write(15, 20)
-    words = str(view["next_step"]).removeprefix("Then run: spark-groups ").split()
-    code, view = made.run(*words)
-    assert (code, view["rows"][0]["new_offset"]) == (0, 0)
+    (view,) = made.obey(printed(str(view["next_step"])))
+    assert view["rows"][0]["new_offset"] == 0
     made.write(0, 30)
     assert made.kind.offsets() == sorted([*range(5), *range(30)])
 
@@ -559,6 +580,10 @@ def test_files_of_crashed_attempts_are_deleted_by_age(
         (("vacuum", "delta:/t", "--older-than", "5m"), "at least 3600 s"),
         (("vacuum", "/t"), "is not delta:PATH"),
         (("set-offsets", "g", "--table", "delta:/t", *ADDRESS), "choose one of"),
+        (
+            ("set-offsets", "g", "--table", "delta:/t", "--to-current", "--topic", ":0", *ADDRESS),
+            "is neither TOPIC nor TOPIC:0,1,2",
+        ),
         (
             ("set-offsets", "g", "--table", "delta:/t", "--from-group", "g", *ADDRESS),
             "name another group",

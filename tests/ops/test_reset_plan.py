@@ -21,6 +21,7 @@ from spark_groups.ops.reset_plan import (
     plan_offset,
     refusal_of,
 )
+from tests.ops.printed import printed
 
 KNOWN = KnownOffsets(
     committed_offset=50,
@@ -170,13 +171,18 @@ def test_the_next_start_is_described() -> None:
     assert view.next_start.startswith(
         "With --execute the next start of a query continues from NEW-"
     )
-    command = f"`spark-groups table set-offsets {view.group_id} --table TABLE --to-current"
-    assert view.next_start.endswith(
+    command = "table set-offsets g --table TABLE --to-current --topic"
+    assert printed(view.next_start) == [
+        f"{command} flights:0 --backwards --execute",
+        f"{command} flights:1 --execute",
+    ]
+    for sentence in (
         " 5 offsets are read again; a table of write_table skips those that it has. To write them"
-        f" again, delete their rows and run {command} --backwards --execute`."
-        " 3 offsets are skipped; a table of write_table that lacks them refuses the next batch."
-        f" To accept the gap, run {command} --execute`."
-    )
+        " again, delete all rows of these partitions from NEW-OFFSET on, run `",
+        " 3 offsets are skipped; a table of write_table that lacks them refuses the next batch.",
+        ", and start the query with a new checkpointLocation. 3 offsets",
+    ):
+        assert sentence in view.next_start
     copied = replace(view, rows=(GOOD,), copied_group_id="other readers")
     assert copied.next_start.endswith(
         " run `spark-groups table set-offsets g --table TABLE --from-group 'other readers'"

@@ -235,6 +235,8 @@ def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
         query.run()
         fill(kafka.bootstrap_servers, topic_name, 1, 5)
         query.plan_rows()
+        # No member lists this end of the log before the topic is gone.
+        fill(kafka.bootstrap_servers, topic_name, 1, 20)
         delete_topic(kafka.bootstrap_servers, topic_name)
         create_topic(kafka.bootstrap_servers, topic_name, 1)
         fill(kafka.bootstrap_servers, topic_name, 1, 2)
@@ -242,7 +244,8 @@ def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
         assert [(e.from_offset, e.until_offset) for e in again.ranges] == [(0, 2)]
         query.commit_all()
         assert committed(kafka.bootstrap_servers, group_id) == {(topic_name, 0): 2}
-        assert "deleted and created again" in query.timeline
+        said = "created again; whether all rows of the deleted topic were read is unknown"
+        assert said in query.timeline
 
 
 def test_a_restart_takes_over_at_once_what_a_killed_run_still_holds(

@@ -11,7 +11,12 @@ from spark_groups.client.positions import Positions
 from spark_groups.client.requests.describe import TargetAssignment
 from spark_groups.client.requests.find_coordinator import Coordinator
 from spark_groups.errors import Reaction, rule_for
-from spark_groups.offsets.events import TopicDeleted, TopicRecreated, TopicsMissing
+from spark_groups.offsets.events import (
+    TopicDeleted,
+    TopicRecreated,
+    TopicsMissing,
+    UnreadRows,
+)
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger
 from spark_groups.protocol.backoff import Backoff
@@ -86,7 +91,7 @@ class DeletedTopics:
 
     def __init__(self, ledger: Ledger, topics: TopicDirectory) -> None:
         self.unread_when_dropped: dict[TopicIdPartition, int] = {}
-        """Unread rows of partitions when they were dropped."""
+        """Rows of partitions, when they were dropped, that are known to be unread."""
         self._ledger = ledger
         self._topics = topics
         self._answered: set[TopicId] = set()
@@ -114,17 +119,17 @@ class DeletedTopics:
         for key, rows in self.unread_when_dropped.items():
             unread[key.topic_id] += rows
         return [
-            TopicDeleted(now, self._topics.name(each) or str(each), each, unread[each])
+            TopicDeleted(now, self._topics.name(each) or str(each), each, UnreadRows(unread[each]))
             for each in sorted(asked - there)
         ]
 
     def _given_up(self) -> set[TopicId]:
         return {key.topic_id for key in self.unread_when_dropped} - self._ledger.topic_ids()
 
-    def forget(self, topic_id: TopicId) -> int:
-        """Drop a topic that was created again; return how many of its rows were not read."""
+    def forget(self, topic_id: TopicId) -> UnreadRows:
+        """Drop a topic that was created again; return which of its rows were not read."""
         keys = [key for key in self.unread_when_dropped if key.topic_id == topic_id]
-        return sum(self.unread_when_dropped.pop(key) for key in keys)
+        return UnreadRows(sum(self.unread_when_dropped.pop(key) for key in keys))
 
 
 @dataclass(slots=True)

@@ -286,7 +286,9 @@ class SourceOptions:
     fail_on_data_loss: bool = _option(
         "failOnDataLoss",
         "Whether a query fails when offsets no longer exist; otherwise it continues from the"
-        " earliest offset, or after a truncation from the point of divergence.",
+        " earliest offset, or after a truncation from the point of divergence. It does not"
+        " cover deleted topics: the group continues without them, with a WARN, and their unread"
+        " records are gone; only a batch that was planned before fails.",
         default=True,
     )
     include_headers: bool = _option(

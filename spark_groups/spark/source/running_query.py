@@ -13,7 +13,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.options.packed import SOURCE_NAME
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, ReadTopic
 from spark_groups.wire.cluster import Cluster
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -27,12 +27,16 @@ class RunningQuery:
     Args:
         options: The stream's options by name, with secrets; excluded from the repr.
         ranges: The offset ranges of the current batch.
+        topics: The topics that the query reads.
+        before: The offset ranges of the previous batch, which is in Spark's log as done.
         is_as_loaded: Whether the query writes the stream without transforming it.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
     run_id: str
     ranges: tuple[OffsetRange, ...]
+    topics: tuple[ReadTopic, ...]
+    before: tuple[OffsetRange, ...]
     is_as_loaded: bool
 
     @property
@@ -70,12 +74,16 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
             f"{caller} requires a query with one kafka-group stream, not {len(streams)}"
         )
     options = _given(streams[0])
-    end = _text(execution.availableOffsets())
-    planned = parse_plan_text(end) if end != _text(execution.committedOffsets()) else None
+    start, end = _text(execution.committedOffsets()), _text(execution.availableOffsets())
+    planned = parse_plan_text(end) if end != start else None
+    before = parse_plan_text(start) if start else None
+    is_own = planned and before and planned.group_id == before.group_id
     return RunningQuery(
         options,
         execution.runId().toString(),
         planned.ranges if planned else (),
+        planned.topics if planned else (),
+        before.ranges if before and is_own else (),
         is_as_loaded=_is_loaded(plan),
     )
 

@@ -37,9 +37,10 @@ from spark_groups.spark.tables.parquet_files import (
     FileDetails,
     ParquetTaskWriter,
     files_of,
+    no_rows,
     piece_of,
 )
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId
 
 try:
@@ -169,6 +170,7 @@ class DeltaTable:
             recorded = self._log.recorded_version(group_id)
             return TableState(
                 version=self._log.version,
+                is_there=True,
                 entries={
                     key: entry
                     for key, entry in self._log.entries.items()
@@ -216,7 +218,7 @@ class DeltaTable:
             with self._files.open_input_file(each.path) as file:
                 footer = parquet.ParquetFile(file).metadata
             pieces.append(piece_of(each.path, each.size, footer, schema))
-        return pieces
+        return pieces or [no_rows(schema)]
 
     def _written_by_spark(self, attempt: Attempt) -> list[fs.FileInfo]:
         """Return the files that a job of Spark has written, without those of tasks in vain.
@@ -252,15 +254,16 @@ class DeltaTable:
         """
         written = [each for each in pieces if each.rows]
         self._check_there(written)
-        if state.version is None and not written:
-            # Without rows there are no columns for a new table: a later batch creates it.
+        has_columns = described(pieces) if state.version is None else written
+        if state.version is None and not has_columns:
+            # There are no columns for a new table: a later batch creates it.
             return
         version = 0 if state.version is None else state.version + 1
         transactions = {
             **transactions_of(decision.changes),
             f"{VERSION}{attempt.group_id}": version,
         }
-        schema = self._checked_schema(written)
+        schema = self._checked_schema(has_columns)
         properties = deltalake.CommitProperties(
             custom_metadata={
                 "spark-groups": {"group": attempt.group_id, "batch": attempt.batch_id}

@@ -1,9 +1,10 @@
 """The fence of a table: which offsets it has of each partition, and which of a batch it lacks.
 
-For each (group, topic id, partition) a table stores an entry of two offsets: the first offset of
-the first batch, and the next offset. Each record between the two is in the table once. An entry
-changes in the transaction that adds the rows. `compare` compares a batch with the entries before it
-is written, and the table refuses the commit if an entry has changed since.
+For each (group, topic id, partition) a table stores an entry of two offsets: the one at which the
+group began, and the next offset. Each record between the two is in the table once. An entry begins
+with the first comparison, before any row (`beginnings`), and changes in the transaction that adds
+the rows. `compare` compares a batch with the entries before it is written, and the table refuses
+the commit if an entry has changed since.
 
 This module is pure: adapters read and write the tables.
 """
@@ -11,13 +12,20 @@ This module is pure: adapters read and write the tables.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from spark_groups.errors import TableGapError, TableRestoredError
+from spark_groups.offsets.starting import is_truncated, parse_commit_metadata
+from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, TopicId
 
+NEW_CHECKPOINT: Final = (
+    "start the queries with a new checkpointLocation, because Spark first repeats the last batch of"
+    " an old one, at its old offsets"
+)
+"""The end of each recipe that sets offsets back."""
 _SHOWN_MAX: Final = 5
 _SET_AT_ONCE_MAX: Final = 50
 
@@ -35,7 +43,8 @@ class Entry:
     """The offsets of a partition that a table has, [start_offset, next_offset), each record once.
 
     Args:
-        start_offset: The first offset of the first batch; the table has no earlier record.
+        start_offset: Where the group began, or behind an accepted gap: records before it cannot be
+            added.
         next_offset: The first offset that the table does not have.
 
     Raises:
@@ -90,7 +99,7 @@ class Skip:
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
             f" from {self.from_offset} on are skipped; to write them again, stop the group's"
             f" queries, delete their rows, and run: {_reset_command(self)}; then:"
-            f" {_set_back_command([self])}"
+            f" {_set_back_command([self])}; then {NEW_CHECKPOINT}"
         )
 
 
@@ -100,7 +109,8 @@ class Decision:
 
     Args:
         write: The ranges to write: those of the batch, without the offsets that the table has.
-        changes: The entries that the commit changes, one for each range of `write`.
+        changes: The entries that the commit changes: one for each range of `write`, and those that
+            were not saved yet.
         skips: The offsets of the batch that the table has.
     """
 
@@ -109,23 +119,88 @@ class Decision:
     skips: tuple[Skip, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
     """A table's fence at one of its versions.
 
     Args:
         version: The version; None for tables without versions.
+        is_there: Whether the table exists.
         entries: The entries of the requested topics, of every group.
         recorded_version: The version of the group's last commit, as that commit recorded it; None
             if the group has not committed, or if a restore of the table restores its fence, too.
         restored_to: The lowest version that the table was restored to after `recorded_version`;
             None if it was not restored.
+        unsaved: Entries that the table cannot have yet, because it does not exist. The commit that
+            creates it has them.
     """
 
     version: int | None = None
+    is_there: bool = False
     entries: Mapping[FenceKey, Entry] = field(default_factory=dict)
     recorded_version: int | None = None
     restored_to: int | None = None
+    unsaved: Mapping[FenceKey, Entry] = field(default_factory=dict)
+
+    def entry(self, key: FenceKey) -> Entry | None:
+        """Return the entry of a key, saved or not."""
+        return self.entries.get(key) or self.unsaved.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What shows where a group began each partition.
+
+    Args:
+        committed: The group's committed offsets.
+        before: The ranges of the query's previous batch, which is in Spark's log as done.
+        kept: The ranges of the batch, without records that were deleted before they were read.
+    """
+
+    committed: Mapping[FenceKey, OffsetAndMetadata] = field(default_factory=dict)
+    before: Sequence[OffsetRange] = ()
+    kept: Sequence[OffsetRange] = ()
+
+
+def beginnings(
+    group_id: str,
+    ranges: Sequence[OffsetRange],
+    topic_ids: Collection[TopicId],
+    begun: Begun,
+    state: TableState,
+) -> dict[FenceKey, Entry]:
+    """Return the entries with which a table begins the partitions that it does not have.
+
+    A batch changes Kafka's committed offset only after it has changed the table, so a partition
+    without an entry begins where the group stands. What moves the group on without a change of the
+    table, such as a plain consumer or an exception that a function around `write_table` swallows,
+    then leaves a gap, which is refused.
+
+    Args:
+        group_id: The group whose batch it is.
+        ranges: The ranges of the batch.
+        topic_ids: The topics that the query reads.
+        begun: What shows where the group began.
+        state: The table's fence.
+    """
+    places: dict[FenceKey, list[int]] = {}
+    for each in (*ranges, *begun.before):
+        if len(each) and each.topic_id in topic_ids:
+            key = FenceKey(group_id, each.topic_id, each.partition)
+            places.setdefault(key, []).append(each.from_offset)
+    had = {key.topic_id for key in state.entries if key.group_id == group_id}
+    for key, found in begun.committed.items():
+        if key.group_id == group_id and key.topic_id in topic_ids:
+            # A query begins a partition that was added later at its beginning: another client, or
+            # another tool, was here first.
+            is_taken = key.topic_id in had and parse_commit_metadata(found.metadata) is None
+            places.setdefault(key, []).append(0 if is_taken else found.committed_offset)
+    starts = {key: min(offsets) for key, offsets in places.items() if state.entry(key) is None}
+    for planned, kept in zip(ranges, begun.kept, strict=False):
+        key = FenceKey(group_id, planned.topic_id, planned.partition)
+        if starts.get(key) == planned.from_offset:
+            starts[key] = kept.from_offset
+    return {key: Entry(start, start) for key, start in starts.items()}
 
 
 def compare(
@@ -161,7 +236,7 @@ def compare(
         seen.add(key)
         if not len(each):
             continue
-        entry = state.entries.get(key)
+        entry = state.entry(key)
         gap = None if entry is None else _gap(each, entry)
         if entry is not None and gap is not None:
             gaps.append((each, entry, gap))
@@ -173,14 +248,21 @@ def compare(
         if from_offset < each.until_offset:
             start_offset = from_offset if entry is None else entry.start_offset
             write.append(_cut(each, from_offset))
-            changes.append(EntryChange(key, entry, Entry(start_offset, each.until_offset)))
+            entry = Entry(start_offset, each.until_offset)
+            changes.append(EntryChange(key, state.entries.get(key), entry))
     if gaps:
-        raise TableGapError(_gap_text(group_id, gaps, table))
+        raise TableGapError(_gap_text(group_id, gaps, state, table))
+    changed = {each.key for each in changes}
+    changes += [
+        EntryChange(key, None, entry)
+        for key, entry in sorted(state.unsaved.items())
+        if key.group_id == group_id and key not in changed
+    ]
     return Decision(tuple(write), tuple(changes), tuple(skips))
 
 
 def check_not_truncated(
-    skips: Sequence[Skip], truncated: Mapping[FenceKey, int], *, table: str
+    skips: Sequence[Skip], committed: Mapping[FenceKey, OffsetAndMetadata], *, table: str
 ) -> None:
     """Refuse to skip offsets if the log may have other records there than the table.
 
@@ -188,13 +270,16 @@ def check_not_truncated(
 
     Args:
         skips: The skips of a batch.
-        truncated: The group's committed offsets that are the ends of truncated logs.
+        committed: The group's committed offsets, some of them the ends of truncated logs.
         table: The name of the table in an error.
 
     Raises:
         TableGapError: Records would be missing in the table.
     """
-    gone = [each for each in skips if truncated.get(each.key) == each.from_offset]
+    ends = {
+        key: each.committed_offset for key, each in committed.items() if is_truncated(each.metadata)
+    }
+    gone = [each for each in skips if ends.get(each.key) == each.from_offset]
     if gone:
         problems = [
             f"{each.topic}-{each.key.partition} ended at offset {each.from_offset}, but the table"
@@ -205,7 +290,7 @@ def check_not_truncated(
             f"the batch is not written to {table}, because logs were truncated (caused by an"
             f" unclean leader election): {_shown(problems)}. The rows from there on are of records"
             " that the log no longer has, and other records may have their offsets now. Delete"
-            f" these rows and run: {_set_back_command(gone)}"
+            f" these rows, and run: {_set_back_command(gone)}"
         )
 
 
@@ -239,34 +324,70 @@ def _shown(partitions: Sequence[str]) -> str:
     return "; ".join(shown)
 
 
-def _gap_text(group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], table: str) -> str:
-    # Not the group's committed offset: the log may begin after it, where records were deleted.
-    ahead = [
-        (each.topic, each.partition, each.from_offset)
-        for each, entry, _ in gaps
-        if entry.next_offset < each.from_offset
-    ]
-    accept = (
-        " If the table may lack them (offsets were reset forward, or retention deleted records),"
-        f" accept the gap with: {_set_offsets_command(group_id, ahead)}. Otherwise continue"
-        if ahead
-        else " Continue"
-    )
-    return (
+def _gap_text(
+    group_id: str,
+    gaps: Sequence[tuple[OffsetRange, Entry, str]],
+    state: TableState,
+    table: str,
+) -> str:
+    problem = (
         f"the batch is not written to {table}, because records would be missing there:"
-        f" {_shown([text for *_, text in gaps])}.{accept} where the table ends: spark-groups"
-        f" reset-offsets {shlex.quote(group_id)} --from-table TABLE --all-topics --execute"
+        f" {_shown([text for *_, text in gaps])}."
     )
+    unsaved = [
+        Place(each.topic, each.partition, entry.next_offset)
+        for each, entry, _ in gaps
+        if FenceKey(group_id, each.topic_id, each.partition) not in state.entries
+    ]
+    if unsaved:
+        commands = "; then: ".join(_reset_commands(group_id, unsaved))
+        return (
+            f"{problem} Did a function around write_table swallow an exception, did another member"
+            " of the group read them, or was the table dropped? If the table may lack them, only"
+            " start the query with a new checkpointLocation. Otherwise stop the group's queries,"
+            f" and run: {commands}; then {NEW_CHECKPOINT}"
+        )
+    # Not the group's committed offset: the log may begin after it, where records were deleted.
+    places = [
+        (Place(each.topic, each.partition, each.from_offset), entry) for each, entry, _ in gaps
+    ]
+    ahead = [each for each, entry in places if entry.next_offset < each.offset]
+    behind = [each for each, entry in places if each.offset < entry.start_offset]
+    ways = ""
+    if ahead:
+        ways += (
+            " If the table may lack them (offsets were reset forward, or retention deleted"
+            f" records), accept the gap with: {_set_offsets_command(group_id, ahead)}."
+        )
+    if behind:
+        ways += (
+            " To have the earlier records in the table, stop the group's queries, delete all rows"
+            f" of these partitions from there on, and run: {_set_offsets_command(group_id, behind)}"
+            " --backwards."
+        )
+    return (
+        f"{problem}{ways} Otherwise continue where the table ends: stop the group's queries, and"
+        f" run: spark-groups reset-offsets {shlex.quote(group_id)} --from-table TABLE --all-topics"
+        f" --execute; then {NEW_CHECKPOINT}"
+    )
+
+
+class Place(NamedTuple):
+    """An offset of a partition, by the topic's name."""
+
+    topic: str
+    partition: int
+    offset: int
 
 
 def _set_back_command(skips: Sequence[Skip]) -> str:
     """Return the command after which skipped offsets are written again; their rows go first."""
-    places = [(each.topic, each.key.partition, each.from_offset) for each in skips]
+    places = [Place(each.topic, each.key.partition, each.from_offset) for each in skips]
     return f"{_set_offsets_command(skips[0].key.group_id, places)} --backwards"
 
 
-def _set_offsets_command(group_id: str, places: Sequence[tuple[str, int, int]]) -> str:
-    """Return the command that sets a table's entries, given (topic, partition, offset) triples."""
+def _set_offsets_command(group_id: str, places: Sequence[Place]) -> str:
+    """Return the command that sets a table's entries."""
     given = " ".join(
         f"--topic {topic}:{partition}={offset}"
         for topic, partition, offset in places[:_SET_AT_ONCE_MAX]
@@ -277,8 +398,20 @@ def _set_offsets_command(group_id: str, places: Sequence[tuple[str, int, int]]) 
 def _reset_command(skip: Skip) -> str:
     """Return the command that has a group read skipped offsets again."""
     # The group's committed offset has passed the skip by the time its queries are stopped.
-    place = f"--topic {skip.topic}:{skip.key.partition} --to-offset {skip.from_offset}"
-    return f"spark-groups reset-offsets {shlex.quote(skip.key.group_id)} {place} --execute"
+    place = Place(skip.topic, skip.key.partition, skip.from_offset)
+    return next(_reset_commands(skip.key.group_id, [place]))
+
+
+def _reset_commands(group_id: str, places: Iterable[Place]) -> Iterator[str]:
+    """Yield the commands that set a group's offsets, one for each topic and offset."""
+    partitions: dict[tuple[str, int], list[str]] = {}
+    for each in places:
+        partitions.setdefault((each.topic, each.offset), []).append(str(each.partition))
+    for (topic, offset), found in sorted(partitions.items()):
+        yield (
+            f"spark-groups reset-offsets {shlex.quote(group_id)} --topic {topic}:{','.join(found)}"
+            f" --to-offset {offset} --execute"
+        )
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,14 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
+from spark_groups.spark.tables.fence import (
+    NEW_CHECKPOINT,
+    Decision,
+    Entry,
+    FenceKey,
+    TableState,
+    holds,
+)
 from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
@@ -36,7 +44,7 @@ from spark_groups.spark.tables.parquet_files import (
     LocatedTaskWriter,
     piece_of,
 )
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
 try:
@@ -289,7 +297,13 @@ class IcebergTable:
             if group_id in texts and not is_known:
                 self._warn_of_expired(group_id)
             recorded, restored_to = versions(texts.get(group_id), written.get(group_id))
-            return TableState(_version(table.metadata), entries, recorded, restored_to)
+            return TableState(
+                version=_version(table.metadata),
+                is_there=True,
+                entries=entries,
+                recorded_version=recorded,
+                restored_to=restored_to,
+            )
 
     def task_writer(self, attempt: Attempt) -> LocatedTaskWriter:
         """Return the writer that stages files in the tasks of an attempt.
@@ -344,19 +358,20 @@ class IcebergTable:
             TableError: Columns of the files do not fit the table's.
         """
         written = [each for each in pieces if each.rows]
-        if state.version is None and not written:
-            # Without rows there are no columns for a new table: a later batch creates it.
+        has_columns = described(pieces)
+        if state.version is None and not has_columns:
+            # There are no columns for a new table: a later batch creates it.
             return
         with self._lock:
             compared = None if self._table is None else _version(self._table.metadata)
             if compared != state.version:
                 raise TableChangedError(f"another query of this application has written {self}")
             try:
-                transaction = self._begun(written)
+                transaction = self._begun(has_columns)
                 try:
                     self._stage(transaction, attempt, written, decision)
                 except OverflowError:
-                    transaction = _without_bounds(self._begun(written))
+                    transaction = _without_bounds(self._begun(has_columns))
                     self._stage(transaction, attempt, written, decision)
                 self._table = transaction.commit_transaction()
             except (CommitFailedException, TableAlreadyExistsError) as error:
@@ -387,8 +402,10 @@ class IcebergTable:
             raise TableError(
                 f"the snapshots from before the rollback of {self} have expired, so its metadata do"
                 f" not have the next offsets of the group {group_id!r}: find them in the rows, and"
-                " set all entries with spark-groups table set-offsets --topic"
-                " TOPIC:PARTITION=OFFSET --backwards"
+                f" set all entries with: spark-groups table set-offsets {shlex.quote(group_id)}"
+                " --table TABLE --topic TOPIC:PARTITION=OFFSET --backwards --execute; then run:"
+                f" spark-groups reset-offsets {shlex.quote(group_id)} --from-table TABLE"
+                f" --all-topics --execute; then {NEW_CHECKPOINT}"
             )
         return dict(GroupFence.of(group_id, written.get(group_id)).entries)
 

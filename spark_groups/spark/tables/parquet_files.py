@@ -39,7 +39,7 @@ class FileDetails:
 
     @classmethod
     def of(cls, piece: Piece) -> FileDetails:
-        """Read the details of a piece that `piece_of` made."""
+        """Read the details of a piece that `piece_of` or `no_rows` made."""
         return cls(*json.loads(piece.details))
 
 
@@ -52,9 +52,20 @@ def piece_of(name: str, size_bytes: int, footer: parquet.FileMetaData, schema: p
         footer: Its footer.
         schema: The columns of the batch; the file may lack those that it is partitioned by.
     """
-    columns = plain_schema(schema)
-    details = [columns.serialize().to_pybytes().hex(), statistics(footer)]
-    return Piece(name, footer.num_rows, size_bytes, json.dumps(details))
+    return Piece(name, footer.num_rows, size_bytes, _details(schema, statistics(footer)))
+
+
+def no_rows(schema: pa.Schema) -> Piece:
+    """Return what stands for a batch without rows, whose columns a new table has.
+
+    Args:
+        schema: The columns of the batch.
+    """
+    return Piece("", 0, details=_details(schema, ""))
+
+
+def _details(schema: pa.Schema, of_file: str) -> str:
+    return json.dumps([plain_schema(schema).serialize().to_pybytes().hex(), of_file])
 
 
 def files_of(uri: str, options: Mapping[str, str]) -> fs.FileSystem:
@@ -155,7 +166,7 @@ def write_files(
     target_bytes: int,
     compression: str,
 ) -> Iterator[Piece]:
-    """Write record batches into files; without rows there is no file.
+    """Write record batches into files; without rows there is no file, but a piece with columns.
 
     Args:
         batches: The rows, of one schema.
@@ -164,7 +175,9 @@ def write_files(
         target_bytes: The size at which the next file begins.
         compression: The compression of pages.
     """
-    groups = _row_groups(batches)
+    empty: list[pa.Schema] = []
+    groups = _row_groups(batches, empty)
+    number = -1
     for number, first in enumerate(groups):
         path = name(number)
         footers: list[parquet.FileMetaData] = []
@@ -183,14 +196,22 @@ def write_files(
                     writer.write_table(group)
             size_bytes = sink.tell()
         yield piece_of(path, size_bytes, footers[0], first.schema)
+    if number < 0 and empty:
+        yield no_rows(empty[0])
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Join record batches until they are large enough for a row group."""
+def _row_groups(batches: Iterable[pa.RecordBatch], empty: list[pa.Schema]) -> Iterator[pa.Table]:
+    """Join record batches until they are large enough for a row group.
+
+    Args:
+        batches: The rows.
+        empty: Gets the columns of the first batch without rows.
+    """
     pending: list[pa.RecordBatch] = []
     size_bytes = 0
     for each in batches:
         if not each.num_rows:
+            empty += [each.schema][len(empty) :]
             continue
         pending.append(each)
         size_bytes += each.nbytes

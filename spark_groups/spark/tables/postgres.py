@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, Column, columns_of
+from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, Column
 from spark_groups.spark.tables.fence import (
+    NEW_CHECKPOINT,
     Decision,
     Entry,
     EntryChange,
@@ -32,8 +33,9 @@ from spark_groups.spark.tables.postgres_rows import (
     PostgresTaskWriter,
     connect,
     message_of,
+    no_rows,
 )
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId
 
 try:
@@ -207,11 +209,11 @@ class PostgresTable:
         with self._transaction() as cursor:
             place = self._found(cursor)
             if not place.has_fence:
-                return TableState()
+                return TableState(is_there=place.oid is not None)
             cursor.execute(self._sql(_READ, place), {"table": self._names[-1], "topics": topics})
             rows = cursor.fetchall()
         self._check_not_dropped(group_id, place, rows)
-        return TableState(entries=dict(map(_entry, rows)))
+        return TableState(is_there=place.oid is not None, entries=dict(map(_entry, rows)))
 
     def task_writer(self, attempt: Attempt) -> PostgresTaskWriter:
         """Return the writer that stages rows in the tasks of an attempt.
@@ -236,7 +238,7 @@ class PostgresTable:
         """
         from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
 
-        return stage_rows(rows, self.task_writer(attempt), columns_of)
+        return stage_rows(rows, self.task_writer(attempt), no_rows)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
@@ -260,9 +262,9 @@ class PostgresTable:
         with self._transaction(is_commit=True) as cursor:
             place = self._found(cursor)
             if place.oid is None or not place.has_fence:
-                place = self._made(cursor, columns)
+                place = self._made(cursor, self._columns(described(pieces)))
             if place.oid is None:
-                # Without rows there are no columns for a new table: a later batch creates it.
+                # There are no columns for a new table: a later batch creates it.
                 return
             self._check_columns(cursor, place, columns)
             self._change(cursor, place, attempt.group_id, decision.changes)
@@ -515,12 +517,11 @@ class PostgresTable:
         table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)
         raise TableRestoredError(
             f"{self} was dropped, or created again, since the group {group_id!r} or another one"
-            f" wrote to it, so it may lack rows that its fence counts. To begin again: DELETE FROM"
-            f" {fence} WHERE table_name = {name}; to have all records written again, then also run"
-            " for each group: spark-groups reset-offsets GROUP --to-earliest --all-topics"
-            " --execute; if the table has the rows, as after a restored dump:"
-            f" UPDATE {fence} SET table_oid = {table}::regclass"
-            f" WHERE table_name = {name}"
+            " wrote to it, so it may lack rows that its fence counts. If the table has the rows,"
+            f" as after a restored dump: UPDATE {fence} SET table_oid = {table}::regclass WHERE"
+            f" table_name = {name}. To begin again: DELETE FROM {fence} WHERE table_name = {name};"
+            " to have all records written again, then also run for each group: spark-groups"
+            f" reset-offsets GROUP --to-earliest --all-topics --execute; then {NEW_CHECKPOINT}"
         )
 
     def _sql(self, text: str, place: _Place, **parts: sql.Composable) -> sql.Composed:

@@ -152,7 +152,7 @@ class PostgresTaskWriter:
     attempt: str
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task; a task without rows makes no table.
+        """Stage the rows of one task; a task without rows makes no table, but says its columns.
 
         Args:
             batches: The rows; all of one schema.
@@ -161,12 +161,16 @@ class PostgresTaskWriter:
         Raises:
             TableError: PostgreSQL has no such type, or cannot be reached; or columns change.
         """
-        filled = (each for each in as_plain(batches) if each.num_rows)
-        first = next(filled, None)
-        if first is None:
+        plain = as_plain(batches)
+        first = each = next(plain, None)
+        while each is not None and not each.num_rows:
+            each = next(plain, None)
+        if each is None:
+            if first is not None:
+                yield no_rows(first.schema)
             return
         try:
-            yield self._staged(first, filled, f"{self.attempt}-{task}")
+            yield self._staged(each, filter(_has_rows, plain), f"{self.attempt}-{task}")
         except psycopg.Error as error:
             raise TableError(f"rows cannot be staged in PostgreSQL: {message_of(error)}") from None
 
@@ -210,6 +214,22 @@ class PostgresTaskWriter:
         # `orphans` needs the table that the rows are for, and their age.
         note = {"table": self.table, "group": self.group_id, "staged_at": staged_at}
         yield sql.SQL("COMMENT ON TABLE {} IS {}").format(place, sql.Literal(json.dumps(note)))
+
+
+def _has_rows(batch: pa.RecordBatch) -> bool:
+    return bool(batch.num_rows)
+
+
+def no_rows(schema: pa.Schema) -> Piece:
+    """Return what stands for a batch without rows, whose columns a new table has.
+
+    Args:
+        schema: The columns of the batch, with plain types.
+
+    Raises:
+        TableError: PostgreSQL has no such type.
+    """
+    return Piece("", 0, details=json.dumps(columns_of(schema)))
 
 
 def message_of(error: psycopg.Error) -> str:

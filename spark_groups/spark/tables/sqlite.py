@@ -6,6 +6,7 @@ adds them in one transaction, in which it compares the entries.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,9 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, holds
+from spark_groups.spark.tables.fence import (
+    NEW_CHECKPOINT,
+    Decision,
+    Entry,
+    FenceKey,
+    TableState,
+    holds,
+)
 from spark_groups.spark.tables.parquet_files import as_plain
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:
@@ -92,17 +100,18 @@ class ArrowTaskWriter:
     attempt: str
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task; a task without rows makes no file.
+        """Stage the rows of one task; a task without rows makes no file, but says its columns.
 
         Args:
             batches: The rows; all of one schema.
             task: A name that no other task of the attempt has, nor another try of the same task.
         """
-        writer, rows = None, 0
+        writer, rows, empty = None, 0, None
         path = self.directory / f"{self.attempt}-{task}.arrow"
         try:
             for each in as_plain(batches):
                 if not each.num_rows:
+                    empty = _no_rows(each.schema)
                     continue
                 if writer is None:
                     _columns_of(each.schema)
@@ -115,6 +124,8 @@ class ArrowTaskWriter:
                 writer.close()
         if rows:
             yield Piece(path.name, rows, path.stat().st_size)
+        elif empty:
+            yield empty
 
 
 class SqliteTable:
@@ -160,14 +171,14 @@ class SqliteTable:
                 f"{self} was dropped, so it lacks rows that its fence counts; to begin again:"
                 f" DELETE FROM {FENCE} WHERE table_name = '{self._table}'; to have all records"
                 " written again, then also run for each group: spark-groups reset-offsets GROUP"
-                " --to-earliest --all-topics --execute"
+                f" --to-earliest --all-topics --execute; then {NEW_CHECKPOINT}"
             )
         wanted = {
             key: entry
             for key, entry in entries.items()
             if topic_ids is None or key.topic_id in topic_ids
         }
-        return TableState(entries=wanted)
+        return TableState(is_there=bool(columns), entries=wanted)
 
     def task_writer(self, attempt: Attempt) -> ArrowTaskWriter:
         """Return the writer that stages rows in the tasks of an attempt.
@@ -201,7 +212,7 @@ class SqliteTable:
         """
         from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
 
-        return stage_rows(rows, self.task_writer(attempt), _columns_of)
+        return stage_rows(rows, self.task_writer(attempt), _no_rows)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
@@ -228,8 +239,10 @@ class SqliteTable:
                 raise TableChangedError(f"{self} was dropped after it was compared")
             for each in written:
                 self._add(connection, each)
+            for each in described(pieces)[:1]:
+                self._make(connection, json.loads(each.details or "{}"))
             if not self._columns(connection):
-                # Without rows there are no columns for a new table: a later batch creates it.
+                # There are no columns for a new table: a later batch creates it.
                 return
             connection.execute(_MAKE_FENCE)
             connection.executemany(
@@ -311,9 +324,7 @@ class SqliteTable:
         with pa.memory_map(str(self.staged / piece.name)) as source:
             reader = pa.ipc.open_file(source)
             columns = _columns_of(reader.schema)
-            if not self._columns(connection):
-                fields = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
-                connection.execute(f"CREATE TABLE {_quoted(self._table)} ({fields})")
+            self._make(connection, columns)
             self._check_columns(self._columns(connection), columns)
             names = ", ".join(map(_quoted, columns))
             marks = ", ".join("?" * len(columns))
@@ -322,6 +333,12 @@ class SqliteTable:
                 batch = reader.get_batch(index)
                 values = [self._values(batch, name) for name in columns]
                 connection.executemany(into, zip(*values, strict=True))
+
+    def _make(self, connection: sqlite3.Connection, columns: Mapping[str, str]) -> None:
+        """Create the table, if there is none."""
+        if columns and not self._columns(connection):
+            fields = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+            connection.execute(f"CREATE TABLE {_quoted(self._table)} ({fields})")
 
     def _values(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
         """Return the values of a column as SQLite takes them.
@@ -378,6 +395,11 @@ def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
             )
         columns[each.name] = kinds[0]
     return columns
+
+
+def _no_rows(schema: pa.Schema) -> Piece:
+    """Return what stands for a batch without rows, whose columns a new table has."""
+    return Piece("", 0, details=json.dumps(_columns_of(schema)))
 
 
 def _affinity(declared: str) -> str:

@@ -45,7 +45,7 @@ class Piece:
 
     Args:
         name: The name of the file or staging table.
-        rows: The number of rows.
+        rows: The number of rows; 0: only the details count, which have the columns of a new table.
         size_bytes: Their size.
         details: Other facts that the adapter needs when it commits, as text.
     """
@@ -69,6 +69,17 @@ class Orphan:
     name: str
     size_bytes: int
     modified_s: float
+
+
+def described(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces with the columns of a new table.
+
+    Without rows, too, a batch creates the table: it has to remember that it has the batch.
+
+    Args:
+        pieces: Those of a batch.
+    """
+    return [each for each in pieces if each.rows] or [each for each in pieces if each.details]
 
 
 class TaskWriter(Protocol):

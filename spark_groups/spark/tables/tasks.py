@@ -88,17 +88,19 @@ class RowsToPieces:
 
 
 def stage_rows(
-    rows: DataFrame, writer: TaskWriter, check: Callable[[pa.Schema], object]
+    rows: DataFrame, writer: TaskWriter, no_rows: Callable[[pa.Schema], Piece]
 ) -> list[Piece]:
     """Stage the rows of a DataFrame with a Spark job.
 
     Args:
         rows: The rows.
         writer: Stages those of each task.
-        check: Raises an error for columns that cannot be staged; called before the job runs.
+        no_rows: Returns what stands for a batch without rows, or raises an error for columns that
+            cannot be staged; called before the job runs.
     """
-    check(plain_schema(rows.limit(0).toArrow().schema))
-    return [Piece(*each) for each in map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()]
+    empty = no_rows(plain_schema(rows.limit(0).toArrow().schema))
+    staged = map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()
+    return [Piece(*each) for each in staged] or [empty]
 
 
 def _task_name() -> str:

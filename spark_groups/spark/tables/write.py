@@ -12,8 +12,8 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame
@@ -27,12 +27,12 @@ from spark_groups.errors import (
     rule_for,
 )
 from spark_groups.observation.observe import known_offsets
-from spark_groups.offsets.starting import is_truncated
 from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     UNANSWERED,
     ListOffsetsRequest,
+    OffsetAndMetadata,
     PartitionError,
 )
 from spark_groups.spark.options.source_options import SourceOptions
@@ -40,17 +40,22 @@ from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
 from spark_groups.spark.tables.fence import (
+    Begun,
     Decision,
+    Entry,
+    EntryChange,
     FenceKey,
-    Skip,
     SkipNotices,
+    TableState,
+    beginnings,
+    check_not_restored,
     check_not_truncated,
     compare,
     other_groups,
 )
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
-from spark_groups.types import OffsetRange, TopicIdPartition
+from spark_groups.types import OffsetRange, ReadTopic, TopicId, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
@@ -59,6 +64,9 @@ COMMIT_WAIT_S: Final = 300.0
 """For how long a batch is compared again because other writers commit to the same table, in
 seconds: as long as the default of `kafka.max.poll.interval.ms`, after which other members own its
 partitions."""
+LOOK_AGAIN_S: Final = 10.0
+"""The least time between looks at committed offsets for partitions that no member has begun,
+in seconds."""
 _FROM: Final = "__spark_groups_from"
 
 RowsTransform = Callable[[DataFrame], DataFrame]
@@ -95,6 +103,7 @@ class TableWriter:
         self._table = table
         self._transform: Any = transform
         self._notices = Notices()
+        self._beginnings = Beginnings()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch.
@@ -117,10 +126,18 @@ class TableWriter:
         stage = self._stage_ranges if checked.emit is Emit.RANGES else self._stage_rows
         write_batch(
             self._table,
-            Batch(checked.group_id, batch_id, running.ranges),
+            Batch(
+                checked.group_id,
+                batch_id,
+                running.ranges,
+                topics=running.topics,
+                before=running.before,
+                run_id=running.run_id,
+            ),
             lambda ranges, attempt: stage(batch, running, ranges, attempt),
             self._notices,
             GroupLogs(checked),
+            self._beginnings,
         )
 
     def _stage_rows(
@@ -166,11 +183,26 @@ class Batch:
         group_id: The query's group.
         batch_id: Spark's number for the batch.
         ranges: The planned ranges.
+        topics: The topics that the query reads, with their partition counts when the group began.
+        before: The ranges of the query's previous batch, which is in Spark's log as done.
+        run_id: Spark's id of the run of the query.
     """
 
     group_id: str
     batch_id: int
     ranges: tuple[OffsetRange, ...]
+    topics: tuple[ReadTopic, ...] = ()
+    before: tuple[OffsetRange, ...] = ()
+    run_id: str = ""
+
+    def topic_names(self) -> dict[TopicId, str]:
+        """Return the names of the topics by id."""
+        read = {each.topic_id: each.name for each in self.topics}
+        return read | {each.topic_id: each.topic for each in self.ranges}
+
+    def own_attempt(self) -> Attempt:
+        """Return a new attempt to write the batch."""
+        return Attempt(self.group_id, self.batch_id, uuid.uuid4().hex[:12])
 
 
 class Notices:
@@ -196,12 +228,81 @@ class Notices:
                 logger.warning("%s: %s", table, sentence)
 
 
-def write_batch(
+@dataclass(slots=True)
+class Beginnings:
+    """The entries of partitions that a table does not have yet, during one run of a query.
+
+    A table that does not exist cannot keep them, so this object does, until a batch creates it.
+    """
+
+    _run_id: str | None = None
+    _unsaved: dict[FenceKey, Entry] = field(default_factory=dict)
+    _look_at_s: float = 0.0
+
+    def read(self, batch: Batch, state: TableState) -> TableState:
+        """Return a table's fence with the entries that it cannot have yet.
+
+        Args:
+            batch: The batch to compare.
+            state: The table's fence.
+        """
+        if self._run_id != batch.run_id:
+            self._run_id, self._unsaved, self._look_at_s = batch.run_id, {}, 0.0
+        self._unsaved = {
+            key: entry for key, entry in self._unsaved.items() if key not in state.entries
+        }
+        topics = batch.topic_names()
+        unsaved = {key: each for key, each in self._unsaved.items() if key.topic_id in topics}
+        return replace(state, unsaved=unsaved)
+
+    def find(
+        self, batch: Batch, state: TableState, logs: Logs | None, now_s: float
+    ) -> tuple[EntryChange, ...]:
+        """Return the entries with which the table begins partitions that it does not have.
+
+        Args:
+            batch: The batch to compare.
+            state: What `read` returned.
+            logs: Returns the group's committed offsets; None: they are unknown.
+            now_s: The time, in seconds.
+        """
+        topics = batch.topic_names()
+        lacking = {
+            key
+            for each in batch.ranges
+            if len(each)
+            and state.entry(key := FenceKey(batch.group_id, each.topic_id, each.partition)) is None
+        }
+        idle = (
+            FenceKey(batch.group_id, each.topic_id, index)
+            for each in batch.topics
+            for index in range(each.known_count or 0)
+        )
+        is_first = bool(topics) and not self._look_at_s
+        if not (lacking or is_first) and (now_s < self._look_at_s or all(map(state.entry, idle))):
+            return ()
+        self._look_at_s = now_s + LOOK_AGAIN_S
+        committed = logs.committed(lacking) if logs else {}
+        begun = Begun(committed, batch.before, logs.kept(batch.ranges) if logs else ())
+        entries = beginnings(batch.group_id, batch.ranges, topics.keys(), begun, state)
+        return tuple(EntryChange(key, None, entries[key]) for key in sorted(entries))
+
+    def note(self, changes: Iterable[EntryChange]) -> None:
+        """Note entries that the table may not have kept.
+
+        Args:
+            changes: The changes of the commit.
+        """
+        self._unsaved |= {each.key: each.entry for each in changes if each.expected is None}
+
+
+def write_batch(  # noqa: PLR0917
     table: FencedTable,
     batch: Batch,
     stage: Stage,
     notices: Notices,
     logs: Logs | None = None,
+    begun: Beginnings | None = None,
     *,
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
@@ -213,19 +314,28 @@ def write_batch(
         batch: The batch.
         stage: Stages the rows of ranges for an attempt.
         notices: Remembers which WARNs were logged.
-        logs: Reports truncated and deleted records of the partitions; None: there are none.
+        logs: Reports deleted records and the group's committed offsets; None: there are none.
+        begun: Remembers where the group began partitions, while the table does not exist.
         pause: Waits before a refused writer compares again.
         now: The clock, in seconds.
 
     Raises:
         TableError: The batch cannot be written.
     """
-    topics = {each.topic_id: each.topic for each in batch.ranges}
+    topics = batch.topic_names()
+    begun = begun or Beginnings()
     staged: tuple[tuple[OffsetRange, ...], Attempt, Sequence[Piece]] | None = None
     deadline_s = now() + COMMIT_WAIT_S
     for tries in itertools.count():
         try:
-            state = table.read(batch.group_id, frozenset(topics))
+            state = begun.read(batch, table.read(batch.group_id, frozenset(topics)))
+            check_not_restored(batch.group_id, state, table=str(table))
+            if first := begun.find(batch, state, logs, now()):
+                # Before any row: a batch that fails must not look like one that was not planned.
+                if state.is_there:
+                    table.commit(batch.own_attempt(), [], Decision(changes=first), state)
+                begun.note(first)
+                continue
         except TableChangedError as error:
             _check_in_time(now(), deadline_s, batch, error)
             pause(random.uniform(0, FIRST_BACKOFF_S))
@@ -233,13 +343,13 @@ def write_batch(
         ranges = logs.kept(batch.ranges) if logs else batch.ranges
         decision = compare(batch.group_id, ranges, state, table=str(table))
         if decision.skips and logs:
-            truncated = logs.truncated(decision.skips)
-            check_not_truncated(decision.skips, truncated, table=str(table))
+            committed = logs.committed({each.key for each in decision.skips})
+            check_not_truncated(decision.skips, committed, table=str(table))
         notices.log(table, decision, other_groups(batch.group_id, topics, state))
         if not decision.write:
             return
         if staged is None or staged[0] != decision.write:
-            attempt = Attempt(batch.group_id, batch.batch_id, uuid.uuid4().hex[:12])
+            attempt = batch.own_attempt()
             staged = (decision.write, attempt, stage(decision.write, attempt))
             if logs and logs.kept(batch.ranges) != ranges:
                 # Brokers may have deleted records before a task read them.
@@ -253,6 +363,7 @@ def write_batch(
             # longer pause would make a batch later than the refusals that it avoids.
             pause(random.uniform(0, min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(tries, 10))))
         else:
+            begun.note(decision.changes)
             return
 
 
@@ -274,14 +385,14 @@ class Logs(Protocol):
             ranges: The ranges of a batch.
         """
 
-    def truncated(self, skips: Sequence[Skip]) -> Mapping[FenceKey, int]:
-        """Return the group's committed offsets that are the ends of truncated logs.
+    def committed(self, needed: Collection[FenceKey] = ()) -> Mapping[FenceKey, OffsetAndMetadata]:
+        """Return the group's committed offsets.
+
+        A member commits where a partition starts, and the end of a truncated log with a mark,
+        before it plans the partition. So any query that writes a batch finds these commits.
 
         Args:
-            skips: The skips of a batch: the offsets of their partitions must be known.
-
-        A member commits such an offset, with a mark, before it plans the partition. So any query
-        that writes a batch which begins there finds the mark.
+            needed: Partitions whose offset must not be unknown.
         """
 
 
@@ -319,16 +430,14 @@ class GroupLogs:
             kept.append(replace(each, from_offset=first))
         return tuple(kept)
 
-    def truncated(self, skips: Sequence[Skip]) -> dict[FenceKey, int]:
-        """Return the group's committed offsets that are the ends of truncated logs."""
+    def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:
+        """Return the group's committed offsets."""
         group_id = self.options.group_id
-        keys = {TopicIdPartition(each.key.topic_id, each.key.partition) for each in skips}
+        keys = {TopicIdPartition(each.topic_id, each.partition) for each in needed}
         with cluster_of(self.options) as cluster:
             found = known_offsets(cluster, group_id, keys)
         return {
-            FenceKey(group_id, key.topic_id, key.partition): each.committed_offset
-            for key, each in found.items()
-            if is_truncated(each.metadata)
+            FenceKey(group_id, key.topic_id, key.partition): each for key, each in found.items()
         }
 
 

@@ -135,7 +135,7 @@ def test_deleted_topic_is_reported_with_its_unread_rows() -> None:
     (event,) = harness.find(TopicDeleted)
     assert isinstance(event, TopicDeleted)
     assert (event.name, event.topic_id) == ("orders", TOPIC)
-    assert event.unread > 0
+    assert event.unread.known > 0
 
 
 def test_question_without_an_answer_is_asked_again_and_one_with_an_answer_is_not() -> None:

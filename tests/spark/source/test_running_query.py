@@ -33,7 +33,7 @@ def run(stream: DataFrame, checkpoint: Path) -> list[RunningQuery | str]:
 
 def test_its_text_shows_no_secret() -> None:
     options = (("kafka.sasl.password", "open sesame"),)
-    assert "open sesame" not in repr(RunningQuery(options, "run", (), is_as_loaded=True))
+    assert "open sesame" not in repr(RunningQuery(options, "run", (), (), (), is_as_loaded=True))
 
 
 def test_outside_of_a_batch_there_is_none(spark: SparkSession) -> None:

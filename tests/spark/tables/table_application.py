@@ -61,7 +61,7 @@ class HeldTable:
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
         """Commit, and wait once before or after it."""
-        is_held = attempt.batch_id == 1 and not (self._signs / "held").exists()
+        is_held = attempt.batch_id == 1 and pieces and not (self._signs / "held").exists()
         if is_held and self._hold == "before":
             self._wait()
         try:
@@ -69,7 +69,7 @@ class HeldTable:
         except TableChangedError:
             (self._signs / "refused").touch()
             raise
-        self._commits += 1
+        self._commits += bool(pieces)
         if is_held and self._hold == "after":
             self._wait()
 

@@ -241,13 +241,24 @@ def test_entries_change_without_rows(place: Place) -> None:
     assert place.offsets() == list(range(10))
 
 
-def test_batch_without_rows_does_not_create_the_table(place: Place) -> None:
+def test_batch_without_columns_does_not_create_the_table(place: Place) -> None:
     writer = Writer(place)
     writer.look(reads(0, 10))
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
-    assert [*writer.table.task_writer(Attempt(GROUP, 0, "b")).write([rows(reads(5, 5))], "0")] == []
     assert writer.write(reads(10, 20)).write == (reads(10, 20),)
     assert place.entries(GROUP) == {KEY: Entry(10, 20)}
+
+
+def test_batch_without_rows_creates_the_table_that_remembers_it(place: Place) -> None:
+    writer = Writer(place)
+    writer.look(reads(0, 10))
+    attempt = Attempt(GROUP, 0, "a")
+    (piece,) = writer.table.task_writer(attempt).write([rows(reads(5, 5))], "0")
+    writer.table.commit(attempt, [piece], writer.decision, writer.state)
+    assert (piece.rows, place.offsets(), place.staged()) == (0, [], [])
+    assert place.entries(GROUP) == {KEY: Entry(0, 10)}
+    writer.write(reads(10, 20))
+    assert place.offsets() == list(range(10, 20))
 
 
 def test_query_continues_after_a_new_column(place: Place) -> None:
@@ -550,7 +561,8 @@ def test_table_that_was_created_again_is_refused(on_postgres: PostgresPlace) -> 
     with pytest.raises(TableRestoredError, match="To begin again: DELETE FROM") as refused:
         writer.look(reads(10, 20))
     # The error has the statement for a table that has the rows.
-    on_postgres.run(str(refused.value).partition("restored dump: ")[2])
+    restored = str(refused.value).partition("restored dump: ")[2]
+    on_postgres.run(restored.partition(". To begin again")[0])
     writer.write(reads(10, 20))
     assert on_postgres.offsets() == list(range(20))
 

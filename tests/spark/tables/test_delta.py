@@ -569,12 +569,24 @@ def test_entries_change_without_rows(tmp_path: Path) -> None:
     assert offsets(tmp_path) == list(range(10))
 
 
-def test_batch_without_rows_does_not_create_the_table(tmp_path: Path) -> None:
+def test_batch_without_columns_does_not_create_the_table(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "rows")
     writer.look(reads(0, 10))
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
     assert writer.write(reads(10, 20)).write == (reads(10, 20),)
     assert entries(tmp_path / "rows") == {KEY: Entry(10, 20)}
+
+
+def test_batch_without_rows_creates_the_table_that_remembers_it(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "rows")
+    writer.look(reads(0, 10))
+    attempt = Attempt(GROUP, 0, "a")
+    (piece,) = writer.table.task_writer(attempt).write([rows(reads(5, 5))], "0")
+    writer.table.commit(attempt, [piece], writer.decision, writer.state)
+    assert (piece.rows, offsets(tmp_path / "rows")) == (0, [])
+    assert entries(tmp_path / "rows") == {KEY: Entry(0, 10)}
+    writer.write(reads(10, 20))
+    assert offsets(tmp_path / "rows") == list(range(10, 20))
 
 
 @pytest.mark.parametrize("is_ours", [True, False])

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_groups.errors import TableGapError, TableRestoredError
+from spark_groups.offsets.starting import commit_metadata
+from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import (
+    NEW_CHECKPOINT,
     Decision,
     Entry,
     EntryChange,
@@ -26,6 +29,7 @@ from spark_groups.spark.tables.fence import (
     other_groups,
 )
 from spark_groups.types import OffsetRange
+from tests.ops.printed import printed
 
 GROUP = "flights"
 TABLE = "delta table rows"
@@ -40,6 +44,12 @@ def reads(from_offset: int, until_offset: int, partition: int = 0) -> OffsetRang
 
 def state_of(start_offset: int, next_offset: int, key: FenceKey = KEY) -> TableState:
     return TableState(entries={key: Entry(start_offset, next_offset)})
+
+
+def truncated(ends: dict[FenceKey, int]) -> dict[FenceKey, OffsetAndMetadata]:
+    """Return committed offsets that are the ends of truncated logs."""
+    metadata = commit_metadata(1, is_truncated=True)
+    return {key: OffsetAndMetadata(end, metadata) for key, end in ends.items()}
 
 
 def decide(state: TableState, *ranges: OffsetRange, group_id: str = GROUP) -> Decision:
@@ -57,11 +67,11 @@ def test_range_that_the_table_has_is_skipped() -> None:
     decision = decide(state_of(0, 50), reads(10, 20))
     assert decision == Decision(skips=(Skip(KEY, "departures", 10, 20, 50),))
     assert "up to offset 50 (exclusive), so 40 offsets from 10 on" in str(decision.skips[0])
-    assert str(decision.skips[0]).endswith(
-        "spark-groups reset-offsets flights --topic departures:0 --to-offset 10 --execute; then:"
-        " spark-groups table set-offsets flights --table TABLE --topic departures:0=10 --execute"
-        " --backwards"
-    )
+    assert str(decision.skips[0]).endswith(f"; then {NEW_CHECKPOINT}")
+    assert printed(str(decision.skips[0])) == [
+        "reset-offsets flights --topic departures:0 --to-offset 10 --execute",
+        "table set-offsets flights --table TABLE --topic departures:0=10 --execute --backwards",
+    ]
     # A batch whose driver died after the commit of the table.
     assert decide(state_of(0, 20), reads(10, 20)).write == ()
 
@@ -78,22 +88,20 @@ def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
     with pytest.raises(TableGapError, match="5 offsets would be missing") as raised:
         decide(state_of(0, 5), reads(10, 20))
     assert TABLE in str(raised.value)
-    command = "spark-groups table set-offsets flights --table TABLE --topic departures:0=10 "
-    assert command in str(raised.value)
-    assert "Otherwise continue where the table ends: spark-groups reset-offsets flights" in str(
-        raised.value
-    )
+    assert str(raised.value).endswith(f"; then {NEW_CHECKPOINT}")
+    assert printed(str(raised.value)) == [
+        "table set-offsets flights --table TABLE --topic departures:0=10 --execute",
+        "reset-offsets flights --from-table TABLE --all-topics --execute",
+    ]
 
 
 def test_range_before_the_first_offset_is_refused_and_not_skipped() -> None:
     with pytest.raises(TableGapError, match="has the partition from 100 on: 90 offsets") as raised:
         decide(state_of(100, 200), reads(10, 20))
-    # The command would refuse to set the entry back.
-    assert "table set-offsets" not in str(raised.value)
-    assert str(raised.value).endswith(
-        " Continue where the table ends: spark-groups reset-offsets flights --from-table TABLE"
-        " --all-topics --execute"
-    )
+    assert printed(str(raised.value)) == [
+        "table set-offsets flights --table TABLE --topic departures:0=10 --execute --backwards",
+        "reset-offsets flights --from-table TABLE --all-topics --execute",
+    ]
     with pytest.raises(TableGapError, match="has the partition from 100 on"):
         decide(state_of(100, 200), reads(99, 300))
 
@@ -102,7 +110,7 @@ def test_skip_at_the_end_of_a_truncated_log_is_refused() -> None:
     (skip,) = decide(state_of(0, 50), reads(10, 20)).skips
     message = r"departures-0 ended at offset 10, but the table has it up to 50 \(exclusive\)"
     with pytest.raises(TableGapError, match=message) as raised:
-        check_not_truncated([skip], {KEY: 10}, table=TABLE)
+        check_not_truncated([skip], truncated({KEY: 10}), table=TABLE)
     command = "flights --table TABLE --topic departures:0=10 --execute --backwards"
     assert command in str(raised.value)
     assert command in str(skip)
@@ -110,8 +118,10 @@ def test_skip_at_the_end_of_a_truncated_log_is_refused() -> None:
 
 def test_skip_that_begins_elsewhere_than_at_a_truncation_is_allowed() -> None:
     skips = decide(state_of(0, 50), reads(10, 20)).skips
-    for truncated in ({}, {KEY: 9}, {KEY: 11}, {KEY._replace(partition=1): 10}):
-        check_not_truncated(skips, truncated, table=TABLE)
+    for ends in ({}, {KEY: 9}, {KEY: 11}, {KEY._replace(partition=1): 10}):
+        check_not_truncated(skips, truncated(ends), table=TABLE)
+    unmarked = {KEY: OffsetAndMetadata(10, commit_metadata(1))}
+    check_not_truncated(skips, unmarked, table=TABLE)
 
 
 def test_many_gaps_are_counted() -> None:

@@ -563,12 +563,23 @@ def test_entries_change_without_rows(lake: Lake) -> None:
     writer.write(reads(20, 30))
 
 
-def test_batch_without_rows_does_not_create_the_table(lake: Lake) -> None:
+def test_batch_without_columns_does_not_create_the_table(lake: Lake) -> None:
     writer = LakeWriter(lake)
     writer.look(reads(0, 10))
     writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
     assert writer.write(reads(10, 20)).write == (reads(10, 20),)
     assert lake.entries() == {KEY: Entry(10, 20)}
+
+
+def test_batch_without_rows_creates_the_table_that_remembers_it(lake: Lake) -> None:
+    writer = LakeWriter(lake)
+    writer.look(reads(0, 10))
+    attempt = Attempt(GROUP, 0, "a")
+    (piece,) = writer.table.task_writer(attempt).write([rows(reads(5, 5))], "0")
+    writer.table.commit(attempt, [piece], writer.decision, writer.state)
+    assert (piece.rows, lake.offsets(), lake.entries()) == (0, [], {KEY: Entry(0, 10)})
+    writer.write(reads(10, 20))
+    assert lake.offsets() == list(range(10, 20))
 
 
 def test_pickled_task_writer_names_its_files_by_uri(lake: Lake) -> None:

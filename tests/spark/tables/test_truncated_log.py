@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.brokers import produce
 from tests.clusters import ThreeBrokers
-from tests.ops.commands import invoke
+from tests.ops.printed import follow, printed
 from tests.runtime.test_truncation import (
     LAGGARD,
     LEADER,
@@ -74,12 +73,8 @@ def test_new_records_at_old_offsets_stop_the_query_and_are_not_skipped(  # noqa:
         assert f"{topic_name}-0 ended at offset 10, but the table has it up to 15" in failure
         assert query.values() == Counter(kept + gone)
 
-    command = re.search(r"run: spark-groups (table set-offsets .* --execute --backwards)", failure)
-    assert command is not None, failure
     deltalake.DeltaTable(query.path).delete(f'"offset" >= {READ_BEFORE}')
-    words = command[1].replace("TABLE", f"delta:{query.path}").split()
-    done = invoke(*words, "--bootstrap-server", servers)
-    assert done.exit_code == 0, done.stdout
+    follow(printed(failure), servers, {"TABLE": f"delta:{query.path}"})
     assert query.run(checkpoint="another") == ""
     assert query.values() == Counter(kept + new)
     assert offsets(query.path) == list(range(READ_BEFORE + WRITTEN_SINCE))

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,21 +23,36 @@ from pyspark.sql.functions import col, length
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.backoff import MAX_BACKOFF_S
+from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import (
     Decision,
     Entry,
     EntryChange,
     FenceKey,
-    Skip,
     TableState,
 )
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import COMMIT_WAIT_S, Batch, Notices, write_batch
+from spark_groups.spark.tables.write import (
+    COMMIT_WAIT_S,
+    Batch,
+    Beginnings,
+    Notices,
+    write_batch,
+)
 from spark_groups.types import OffsetRange, TopicId
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
-from tests.spark.tables.test_delta import GROUP, KEY, Writer, entries, offsets, reads, rows
+from tests.spark.tables.test_delta import (
+    GROUP,
+    KEY,
+    Writer,
+    entries,
+    offsets,
+    reads,
+    rows,
+)
 
 PARTITIONS = 3
 ROWS = 120
@@ -76,9 +91,13 @@ class Staging:
 
 @dataclass
 class CutLogs:
-    """Logs with deleted and truncated records: they begin at `start`, and ended at `ends`."""
+    """Logs with deleted and truncated records: they begin at `start`, and ended at `ends`.
+
+    The other committed offsets are in `begun`.
+    """
 
     ends: dict[FenceKey, int] = field(default_factory=dict)
+    begun: dict[FenceKey, OffsetAndMetadata] = field(default_factory=dict)
     start: int = 0
     asked: int = 0
 
@@ -87,9 +106,11 @@ class CutLogs:
             replace(each, from_offset=max(each.from_offset, self.start)) for each in ranges
         )
 
-    def truncated(self, _skips: Sequence[Skip]) -> dict[FenceKey, int]:
+    def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:
         self.asked += 1
-        return self.ends
+        marked = commit_metadata(3, is_truncated=True)
+        ends = {key: OffsetAndMetadata(end, marked) for key, end in self.ends.items()}
+        return self.begun | ends
 
 
 def pauses() -> tuple[list[float], Callable[[float], None]]:
@@ -185,14 +206,16 @@ def test_writer_that_is_always_refused_gives_up(
 
 
 def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Path) -> None:
-    writer, logs = Writer(tmp_path), CutLogs({KEY: 5})
-    write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), logs)
-    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs)
-    assert logs.asked == 0
-    write_batch(writer.table, batch_of(reads(10, 30)), Staging(writer), Notices(), logs)
+    writer, logs, begun = Writer(tmp_path), CutLogs({KEY: 5}), Beginnings()
+    writer.write(reads(0, 10))
+    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs, begun)
+    assert logs.asked == 1, "the first comparison looks where the group stands"
+    write_batch(writer.table, batch_of(reads(20, 30)), Staging(writer), Notices(), logs, begun)
     assert logs.asked == 1
+    write_batch(writer.table, batch_of(reads(10, 30)), Staging(writer), Notices(), logs, begun)
+    assert logs.asked == 2
     with pytest.raises(TableGapError, match="departures-0 ended at offset 5"):
-        write_batch(writer.table, batch_of(reads(5, 40)), Staging(writer), Notices(), logs)
+        write_batch(writer.table, batch_of(reads(5, 40)), Staging(writer), Notices(), logs, begun)
     assert offsets(tmp_path) == list(range(30))
 
 

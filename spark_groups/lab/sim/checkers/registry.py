@@ -52,9 +52,9 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     CommitOwnership,
     CommitEpochs,
     CommitsNeverGoBack,
+    ResetsRespected,
     NoGap,
     ReadOnce,
-    ResetsRespected,
     SameRows,
     KeepsReading,
     AvailableNowBounds,
@@ -66,7 +66,8 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     FullHeartbeats,
     RequestRate,
 )
-"""Checkers after `GroupSettles` assume that a finished run has settled."""
+"""Checkers after `GroupSettles` assume that a finished run has settled; `ResetsRespected` names the
+cause of a gap that `NoGap` also finds."""
 
 
 def all_checkers(scene: Scene, history: History) -> list[Checker]:

@@ -1,0 +1,334 @@
+"""What errors, log lines and commands of tables tell people to do, done to the end.
+
+Each test makes the state that prints commands, runs exactly these, and counts the rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import deltalake
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.tables.fence import NEW_CHECKPOINT
+from spark_groups.spark.tables.write import TableWriter
+from tests.brokers import Row, create_topic, produce
+from tests.ops.printed import follow, printed
+from tests.spark.tables.places import PostgresPlace, SqlitePlace
+from tests.spark.tables.test_write import (
+    PARTITIONS,
+    ROWS,
+    TableQuery,
+    crash_after_the_tables_commit,
+    expected,
+    values_of,
+)
+from tests.spark.tables.test_write_databases import DatabaseQuery
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+MORE = 60
+OLD, NEW = "checkpoint", "new"
+
+
+@pytest.fixture
+def query(
+    spark: SparkSession, kafka: EmbeddedKafka, group_id: str, topic_name: str, tmp_path: Path
+) -> TableQuery:
+    """A query on a topic with rows: a batch has 20 offsets of each of three partitions."""
+    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
+    options = {"emit": "ranges", "maxOffsetsPerTrigger": "60"}
+    made = TableQuery(spark, kafka, group_id, topic_name, tmp_path, options)
+    made.produce(0, ROWS)
+    return made
+
+
+def reset(query: TableQuery, *words: str) -> str:
+    """Reset the group; return what the command says about the next start."""
+    command = shlex.join(("reset-offsets", query.group_id, *words, "--execute"))
+    (view,) = follow([command], query.kafka.bootstrap_servers, {})
+    return str(view["next_start"])
+
+
+def obey(query: TableQuery, commands: list[str]) -> list[dict[str, object]]:
+    """Run printed commands on the query's table and group."""
+    names = {"TABLE": f"delta:{query.path}", "GROUP": query.group_id}
+    return follow(commands, query.kafka.bootstrap_servers, names)
+
+
+def delete(query: TableQuery, where: str) -> None:
+    deltalake.DeltaTable(query.path).delete(where)
+
+
+def skipping(query: TableQuery, offset: int) -> str:
+    """Have the table refuse a batch that begins behind it; return the error."""
+    assert query.run() == ""
+    query.produce(ROWS, MORE)
+    reset(query, "--all-topics", "--to-offset", str(offset))
+    failure = query.run()
+    assert "10 offsets would be missing" in failure
+    return failure
+
+
+def test_refused_batch_is_written_where_the_table_ends_as_the_error_says(query: TableQuery) -> None:
+    failure = skipping(query, 50)
+    *_, go_on = printed(failure)
+    assert NEW_CHECKPOINT in failure
+    (view,) = obey(query, [go_on])
+    assert view["is_executed"]
+    # Why the error names a new checkpoint.
+    assert "10 offsets would be missing" in query.run()
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
+@pytest.mark.parametrize("checkpoint", [OLD, NEW])
+def test_gap_is_accepted_as_the_error_says(query: TableQuery, checkpoint: str) -> None:
+    accept, _ = printed(skipping(query, 50))
+    obey(query, [accept])
+    assert query.run(checkpoint=checkpoint) == ""
+    assert query.values() == expected(ROWS + MORE) - values_of(range(ROWS, ROWS + 30))
+
+
+def beginning_late(query: TableQuery) -> str:
+    """Have the table refuse a batch that begins before its first offsets; return the error."""
+    starts = ", ".join(f'"{index}": 10' for index in range(PARTITIONS))
+    query.options["startingOffsets"] = f'{{"{query.topic}": {{{starts}}}}}'
+    assert query.run() == ""
+    reset(query, "--all-topics", "--to-earliest")
+    failure = query.run()
+    assert "10 offsets before that cannot be added" in failure
+    return failure
+
+
+def test_records_before_the_start_are_written_as_the_error_says(query: TableQuery) -> None:
+    add, _ = printed(beginning_late(query))
+    delete(query, '"offset" >= 0')
+    obey(query, [add])
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS)
+
+
+def test_records_before_the_start_are_left_out_as_the_error_says(query: TableQuery) -> None:
+    _, go_on = printed(beginning_late(query))
+    obey(query, [go_on])
+    query.produce(ROWS, MORE)
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE) - values_of(range(10 * PARTITIONS))
+
+
+def test_restored_table_is_written_again_as_the_error_and_the_command_say(
+    query: TableQuery,
+) -> None:
+    assert query.run() == ""
+    table = deltalake.DeltaTable(query.path)
+    table.restore(table.version() - 1)
+    query.produce(ROWS, MORE)
+    failure = query.run()
+    assert "was restored to its version" in failure
+    (view,) = obey(query, printed(failure))
+    assert NEW_CHECKPOINT in str(view["next_step"])
+    obey(query, printed(str(view["next_step"])))
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
+def test_skipped_records_are_written_again_as_the_warning_says(
+    query: TableQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    crash_after_the_tables_commit(query)
+    query.produce(ROWS, MORE)
+    reset(query, "--topic", f"{query.topic}:0", "--to-offset", "10")
+    with caplog.at_level(logging.WARNING):
+        assert query.run(checkpoint="another") == ""
+    (warning,) = [
+        each for each in caplog.messages if f"{query.topic}-0: the table has it up to" in each
+    ]
+    assert NEW_CHECKPOINT in warning
+    delete(query, 'partition = 0 AND "offset" >= 10')
+    obey(query, printed(warning))
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
+def test_only_reset_partitions_are_written_again_as_the_reset_says(query: TableQuery) -> None:
+    """The table is ahead of Kafka in all partitions, for a crash came between their commits."""
+    crash_after_the_tables_commit(query)
+    said = reset(query, "--topic", f"{query.topic}:0", "--to-offset", "10")
+    delete(query, 'partition = 0 AND "offset" >= 10')
+    (view,) = obey(query, printed(said))
+    (row,) = view["rows"]  # type: ignore[misc]
+    assert (row["partition"], row["new_next_offset"]) == (0, 10)
+    assert "the table has 30 offsets there" in row["remark"]
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS)
+
+
+def test_gap_is_accepted_as_the_reset_says(query: TableQuery) -> None:
+    assert query.run() == ""
+    query.produce(ROWS, MORE)
+    said = reset(query, "--topic", f"{query.topic}:1", "--to-offset", "50")
+    obey(query, printed(said))
+    assert query.run(checkpoint=NEW) == ""
+    missing = values_of(range(ROWS + 1, ROWS + 31, PARTITIONS))
+    assert query.values() == expected(ROWS + MORE) - missing
+
+
+def test_table_follows_to_another_group_as_the_reset_says(query: TableQuery) -> None:
+    crash_after_the_tables_commit(query)
+    old, query.group_id = query.group_id, f"{query.group_id}-other"
+    said = reset(query, "--from-group", old, "--all-topics")
+    obey(query, printed(said))
+    query.produce(ROWS, MORE)
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
+# Records that the table lacks although Spark or the group counts them as done.
+
+
+def swallowing(
+    query: TableQuery, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[DataFrame, int], None]:
+    """Return a function around `write_table` that swallows the error of the first batch."""
+    writer, stage = query.writer(), TableWriter._stage_ranges
+
+    def fail_first(self: TableWriter, batch: DataFrame, *given: object) -> object:
+        monkeypatch.setattr(TableWriter, "_stage_ranges", stage)
+        raise RuntimeError("the first batch is not written")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        try:
+            writer(batch, batch_id)
+        except RuntimeError as error:
+            logging.getLogger(__name__).info("swallowed: %s", error)
+
+    monkeypatch.setattr(TableWriter, "_stage_ranges", fail_first)
+    return write
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_batch_after_a_swallowed_error_is_refused_until_it_is_written_as_the_error_says(
+    query: TableQuery, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    if is_there:
+        other = replace(query, group_id=f"{query.group_id}-other")
+        assert other.run(checkpoint="other") == ""
+    own = Counter(query.values()) if is_there else Counter()
+    failure = query.run(swallowing(query, monkeypatch))
+    assert "20 offsets would be missing" in failure
+    assert (query.values() if is_there else Counter()) == own
+    # A restart does not forget it.
+    failure = query.run()
+    assert "20 offsets would be missing" in failure
+    *_, again = printed(failure)
+    obey(query, [again])
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() - own == expected(ROWS)
+
+
+def take(query: TableQuery, count: int) -> None:
+    """Have a plain consumer of the group read so many records, and commit them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": query.kafka.bootstrap_servers,
+            "group.id": query.group_id,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([query.topic])
+    taken = 0
+    while taken < count:
+        messages = consumer.consume(count - taken, 30.0)
+        assert messages, f"{taken} of {count} records within 30 s"
+        taken += sum(not each.error() for each in messages)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def test_records_that_a_plain_consumer_took_before_the_first_batch_of_a_partition_are_a_gap(
+    query: TableQuery, topic_name: str
+) -> None:
+    query.topic = topic = f"{topic_name}-late"
+    servers = query.kafka.bootstrap_servers
+    create_topic(servers, topic, 2)
+    produce(servers, topic, [Row(b"%d" % i, partition=0) for i in range(20)])
+    assert query.run() == ""
+    produce(servers, topic, [Row(b"%d" % i, partition=1) for i in range(20, 40)])
+    take(query, 20)
+    produce(servers, topic, [Row(b"%d" % i, partition=1) for i in range(40, 60)])
+    failure = query.run()
+    assert f"{topic}-1: the table has it up to offset 0 (exclusive)" in failure
+    *_, go_on = printed(failure)
+    obey(query, [go_on])
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(60)
+
+
+# Tables that were dropped.
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def stored(  # noqa: PLR0917
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    group_id: str,
+    topic_name: str,
+    tmp_path: Path,
+    postgres: str,
+    request: pytest.FixtureRequest,
+) -> DatabaseQuery:
+    """A query that writes to a table of a database."""
+    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
+    options = {"emit": "ranges", "maxOffsetsPerTrigger": "60"}
+    is_file = request.param == "sqlite"
+    place = SqlitePlace(tmp_path / "rows.db") if is_file else PostgresPlace(postgres)
+    made = DatabaseQuery(spark, kafka, group_id, topic_name, tmp_path, options, place=place)
+    made.produce(0, ROWS)
+    return made
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_dropped_table_begins_again_as_the_error_says(
+    stored: DatabaseQuery, is_read_again: bool
+) -> None:
+    assert stored.run() == ""
+    stored.place.run("DROP TABLE rows")
+    stored.produce(ROWS, MORE)
+    failure = stored.run()
+    assert NEW_CHECKPOINT in failure
+    statement = re.search(r"(DELETE FROM .*?);", failure)
+    assert statement is not None, failure
+    stored.place.run(statement[1])
+    if is_read_again:
+        names = {"GROUP": stored.group_id}
+        follow(printed(failure), stored.kafka.bootstrap_servers, names)
+    assert stored.run(checkpoint=NEW) == ""
+    begins = 0 if is_read_again else ROWS
+    assert stored.values() == values_of(range(begins, ROWS + MORE))
+
+
+@pytest.mark.parametrize("stored", ["postgres"], indirect=True)
+def test_table_of_a_restored_dump_continues_as_the_error_says(stored: DatabaseQuery) -> None:
+    assert stored.run() == ""
+    stored.place.run("CREATE TABLE dump AS SELECT * FROM rows")
+    stored.place.run("DROP TABLE rows")
+    stored.place.run("ALTER TABLE dump RENAME TO rows")
+    stored.produce(ROWS, MORE)
+    failure = stored.run()
+    statement = re.search(r"(UPDATE .*? WHERE table_name = '\w+')\. ", failure)
+    assert statement is not None, failure
+    stored.place.run(statement[1])
+    assert stored.run() == ""
+    assert stored.values() == expected(ROWS + MORE)
