@@ -29,7 +29,8 @@ class TopicDirectory:
         self._absent_names: set[str] = set()
         self._initial_topics_over = False
         self._read: dict[TopicId, str] = {}
-        self._has_checkpoint = False
+        self.has_checkpoint = False
+        """Whether the query continues from a checkpoint; only `remember` changes it."""
         self._unread: dict[TopicId, ReadTopic] = {}
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
@@ -51,7 +52,7 @@ class TopicDirectory:
             topics: The topics of its last plan.
             of_this_group: Whether that was a plan of this group: then its counts are known counts.
         """
-        self._has_checkpoint = True
+        self.has_checkpoint = True
         for each in topics:
             self._ids_by_name.setdefault(each.name, each.topic_id)
             if not each.is_read:
@@ -66,11 +67,6 @@ class TopicDirectory:
     def was_checkpointed(self, topic_id: TopicId) -> bool:
         """Return whether the checkpoint names a topic as read."""
         return topic_id in self._checkpointed
-
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether the query continues from a checkpoint."""
-        return self._has_checkpoint
 
     def appeared_unseen(self, topic_id: TopicId) -> bool:
         """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
@@ -124,7 +120,7 @@ class TopicDirectory:
     def _first_count(self, topic: TopicMetadata, *, is_new: bool) -> int:
         if is_new:
             return 0
-        if self._has_checkpoint and topic.topic_id not in self._checkpointed:
+        if self.has_checkpoint and topic.topic_id not in self._checkpointed:
             self._appeared_unseen.add(topic.topic_id)
             return 0
         if topic.topic_id not in self._read and len(self._unread) < MAX_TOPICS_REMEMBERED:
