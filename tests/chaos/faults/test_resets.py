@@ -176,7 +176,7 @@ def test_tool_sets_an_offset_to_the_last_batch_of_a_query_and_keeps_its_metadata
 ) -> None:
     assert stage.carry_out(ResetFaultKind.METADATA_KEPT) == {0: LAST[0], 1: COMMITTED}
     with Cluster(stage.broker._servers) as cluster:
-        committed = cluster.fetch_all_offsets(stage.group_id).offsets
+        committed = cluster.fetch_all_offsets(stage.group_id)
     assert committed[stage.keys[0]].metadata == METADATA
     assert committed_topics(committed) == {stage.topic_id}
 
