@@ -32,7 +32,7 @@ from spark_groups.errors import CheckpointError
 from spark_groups.types import (
     BatchPlan,
     OffsetRange,
-    ReadTopic,
+    PlanTopic,
     TopicId,
     parse_topic_id,
     topic_id_text,
@@ -173,7 +173,7 @@ def _warm_up_tasks(value: Mapping[str, object], ranges: Sequence[object]) -> int
     return tasks
 
 
-def _topics(topics: Mapping[str, Any], version: int) -> Iterator[ReadTopic]:
+def _topics(topics: Mapping[str, Any], version: int) -> Iterator[PlanTopic]:
     required = _KEYS_WITHOUT_COUNTS if version == VERSION_WITHOUT_COUNTS else _TOPIC_KEYS
     optional = ("read",) if version == MARKED_VERSION else ()
     for id_text, topic in topics.items():
@@ -193,11 +193,11 @@ def _topics(topics: Mapping[str, Any], version: int) -> Iterator[ReadTopic]:
         is_read = "read" not in topic
         if not (is_read or (topic["read"] is False and topic["ranges"] == "")):
             raise _wrong(f"{where}: read is {topic['read']!r}, not false beside no ranges")
-        yield ReadTopic(topic_id, _text(topic, "name"), count, is_read)
+        yield PlanTopic(topic_id, _text(topic, "name"), count, is_read)
 
 
 def _ranges(
-    values: Mapping[str, Any], topics: Iterable[ReadTopic], *, has_marks: bool
+    values: Mapping[str, Any], topics: Iterable[PlanTopic], *, has_marks: bool
 ) -> Iterator[tuple[OffsetRange, str]]:
     for each, (id_text, topic) in zip(topics, values.items(), strict=True):
         if topic["ranges"] != "":
@@ -206,7 +206,7 @@ def _ranges(
 
 
 def _topic_ranges(
-    topic: ReadTopic, texts: Iterable[str], where: str, *, has_marks: bool
+    topic: PlanTopic, texts: Iterable[str], where: str, *, has_marks: bool
 ) -> Iterator[tuple[OffsetRange, str]]:
     seen: set[int] = set()
     for text in texts:
