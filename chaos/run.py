@@ -359,10 +359,8 @@ class Chaos:
 
     def _know_their_cluster(self) -> bool:
         """Whether each query has a plan: a checkpoint without one accepts any cluster."""
-        texts = (
-            Checkpoint(self._files.checkpoint(each)).last_plan() for each in self._setting.queries
-        )
-        return all(each is not None for each in texts)
+        found = (Checkpoint(self._files.checkpoint(each)) for each in self._setting.queries)
+        return all(each.last_plan() is not None for each in found)
 
     def _add_topic(self) -> str | None:
         """Create a topic that members subscribe to, with records; None: all are there."""

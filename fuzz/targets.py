@@ -68,7 +68,7 @@ from spark_groups.spark.jobs.job_options import (
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
 from spark_groups.spark.state.state_options import StateOptions
-from spark_groups.types import Assignment, BatchPlan, OffsetRange, ReadTopic, TopicPartition
+from spark_groups.types import Assignment, BatchPlan, OffsetRange, PlanTopic, TopicPartition
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.batches import Passed, find_missed, find_record
 from spark_groups.wire.fetch.messages import fetch_from_wire
@@ -476,7 +476,7 @@ def _feed_login(octets: bytes) -> None:
 
 
 def _plan_corpus() -> list[bytes]:
-    topics = (ReadTopic(uuid.UUID(int=5), "orders", 4), ReadTopic(uuid.UUID(int=6), "größe", 1))
+    topics = (PlanTopic(uuid.UUID(int=5), "orders", 4), PlanTopic(uuid.UUID(int=6), "größe", 1))
     plan = BatchPlan(
         group_id="flights",
         member_id="m1",

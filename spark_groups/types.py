@@ -150,8 +150,8 @@ class OffsetRange:
         return self.until_offset - self.from_offset
 
 
-class ReadTopic(NamedTuple):
-    """A topic that a query has read, or that existed when it began.
+class PlanTopic(NamedTuple):
+    """A topic that a plan names: the query has read it, or it existed when the query began.
 
     Args:
         topic_id: Topic id.
@@ -193,7 +193,7 @@ class BatchPlan:
     member_id: str
     member_epoch: int
     ranges: tuple[OffsetRange, ...] = field(default=())
-    topics: tuple[ReadTopic, ...] = field(default=())
+    topics: tuple[PlanTopic, ...] = field(default=())
     warm_up_tasks: int = 0
     marks: tuple[str, ...] = field(default=())
     cluster_id: str | None = None
@@ -208,9 +208,9 @@ class BatchPlan:
             object.__setattr__(self, "marks", ())
         elif len(self.marks) != len(self.ranges):
             raise ValueError(f"there are {len(self.marks)} marks for {len(self.ranges)} ranges")
-        read = {each.topic_id: ReadTopic(each.topic_id, each.topic) for each in self.ranges}
-        read |= {each.topic_id: each for each in self.topics}
-        object.__setattr__(self, "topics", tuple(read[topic_id] for topic_id in sorted(read)))
+        named = {each.topic_id: PlanTopic(each.topic_id, each.topic) for each in self.ranges}
+        named |= {each.topic_id: each for each in self.topics}
+        object.__setattr__(self, "topics", tuple(named[topic_id] for topic_id in sorted(named)))
 
     def marked_ranges(self) -> Iterator[tuple[OffsetRange, str]]:
         """Yield each range with the mark of the commit on which it stands, "" if it is unknown."""

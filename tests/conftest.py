@@ -9,14 +9,18 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.sql import SparkSession
 
 from chaos.systems.postgres import running_postgres
+from spark_groups.lab.broker.artifacts import fetch_kafka
 from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.ops.java import find_java
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner
 from tests.scenarios.broker_world import (
@@ -102,6 +106,20 @@ def kafka_version() -> Iterator[Callable[[str], EmbeddedKafka]]:
     yield start
     for kafka in running.values():
         kafka.stop()
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Any]:
+    """A JVM with Kafka's own classes, to compare the package with them."""
+    port, token = launch_gateway(
+        classpath=fetch_kafka().class_path,
+        die_on_exit=True,
+        java_path=str(find_java()),
+        enable_auth=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    yield gateway.jvm
+    gateway.shutdown()
 
 
 @pytest.fixture(scope="session")

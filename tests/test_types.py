@@ -13,7 +13,7 @@ from spark_groups.types import (
     Assignment,
     BatchPlan,
     OffsetRange,
-    ReadTopic,
+    PlanTopic,
     TopicIdPartition,
     parse_topic_id,
     sum_of_known,
@@ -91,8 +91,8 @@ def test_a_warm_up_plan_reads_nothing(tasks: int, ranges: int) -> None:
 def test_plan_names_each_topic_once() -> None:
     other = uuid.UUID(int=99)
     ranges = (OffsetRange(FLIGHTS, "flights", 0, 0, 5), OffsetRange(other, "orders", 0, 0, 5))
-    plan = BatchPlan("readers", "m-1", 4, ranges, (ReadTopic(FLIGHTS, "flights", 3),))
-    expected = {ReadTopic(FLIGHTS, "flights", 3), ReadTopic(other, "orders", None)}
+    plan = BatchPlan("readers", "m-1", 4, ranges, (PlanTopic(FLIGHTS, "flights", 3),))
+    expected = {PlanTopic(FLIGHTS, "flights", 3), PlanTopic(other, "orders", None)}
     assert set(plan.topics) == expected
     assert list(plan.topics) == sorted(plan.topics)
 

@@ -30,10 +30,9 @@ OF_NETWORK: Final = frozenset({FaultClass.NETWORK, FaultClass.CLUSTER})
 """The classes whose faults are those of links."""
 AGAIN_S: Final = 1.0
 """How many seconds later a fault is tried again, if its class had no effect in the whole time."""
-
-
 LATER: Final = ("crickets", "drones", "emmets", "fleas")
 """Topics to which members subscribe, and that appear while no member runs."""
+
 Due = MachineFault | Overtaking | Standstill
 
 

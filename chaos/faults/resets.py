@@ -390,7 +390,7 @@ class Resets:
 
     def _knows(self, name: str, topic: str) -> bool:
         plan = self._plan(name)
-        return plan is not None and any(each.name == topic for each in plan.topics)
+        return plan is not None and any(each.is_read and each.name == topic for each in plan.topics)
 
 
 def _words(pattern: re.Pattern[str], text: str) -> list[str] | None:

@@ -87,7 +87,7 @@ class AvailableNowEnd:
             unresolved=len(pending) - len(withheld),
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
             unready=tuple(sorted(self.positions.ledger.unready())),
-            waits_for=tuple(sorted({f"{e}{e.cure}" for e in self.positions.waits().values()})),
+            waits_for=tuple(sorted(set(map(str, self.positions.waits().values())))),
             is_target_known=bool(pending) or target.settled(member.member_epoch),
             has_waited=self.settling.when_unsettled is WhenUnsettled.WAIT,
         )

@@ -48,7 +48,7 @@ class Wait:
     said: set[tuple[str, int]] = field(default_factory=set)
 
     def __str__(self) -> str:
-        return f"{self.request} answers {ErrorCode.name_of(self.code)}"
+        return f"{self.request} answers {ErrorCode.name_of(self.code)}{self.cure}"
 
     @property
     def cure(self) -> str:

@@ -58,7 +58,7 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
                 "assigned_epoch": owned.assigned_epoch,
                 "committed_offset": _known(owned.committed_offset),
                 "position": _known(owned.position),
-                "waits_for": str(waits[key]) + waits[key].cure if key in waits else None,
+                "waits_for": str(waits[key]) if key in waits else None,
                 "log_end_offset": client.planner.log_ends.get(key),
             }
             for topic_id, keys in _by_topic(ledger.owned)

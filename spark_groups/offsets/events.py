@@ -49,7 +49,7 @@ class PartitionsStarted(Event):
         at: Seconds.
         topic: The topic's name.
         partitions: Its partitions.
-        rows: How many offsets are below their starting offsets.
+        rows: At most how many rows are below their starting offsets.
         command: The command that starts them elsewhere.
     """
 
@@ -71,18 +71,19 @@ class PartitionsReadFromBeginning(PartitionsStarted):
 
 @event(
     "{partitions}: no committed offset, and the checkpoint of this query lacks {topic}. The topic"
-    " appeared while the query did not run, so it is read from the beginning, as by Spark's own"
-    " source. To skip the existing rows, stop all members of the group and run: {command}",
+    " appeared, or was added to the subscription, while the query did not run, so it is read from"
+    " the beginning, as by Spark's own source. To skip the existing rows, stop all members of the"
+    " group and run: {command}",
     Severity.WARNING,
 )
 class NewTopicRead(PartitionsStarted):
-    """A topic that appeared while the query did not run is read from its beginning."""
+    """A topic that is new to the checkpoint is read from its beginning."""
 
 
 @event(
-    "{partitions}: no committed offset and no checkpoint, so startingOffsets applies and {rows}"
-    " existing offsets are skipped, although the group has committed offsets of other topics. If"
-    " {topic} appeared while no member ran, their rows were never read. To read them, stop all"
+    "{partitions}: no committed offset and no checkpoint, so startingOffsets applies and up to"
+    " {rows} existing rows are skipped, although the group has committed offsets of other topics."
+    " If {topic} appeared while no member ran, no member has read them. To read them, stop all"
     " members of the group and run: {command}",
     Severity.WARNING,
 )
@@ -170,7 +171,7 @@ class RangesInherited(Event):
 
 
 @event(
-    "this query finished {ranges}, but another offset was committed since; reading continues from"
+    "this query finished {ranges}, but another commit was made since; reading continues from"
     " the committed offset",
     Severity.WARNING,
 )
@@ -251,7 +252,7 @@ class AvailableNowUnsettled(Event):
         unresolved: How many more there are.
         holders: The members that hold them, if known.
         unready: Owned partitions without a known position.
-        waits_for: The errors because of which positions are not known.
+        waits_for: The failing requests because of which they have none, each with its error.
         is_target_known: Whether the member knows its target assignment.
         has_waited: Whether `availableNowUnsettled=wait` has been tried.
     """
@@ -303,7 +304,7 @@ class AvailableNowUnsettled(Event):
         if self.unready:
             reason = f": {', '.join(self.waits_for)}" if self.waits_for else ""
             named = names_of(self.unready, name_of)
-            parts.append(f"no starting offset is known for {named}{reason}")
+            parts.append(f"no position is known for {named}{reason}")
         if not self.is_target_known or not parts:
             parts.append("the target assignment of this member is unknown")
         return "; ".join(parts)

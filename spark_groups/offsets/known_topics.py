@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_groups.protocol.messages import TopicMetadata
-from spark_groups.types import ReadTopic, TopicId
+from spark_groups.types import PlanTopic, TopicId
 
 MAX_TOPICS_REMEMBERED: Final = 1_000
 
@@ -29,8 +29,9 @@ class TopicDirectory:
         self._absent_names: set[str] = set()
         self._initial_topics_over = False
         self._read: dict[TopicId, str] = {}
-        self._has_checkpoint = False
-        self._unread: dict[TopicId, ReadTopic] = {}
+        self.has_checkpoint = False
+        """Whether the query continues from a checkpoint; only `remember` changes it."""
+        self._unread: dict[TopicId, PlanTopic] = {}
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
         self._created_again: set[TopicId] = set()
@@ -44,14 +45,14 @@ class TopicDirectory:
         """Treat every topic learned from now on as created later."""
         self._initial_topics_over = True
 
-    def remember(self, topics: Iterable[ReadTopic], *, of_this_group: bool) -> None:
+    def remember(self, topics: Iterable[PlanTopic], *, of_this_group: bool) -> None:
         """Note the topics of a checkpoint, and that there is one.
 
         Args:
             topics: The topics of its last plan.
             of_this_group: Whether that was a plan of this group: then its counts are known counts.
         """
-        self._has_checkpoint = True
+        self.has_checkpoint = True
         for each in topics:
             self._ids_by_name.setdefault(each.name, each.topic_id)
             if not each.is_read:
@@ -67,11 +68,6 @@ class TopicDirectory:
         """Return whether the checkpoint names a topic as read."""
         return topic_id in self._checkpointed
 
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether the query continues from a checkpoint."""
-        return self._has_checkpoint
-
     def appeared_unseen(self, topic_id: TopicId) -> bool:
         """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
         return topic_id in self._appeared_unseen
@@ -82,14 +78,14 @@ class TopicDirectory:
             if topic_id not in self._read and len(self._read) < MAX_TOPICS_REMEMBERED:
                 self._read[topic_id] = self._topics[topic_id].name
 
-    def read(self) -> tuple[ReadTopic, ...]:
+    def read(self) -> tuple[PlanTopic, ...]:
         """Return the topics that this query has read, also in earlier runs."""
         return tuple(
-            ReadTopic(topic_id, name, self._known_counts.get(topic_id))
+            PlanTopic(topic_id, name, self._known_counts.get(topic_id))
             for topic_id, name in self._read.items()
         )
 
-    def unread(self) -> tuple[ReadTopic, ...]:
+    def unread(self) -> tuple[PlanTopic, ...]:
         """Return the topics that existed when this query began, and that it has not read."""
         return tuple(each for each in self._unread.values() if each.topic_id not in self._read)
 
@@ -124,11 +120,11 @@ class TopicDirectory:
     def _first_count(self, topic: TopicMetadata, *, is_new: bool) -> int:
         if is_new:
             return 0
-        if self._has_checkpoint and topic.topic_id not in self._checkpointed:
+        if self.has_checkpoint and topic.topic_id not in self._checkpointed:
             self._appeared_unseen.add(topic.topic_id)
             return 0
         if topic.topic_id not in self._read and len(self._unread) < MAX_TOPICS_REMEMBERED:
-            known = ReadTopic(topic.topic_id, topic.name, topic.partition_count, is_read=False)
+            known = PlanTopic(topic.topic_id, topic.name, topic.partition_count, is_read=False)
             self._unread[topic.topic_id] = known
         return topic.partition_count
 

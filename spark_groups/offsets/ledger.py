@@ -13,7 +13,7 @@ which one of the run's batches stands, by offset and by mark (`offsets.marks`), 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -362,10 +362,9 @@ class Ledger:
         """
         self.in_flight = self._planned = plan
         self._planned_at = {}
-        for each, mark in plan.marked_ranges():
+        for each, _, end in _with_boundaries(plan):
             key = each.key
             owned = self.owned[key]
-            end = Boundary(each.until_offset, mark_at_end(plan, each, mark))
             leader_epoch = leader_epochs.get(key, NO_LEADER_EPOCH)
             if leader_epoch == NO_LEADER_EPOCH:
                 owned.position, owned.mark = end
@@ -400,30 +399,29 @@ class Ledger:
         if plan == self.in_flight:
             self.in_flight = None
         if plan != self._planned:
-            for each, mark in plan.marked_ranges():
-                end_mark = mark_at_end(plan, each, mark)
-                self._note_run(each, (mark, end_mark), self._undecided, NO_LEADER_EPOCH)
+            for each, start, end in _with_boundaries(plan):
+                self._note_run(each, start, end, self._undecided, NO_LEADER_EPOCH)
             return FinishedBatch()
         commits, lost = [], []
-        for each, mark in plan.marked_ranges():
-            key, marks = each.key, (mark, mark_at_end(plan, each, mark))
+        for each, start, end in _with_boundaries(plan):
+            key = each.key
             owned = self.owned.get(key)
             tenure, leader_epoch = self._planned_at[key]
             if owned and owned.tenure == tenure:
                 # If its position is being fetched again, that offset must not undo this read.
                 is_known = owned.phase not in BEFORE_START
                 runs = self._committing if is_known else self._undecided
-                self._note_run(each, marks, runs, leader_epoch)
-                if owned.position <= each.until_offset:
-                    owned.position, owned.mark = each.until_offset, marks[1]
-                reached = (each.until_offset, owned.known_count, leader_epoch)
+                self._note_run(each, start, end, runs, leader_epoch)
+                if owned.position <= end.offset:
+                    owned.position, owned.mark = end
+                reached = (end.offset, owned.known_count, leader_epoch)
                 commits.append(
-                    PendingCommit(key, tenure, plan.member_epoch, *reached, mark=marks[1])
+                    PendingCommit(key, tenure, plan.member_epoch, *reached, mark=end.mark)
                 )
                 continue
             lost.append(each)
             if tenure != VOID:
-                self._note_run(each, marks, self._undecided, leader_epoch)
+                self._note_run(each, start, end, self._undecided, leader_epoch)
         return FinishedBatch(tuple(commits), tuple(lost))
 
     def settled(self, commit: PendingCommit) -> None:
@@ -515,15 +513,21 @@ class Ledger:
     def _note_run(
         self,
         each: OffsetRange,
-        marks: tuple[str, str],
+        start: Boundary,
+        end: Boundary,
         runs: dict[TopicIdPartition, FinishedRun],
         leader_epoch: int,
     ) -> None:
-        """Note a finished range, with the marks of the commits at its start and at its end."""
-        start, end = Boundary(each.from_offset, marks[0]), Boundary(each.until_offset, marks[1])
         run = self._committing.pop(each.key, None) or self._undecided.pop(each.key, None)
         if run is None:
             run = FinishedRun(each.topic, [start, end], leader_epoch)
         else:
             run.extend(start, end, leader_epoch)
         runs[each.key] = run
+
+
+def _with_boundaries(plan: BatchPlan) -> Iterator[tuple[OffsetRange, Boundary, Boundary]]:
+    """Yield each range of a plan with its start and its end."""
+    for each, mark in plan.marked_ranges():
+        end = Boundary(each.until_offset, mark_at_end(plan, each, mark))
+        yield each, Boundary(each.from_offset, mark), end

@@ -32,14 +32,14 @@ from spark_groups.errors import CheckpointError
 from spark_groups.types import (
     BatchPlan,
     OffsetRange,
-    ReadTopic,
+    PlanTopic,
     TopicId,
     parse_topic_id,
     topic_id_text,
 )
 
-PLAN_VERSION: Final = 2
 VERSION_WITHOUT_COUNTS: Final = 1
+VERSION_WITH_COUNTS: Final = 2
 WARM_UP_VERSION: Final = 3
 MARKED_VERSION: Final = 4
 NEWEST_VERSION: Final = MARKED_VERSION
@@ -48,17 +48,9 @@ NOTHING_PLANNED: Final[Mapping[str, object]] = {"version": VERSION_WITHOUT_COUNT
 compares it with the checkpoint's."""
 
 _PLAN_KEYS: Final = ("version", "group", "member", "member_epoch", "topics")
-_OTHER_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
-    WARM_UP_VERSION: ("warm_up_tasks",),
-    MARKED_VERSION: ("cluster", "warm_up_tasks"),
-}
-"""Keys beside `_PLAN_KEYS`; version 4 may lack them."""
-_TOPIC_KEYS: Final[Mapping[int, tuple[str, ...]]] = {
-    VERSION_WITHOUT_COUNTS: ("name", "ranges"),
-    PLAN_VERSION: ("name", "partitions", "ranges"),
-    WARM_UP_VERSION: ("name", "partitions", "ranges"),
-    MARKED_VERSION: ("name", "partitions", "ranges"),
-}
+_WARM_UP_KEYS: Final = (*_PLAN_KEYS, "warm_up_tasks")
+_KEYS_WITHOUT_COUNTS: Final = ("name", "ranges")
+_TOPIC_KEYS: Final = ("name", "partitions", "ranges")
 _RANGE: Final = re.compile(
     r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})(?:@([\w-]{1,64}))?", re.ASCII
 )
@@ -115,17 +107,16 @@ def plan_from_json(value: object) -> BatchPlan | None:
         )
     if value == NOTHING_PLANNED:
         return None
-    others = _OTHER_KEYS.get(version, ())
-    optional = others if version == MARKED_VERSION else ()
-    _check_keys(value, (*_PLAN_KEYS, *others), "it", optional=optional)
+    is_marked = version == MARKED_VERSION
+    required = _WARM_UP_KEYS if version == WARM_UP_VERSION else _PLAN_KEYS
+    _check_keys(value, required, "it", optional=("cluster", "warm_up_tasks") if is_marked else ())
     member_epoch = value["member_epoch"]
     if type(member_epoch) is not int or member_epoch < 0:
         raise _wrong(f"member_epoch is {member_epoch!r}, not a number from 0")
     if not isinstance(value["topics"], dict):
         raise _wrong("topics is not a JSON object")
-    has_unread = ("read",) if version == MARKED_VERSION else ()
-    topics = tuple(_topics(value["topics"], _TOPIC_KEYS[version], has_unread))
-    marked = sorted(_ranges(value["topics"], topics, has_marks=version == MARKED_VERSION))
+    topics = tuple(_topics(value["topics"], version))
+    marked = sorted(_ranges(value["topics"], topics, has_marks=is_marked))
     return BatchPlan(
         group_id=_text(value, "group"),
         member_id=_text(value, "member"),
@@ -170,7 +161,7 @@ def _version(plan: BatchPlan) -> int:
     if plan.warm_up_tasks:
         return WARM_UP_VERSION
     has_counts = any(each.known_count is not None for each in plan.topics)
-    return PLAN_VERSION if has_counts else VERSION_WITHOUT_COUNTS
+    return VERSION_WITH_COUNTS if has_counts else VERSION_WITHOUT_COUNTS
 
 
 def _warm_up_tasks(value: Mapping[str, object], ranges: Sequence[object]) -> int:
@@ -182,9 +173,9 @@ def _warm_up_tasks(value: Mapping[str, object], ranges: Sequence[object]) -> int
     return tasks
 
 
-def _topics(
-    topics: Mapping[str, Any], keys: tuple[str, ...], optional: tuple[str, ...]
-) -> Iterator[ReadTopic]:
+def _topics(topics: Mapping[str, Any], version: int) -> Iterator[PlanTopic]:
+    required = _KEYS_WITHOUT_COUNTS if version == VERSION_WITHOUT_COUNTS else _TOPIC_KEYS
+    optional = ("read",) if version == MARKED_VERSION else ()
     for id_text, topic in topics.items():
         where = f"topics[{id_text!r}]"
         try:
@@ -195,18 +186,18 @@ def _topics(
             raise _wrong(f"{id_text!r} is not a Kafka topic id")
         if not isinstance(topic, dict):
             raise _wrong(f"{where} is not a JSON object")
-        _check_keys(topic, (*keys, *optional), where, optional=optional)
+        _check_keys(topic, required, where, optional=optional)
         count = topic.get("partitions")
         if count is not None and (type(count) is not int or count < 0):
             raise _wrong(f"{where}: partitions is {count!r}, not a number from 0")
         is_read = "read" not in topic
         if not (is_read or (topic["read"] is False and topic["ranges"] == "")):
             raise _wrong(f"{where}: read is {topic['read']!r}, not false beside no ranges")
-        yield ReadTopic(topic_id, _text(topic, "name"), count, is_read)
+        yield PlanTopic(topic_id, _text(topic, "name"), count, is_read)
 
 
 def _ranges(
-    values: Mapping[str, Any], topics: Iterable[ReadTopic], *, has_marks: bool
+    values: Mapping[str, Any], topics: Iterable[PlanTopic], *, has_marks: bool
 ) -> Iterator[tuple[OffsetRange, str]]:
     for each, (id_text, topic) in zip(topics, values.items(), strict=True):
         if topic["ranges"] != "":
@@ -215,7 +206,7 @@ def _ranges(
 
 
 def _topic_ranges(
-    topic: ReadTopic, texts: Iterable[str], where: str, *, has_marks: bool
+    topic: PlanTopic, texts: Iterable[str], where: str, *, has_marks: bool
 ) -> Iterator[tuple[OffsetRange, str]]:
     seen: set[int] = set()
     for text in texts:
@@ -232,13 +223,13 @@ def _topic_ranges(
 
 def _check_keys(
     value: Mapping[str, object],
-    keys: tuple[str, ...],
+    required: tuple[str, ...],
     where: str,
     *,
-    optional: tuple[str, ...] = (),
+    optional: tuple[str, ...],
 ) -> None:
-    missing = [key for key in keys if key not in value and key not in optional]
-    unknown = [key for key in value if key not in keys]
+    missing = [key for key in required if key not in value]
+    unknown = [key for key in value if key not in required and key not in optional]
     if missing:
         raise _wrong(f"{where} lacks {', '.join(missing)}")
     if unknown:

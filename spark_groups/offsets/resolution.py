@@ -253,15 +253,15 @@ class PositionResolver:
             Whether partitions may start: not before all these topics are checked.
         """
         unread, found = set(), set()
-        answered, failed = found_and_failed(answers)
-        answered_ids = {key.topic_id for key in answered}
+        fetched, failed = found_and_failed(answers)
+        answered = {key.topic_id for key in fetched}
         unsure = {key.topic_id: code for key, code in failed.items()}
         for topic_id in self._topics.ids_of(self._former_topics):
             name = self._topics.name(topic_id) or ""
             code = unsure.get(topic_id, int(ErrorCode.NONE))
             if topic_id in read_by_group:
                 found.add(name)
-            elif topic_id in answered_ids and topic_id not in unsure:
+            elif topic_id in answered and topic_id not in unsure:
                 unread.add(name)
             elif rule_for(code).offsets is not Reaction.DROP_TOPIC:
                 # Its name may have become known after the request was made.

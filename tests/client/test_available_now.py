@@ -153,4 +153,4 @@ def test_unknown_start_is_named() -> None:
     )
     severity, text = event.severity, event.text(lambda _: "orders")
     assert severity is Severity.WARNING
-    assert "no starting offset is known for orders-3" in text
+    assert "no position is known for orders-3" in text

@@ -34,7 +34,7 @@ from spark_groups.protocol.events import PartitionsRevoked
 from spark_groups.protocol.member_config import MemberConfig
 from spark_groups.protocol.membership import MemberState
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from tests.answers import epoch_answer, fetch_answer, list_answer
 from tests.client.harness import (
     TOPIC,
@@ -129,7 +129,7 @@ def test_plan_names_the_topics_that_were_read_also_without_ranges() -> None:
     harness = ClientHarness()
     harness.own(0)
     plan = planned(harness, {0: 0})
-    assert (plan.ranges, plan.topics) == ((), (ReadTopic(TOPIC, "orders", 4),))
+    assert (plan.ranges, plan.topics) == ((), (PlanTopic(TOPIC, "orders", 4),))
 
 
 def test_first_plan_names_the_topics_that_exist_although_nothing_of_them_is_read() -> None:
@@ -139,7 +139,7 @@ def test_first_plan_names_the_topics_that_exist_although_nothing_of_them_is_read
     harness.beat(accepted(2))
     plan = harness.client.plan(ALL, {}, harness.now)
     assert plan is not None
-    assert plan.topics == (ReadTopic(TOPIC, "orders", 4, is_read=False),)
+    assert plan.topics == (PlanTopic(TOPIC, "orders", 4, is_read=False),)
 
 
 def test_revocation_waits_for_the_batch_and_its_commit() -> None:
@@ -486,13 +486,13 @@ def test_larger_rebalance_timeout_does_not_apply_to_an_earlier_revocation() -> N
 
 
 OTHER = BatchPlan(
-    "other", "old", 7, (OffsetRange(TOPIC, "orders", 0, 0, 5),), (ReadTopic(TOPIC, "orders", 2),)
+    "other", "old", 7, (OffsetRange(TOPIC, "orders", 0, 0, 5),), (PlanTopic(TOPIC, "orders", 2),)
 )
 
 
 def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
     harness = ClientHarness(
-        checkpointed=BatchPlan("g", "old", 7, (), (ReadTopic(TOPIC, "orders", 2),))
+        checkpointed=BatchPlan("g", "old", 7, (), (PlanTopic(TOPIC, "orders", 2),))
     )
     harness.cluster()
     harness.beat(m.HeartbeatResponse(member_epoch=-1))
@@ -508,7 +508,7 @@ def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
     assert harness.find(PartitionsReadFromBeginning) == []
     plan = harness.client.plan(ALL, ends({0: 9}), harness.now)
     assert plan is not None
-    assert plan.topics == (ReadTopic(TOPIC, "orders", 2),)
+    assert plan.topics == (PlanTopic(TOPIC, "orders", 2),)
 
 
 @pytest.mark.parametrize("starting", StartingPoint)
@@ -544,7 +544,7 @@ def test_checkpoint_of_another_group_goes_on_where_this_one_has_committed() -> N
     assert (reported.former_group_id, reported.topics) == ("other", ("orders",))
     plan = planned(harness, {0: 7})
     assert plan.ranges == (OffsetRange(TOPIC, "orders", 0, 0, 7),), "nothing of it is inherited"
-    assert plan.topics == (ReadTopic(TOPIC, "orders", 4),), "the count is that of this group"
+    assert plan.topics == (PlanTopic(TOPIC, "orders", 4),), "the count is that of this group"
 
 
 def test_defaults_are_the_careful_ones() -> None:

@@ -19,12 +19,12 @@ from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol import messages as m
 from spark_groups.protocol.events import MemberLeft
 from spark_groups.protocol.membership import MemberState
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from tests.answers import fetch_answer
 from tests.client.harness import NODE, TOPIC, ClientHarness, accepted, committed, ends, parts
 
 OLD = BatchPlan(
-    "g", "old", 7, (OffsetRange(TOPIC, "orders", 1, 0, 5),), (ReadTopic(TOPIC, "orders", 4),)
+    "g", "old", 7, (OffsetRange(TOPIC, "orders", 1, 0, 5),), (PlanTopic(TOPIC, "orders", 4),)
 )
 NO_TOPIC = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
 
@@ -72,7 +72,7 @@ def test_new_run_returns_a_warm_up_plan_and_joins_when_its_batch_is_finished() -
     harness = warming()
     assert [type(each) for each in harness.find(WarmUpBegan)] == [WarmUpBegan]
     plan = warm_up_plan(harness)
-    existing = (ReadTopic(TOPIC, "orders", 4, is_read=False),)
+    existing = (PlanTopic(TOPIC, "orders", 4, is_read=False),)
     assert plan == BatchPlan("g", "m1", 0, topics=existing, warm_up_tasks=3)
     assert warm_up_plan(harness) is plan, "until it is proven finished"
     assert Channel.HEARTBEAT not in harness.under_way, "it is no member yet"
@@ -111,7 +111,7 @@ def test_restart_carries_over_topics_and_counts_and_forgets_committed_ranges() -
     harness.client.finish(OLD, harness.now)
     harness.answer(Channel.OFFSETS, committed({1: 5}))
     plan = warm_up_plan(harness)
-    assert (plan.ranges, plan.topics) == ((), (ReadTopic(TOPIC, "orders", 4),))
+    assert (plan.ranges, plan.topics) == ((), (PlanTopic(TOPIC, "orders", 4),))
     harness.client.finish(plan, harness.now)
     harness.pump()
     harness.beat(accepted(4, parts(1)))

@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.offsets.foreign_offsets import as_starting_offsets, sparks_kafka_offsets
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json
-from spark_groups.types import BatchPlan, ReadTopic, TopicPartition
+from spark_groups.types import BatchPlan, PlanTopic, TopicPartition
 
 P0, P1, P10 = (TopicPartition("flights", each) for each in (0, 1, 10))
 
@@ -35,7 +35,7 @@ def test_offsets_are_read_by_partition() -> None:
         {"logOffset": 3},
         {"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": 3, "index": -1},
         dict(NOTHING_PLANNED),
-        plan_as_json(BatchPlan("g", "m", 3, (), (ReadTopic(uuid.UUID(int=1), "flights", 4),))),
+        plan_as_json(BatchPlan("g", "m", 3, (), (PlanTopic(uuid.UUID(int=1), "flights", 4),))),
     ],
 )
 def test_what_another_source_wrote_is_none(value: object) -> None:

@@ -6,7 +6,7 @@ import uuid
 
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.protocol.messages import TopicMetadata
-from spark_groups.types import ReadTopic
+from spark_groups.types import PlanTopic
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -59,14 +59,14 @@ def test_topic_created_again_tells_its_old_id_once_and_begins_with_nothing() -> 
 
 def test_topic_created_again_between_two_runs() -> None:
     topics = TopicDirectory()
-    topics.remember([ReadTopic(OLD, "orders")], of_this_group=True)
+    topics.remember([PlanTopic(OLD, "orders")], of_this_group=True)
     assert topics.learn(topic(NEW)) == OLD
     assert topics.first_count(NEW) == 0
 
 
 def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() -> None:
     topics = TopicDirectory()
-    topics.remember([ReadTopic(OLD, "bills")], of_this_group=True)
+    topics.remember([PlanTopic(OLD, "bills")], of_this_group=True)
     topics.learn(topic(NEW))
     topics.learn(topic(OLD, name="bills"))
     assert (topics.first_count(NEW), topics.first_count(OLD)) == (0, 3)
@@ -76,7 +76,7 @@ def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() 
 
 def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None:
     topics = TopicDirectory()
-    topics.remember([ReadTopic(OLD, "bills")], of_this_group=True)
+    topics.remember([PlanTopic(OLD, "bills")], of_this_group=True)
     topics.end_initial_topics()
     topics.learn(topic(NEW))
     assert topics.first_count(NEW) == 0
@@ -98,8 +98,8 @@ def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read(
     topics = TopicDirectory()
     topics.learn(topic())
     topics.learn(topic(NEW, count=1, name="bills"))
-    unread = ReadTopic(OLD, "orders", 3, is_read=False)
-    assert topics.unread() == (unread, ReadTopic(NEW, "bills", 1, is_read=False))
+    unread = PlanTopic(OLD, "orders", 3, is_read=False)
+    assert topics.unread() == (unread, PlanTopic(NEW, "bills", 1, is_read=False))
     topics.note_read([NEW])
     assert topics.unread() == (unread,)
     restarted = TopicDirectory()
@@ -121,7 +121,7 @@ def test_topics_that_appear_later_or_are_created_again_are_not_named_as_unread()
 
 def test_same_topic_in_two_runs() -> None:
     topics = TopicDirectory()
-    topics.remember([ReadTopic(OLD, "orders")], of_this_group=True)
+    topics.remember([PlanTopic(OLD, "orders")], of_this_group=True)
     assert topics.learn(topic()) is None
     assert topics.first_count(OLD) == 3
 
@@ -132,10 +132,10 @@ def test_of_two_counts_the_smaller_is_kept() -> None:
     assert topics.known_count(OLD) is None
     assert [topics.note_count(OLD, each) for each in (3, 2, 5)] == [3, 2, 2]
     topics.note_read([OLD])
-    assert topics.read() == (ReadTopic(OLD, "orders", 2),)
+    assert topics.read() == (PlanTopic(OLD, "orders", 2),)
 
 
 def test_topics_of_the_checkpoint_are_those_that_were_read() -> None:
     topics = TopicDirectory()
-    topics.remember([ReadTopic(OLD, "orders")], of_this_group=True)
-    assert topics.read() == (ReadTopic(OLD, "orders"),)
+    topics.remember([PlanTopic(OLD, "orders")], of_this_group=True)
+    assert topics.read() == (PlanTopic(OLD, "orders"),)

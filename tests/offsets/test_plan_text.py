@@ -19,7 +19,7 @@ from spark_groups.offsets.plan_text import (
     plan_text,
     planner_of,
 )
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 
 OFFSETS = st.integers(0, 2**62)
 TOPICS = st.dictionaries(st.uuids(), st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True))
@@ -33,7 +33,7 @@ def plans(draw: st.DrawFn) -> BatchPlan:
     for topic_id, name in draw(TOPICS).items():
         indexes = draw(st.sets(st.integers(0, 20_000), max_size=8))
         is_read = bool(indexes) or draw(st.booleans())
-        topics.append(ReadTopic(topic_id, name, draw(st.none() | st.integers(0, 20_000)), is_read))
+        topics.append(PlanTopic(topic_id, name, draw(st.none() | st.integers(0, 20_000)), is_read))
         for partition in indexes:
             first, until = sorted((draw(OFFSETS), draw(OFFSETS)))
             ranges.append(OffsetRange(topic_id, name, partition, first, until))
@@ -105,7 +105,7 @@ def test_a_plan_of_version_1_is_read_and_written_as_it_was() -> None:
 
 def test_counts_make_a_plan_one_of_version_2() -> None:
     (topic_id, other_id) = (uuid.UUID(int=7), uuid.UUID(int=8))
-    topics = (ReadTopic(topic_id, "t", 4), ReadTopic(other_id, "u"))
+    topics = (PlanTopic(topic_id, "t", 4), PlanTopic(other_id, "u"))
     ranges = (OffsetRange(topic_id, "t", 0, 10, 15),)
     assert plan_text(BatchPlan("g", "m", 3, ranges, topics)) == (
         '{"version": 2, "group": "g", "member": "m", "member_epoch": 3, "topics":'
@@ -115,7 +115,7 @@ def test_counts_make_a_plan_one_of_version_2() -> None:
 
 
 def test_warm_up_tasks_make_a_plan_one_of_version_3() -> None:
-    topics = (ReadTopic(uuid.UUID(int=7), "t"),)
+    topics = (PlanTopic(uuid.UUID(int=7), "t"),)
     assert plan_text(BatchPlan("g", "m", 0, (), topics, warm_up_tasks=2)) == (
         '{"version": 3, "group": "g", "member": "m", "member_epoch": 0, "warm_up_tasks": 2,'
         ' "topics": {"AAAAAAAAAAAAAAAAAAAABw": {"name": "t", "partitions": null, "ranges": ""}}}'
@@ -132,7 +132,7 @@ MARKED = (
 def test_marks_and_a_cluster_make_a_plan_one_of_version_4() -> None:
     topic_id = uuid.UUID(int=7)
     ranges = (OffsetRange(topic_id, "t", 0, 10, 15), OffsetRange(topic_id, "t", 1, 20, 25))
-    topics = (ReadTopic(topic_id, "t", 4),)
+    topics = (PlanTopic(topic_id, "t", 4),)
     plan = BatchPlan("g", "m", 3, ranges, topics, marks=("k3Jx9aQb", ""), cluster_id="c")
     assert plan_text(plan) == MARKED
     assert [mark for _, mark in plan.marked_ranges()] == ["k3Jx9aQb", ""]
@@ -156,7 +156,7 @@ def test_ten_thousand_partitions_stay_below_350_kb() -> None:
 def example() -> dict[str, Any]:
     topic_id = uuid.UUID(int=7)
     ranges = (OffsetRange(topic_id, "t", 0, 10, 15),)
-    plan = BatchPlan("g", "m", 3, ranges, (ReadTopic(topic_id, "t", 4),))
+    plan = BatchPlan("g", "m", 3, ranges, (PlanTopic(topic_id, "t", 4),))
     value: dict[str, Any] = plan_as_json(plan)
     return value
 

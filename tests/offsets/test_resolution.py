@@ -32,7 +32,7 @@ from spark_groups.types import (
     Assignment,
     BatchPlan,
     OffsetRange,
-    ReadTopic,
+    PlanTopic,
     TopicIdPartition,
     TopicPartition,
 )
@@ -278,7 +278,7 @@ def test_topic_created_after_the_join_starts_at_its_beginning() -> None:
 
 def test_topic_created_again_starts_at_its_beginning() -> None:
     scene = Scene(count=0)
-    scene.topics.remember([ReadTopic(uuid.UUID(int=9), "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(uuid.UUID(int=9), "orders")], of_this_group=True)
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched({0: NONE})
     assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
@@ -314,7 +314,7 @@ def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() ->
 @pytest.mark.parametrize("fails", [True, False])
 def test_topic_that_was_read_and_of_which_nothing_is_committed_is_data_loss(fails: bool) -> None:
     scene = Scene(LATEST, 0, 1, fail_on_data_loss=fails)
-    scene.topics.remember([ReadTopic(TOPIC, "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     resolved = scene.fetched(dict.fromkeys(range(4), NONE))
     assert [type(each) for each in resolved.events] == [DataLost] * 2
     if fails:
@@ -328,7 +328,7 @@ def test_topic_that_was_read_and_of_which_nothing_is_committed_is_data_loss(fail
 
 def test_topic_that_was_read_is_no_loss_while_anything_of_it_is_committed() -> None:
     scene = Scene(LATEST, 0, 1)
-    scene.topics.remember([ReadTopic(TOPIC, "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: NONE})
     assert resolved.data_loss is None
     assert scene.of(0).phase is Phase.READY
@@ -450,7 +450,7 @@ def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so(
 
 def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
     scene = Scene(LATEST, 2, 3)
-    scene.topics.remember([ReadTopic(TOPIC, "orders", 2)], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders", 2)], of_this_group=True)
     scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
     assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(scene) == []
@@ -459,7 +459,7 @@ def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
 def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> None:
     named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): 7})
     scene = Scene(named, 0, 1, 2)
-    scene.topics.remember([ReadTopic(TOPIC, "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: committed(9)})
     assert resolved.data_loss is None
     starts = [scene.of(each).starting_timestamp for each in (1, 2)]
@@ -516,7 +516,7 @@ def test_a_recreated_topic_starts_at_its_beginning_despite_named_offsets() -> No
 
 def test_earliest_warns_of_a_partition_that_the_checkpoint_may_have_read() -> None:
     scene = Scene(EARLIEST, 0, 3)
-    scene.topics.remember([ReadTopic(TOPIC, "orders", 3)], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders", 3)], of_this_group=True)
     scene.fetched({0: NONE, 3: NONE})
     assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
     assert read_whole(scene) == [("orders", (0,))]
@@ -535,7 +535,7 @@ def test_offsets_that_could_not_be_read_may_hold_the_count() -> None:
 
 def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later() -> None:
     scene = Scene(LATEST, 0, fail_on_data_loss=False)
-    scene.topics.remember([ReadTopic(TOPIC, "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     scene.fetched(dict.fromkeys(range(4), NONE))
     scene.listed({0: 0})
     scene.settle()
@@ -572,7 +572,7 @@ def test_starting_position_has_the_mark_that_is_committed() -> None:
 
 def moved(starting: StartingOffsets, *owned: int) -> Scene:
     scene = Scene(starting, *owned)
-    scene.topics.remember([ReadTopic(TOPIC, "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     scene.resolver.came_from("old one", ["orders"])
     return scene
 
@@ -623,7 +623,7 @@ def test_checkpoint_of_another_group_is_not_judged_by_offsets_that_could_not_be_
 def moved_with_two_topics() -> Scene:
     """Only one of the two topics that the checkpoint has read is assigned to this member."""
     scene = moved(EARLIEST)
-    scene.topics.remember([ReadTopic(BILLS, "bills")], of_this_group=True)
+    scene.topics.remember([PlanTopic(BILLS, "bills")], of_this_group=True)
     scene.resolver.came_from("old one", ["orders", "bills"])
     return scene
 
@@ -681,7 +681,7 @@ def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None
 
 def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
     scene = Scene(LATEST)
-    scene.topics.remember([ReadTopic(TOPIC, "orders")], of_this_group=True)
+    scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     gone = scene.fetched(dict.fromkeys(range(4), NONE)).data_loss
     scene = Scene(EARLIEST)
     checkpoint(scene)

@@ -12,7 +12,7 @@ from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     TopicMetadata,
 )
-from spark_groups.types import Assignment, ReadTopic, TopicPartition
+from spark_groups.types import Assignment, PlanTopic, TopicPartition
 from tests.answers import fetch_answer
 from tests.offsets.test_resolution import (
     BEHIND_2,
@@ -33,7 +33,7 @@ from tests.offsets.test_resolution import (
 def unseen(starting: StartingOffsets, *owned: int) -> Scene:
     """Return a query whose checkpoint names another topic only."""
     scene = Scene(starting, *owned, count=0)
-    scene.topics.remember([ReadTopic(BILLS, "bills")], of_this_group=True)
+    scene.topics.remember([PlanTopic(BILLS, "bills")], of_this_group=True)
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     return scene
 

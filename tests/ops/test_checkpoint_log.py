@@ -20,7 +20,7 @@ from spark_groups.ops.checkpoint_log import (
     positions_of,
     read_checkpoint,
 )
-from spark_groups.types import BatchPlan, ReadTopic, TopicPartition
+from spark_groups.types import BatchPlan, PlanTopic, TopicPartition
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795470947898,"conf":{}}'
 COMMITTED = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -120,7 +120,7 @@ def test_named_sources_of_version_1_keep_their_planned_batch() -> None:
     assert positions_of(found, None, all_topics=False) == {A0: SourcePosition("alpha", 2, 7)}
 
 
-OWN = plan_text(BatchPlan("g", "m", 3, (), (ReadTopic(uuid.UUID(int=1), "a", 4),)))
+OWN = plan_text(BatchPlan("g", "m", 3, (), (PlanTopic(uuid.UUID(int=1), "a", 4),)))
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ def test_an_inherited_batch_does_not_rewind_what_somebody_else_committed(
         fill(kafka.bootstrap_servers, topic_name, 1, 1)
         next_plan = restarted.plan_rows()
         assert [(e.from_offset, e.until_offset) for e in next_plan.ranges] == [(10, 11)]
-        assert "another offset was committed since; reading continues" in restarted.timeline
+        assert "another commit was made since; reading continues" in restarted.timeline
 
 
 def test_offsets_that_expired_under_a_checkpoint_are_data_loss(

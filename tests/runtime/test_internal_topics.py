@@ -15,7 +15,7 @@ from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.protocol.subscription import Subscription
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
 from tests.brokers import ANSWER_S, create_topic, produce
 from tests.ops.commands import invoke
@@ -153,7 +153,7 @@ def test_a_batch_of_an_older_version_that_read_one_keeps_nothing_back(
         "an-earlier-member",
         1,
         tuple(OffsetRange(topic_id, OFFSETS, each, 0, 1) for each in range(5)),
-        (ReadTopic(topic_id, OFFSETS, 5),),
+        (PlanTopic(topic_id, OFFSETS, 5),),
     )
     with queries(servers, group_id, topic_name) as start:
         first = start(member=by_pattern(topic_name), checkpointed=old)

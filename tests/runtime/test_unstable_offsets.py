@@ -91,7 +91,7 @@ def test_available_now_reads_the_others_and_says_what_it_leaves(
         query.driver.prepare_available_now()
         assert ranges(query.plan()) == {(1, 5, 10)}
         assert query.run() is None
-        left = f"no starting offset is known for {topic_name}-0: OffsetFetch answers UNSTABLE_"
+        left = f"no position is known for {topic_name}-0: OffsetFetch answers UNSTABLE_"
         assert left in query.timeline
         query.commit_all()
         abort()

@@ -10,13 +10,13 @@ from spark_groups.errors import CheckpointError
 from spark_groups.offsets.plan_text import plan_as_json
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
-from spark_groups.types import BatchPlan, ReadTopic
+from spark_groups.types import BatchPlan, PlanTopic
 
 OPTIONS = {"kafka.bootstrap.servers": "b:1", "kafka.group.id": "g", "subscribe": "orders"}
 
 
 def plan_of(group_id: str, *names: str) -> dict[str, object]:
-    topics = tuple(ReadTopic(uuid.UUID(int=1), each, 4) for each in names)
+    topics = tuple(PlanTopic(uuid.UUID(int=1), each, 4) for each in names)
     return plan_as_json(BatchPlan(group_id, "m", 3, (), topics))
 
 

@@ -255,7 +255,7 @@ def test_a_tool_that_keeps_the_metadata_of_the_offsets_that_it_replaces_is_honou
         query.run_available()
     await_an_empty_group(query)
     with Cluster(query.kafka.bootstrap_servers) as cluster:
-        fetched = cluster.fetch_all_offsets(query.group_id).offsets
+        fetched = cluster.fetch_all_offsets(query.group_id)
         (key,) = (key for key in fetched if key.partition == 0)
         assert mark_of(fetched[key])
         kept = {key.topic_id: fetched[key].metadata}

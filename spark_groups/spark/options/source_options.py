@@ -97,7 +97,8 @@ class OnRestart(Enum):
     )
     TOPICS = (
         "Takes effect at once, but is refused (`CheckpointError`) if the batch that runs again"
-        " reads none of the new topics: run the unchanged query once."
+        " reads none of the new topics: run the unchanged query once. A topic that the checkpoint"
+        " lacks is read from its beginning, unless `startingOffsets` names offsets of it."
     )
     COLUMNS = (
         "Takes effect at once: rows have other columns, which the sink and Spark's state have to"
@@ -107,7 +108,10 @@ class OnRestart(Enum):
         "Takes effect at once: a batch that runs again keeps its ranges, and may have other rows."
     )
     NEXT_BATCH = "Takes effect with the next plan: a batch that runs again keeps its ranges."
-    NEW_PARTITIONS = "Takes effect only in partitions without a committed offset."
+    NEW_PARTITIONS = (
+        "Takes effect only in partitions without a committed offset; in a topic that the checkpoint"
+        " lacks, only where it names offsets."
+    )
     BATCH_ONLY = "Is refused (`OptionsError`): a stream has no end."
     AT_ONCE = "Takes effect at once."
 

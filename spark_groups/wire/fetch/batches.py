@@ -120,8 +120,8 @@ class Passed:
             index += 1
         return found
 
-    def has_counted(self, batch: _Batch, missing: Iterable[range]) -> bool:
-        """Return whether the reader has passed a batch and returned all of its records."""
+    def returned_all_of(self, batch: _Batch, missing: Iterable[range]) -> bool:
+        """Return whether the reader has passed a batch and returned as many records as it has."""
         returned = len(batch) - sum(map(len, missing))
         is_passed = batch.base_offset in self.offsets and batch.last_offset in self.offsets
         return is_passed and returned >= batch.count
@@ -184,7 +184,7 @@ def find_missed(
         if not (is_visible and batch.count):
             continue
         missing = passed.missing_of(batch.base_offset, next_offset)
-        if not missing or passed.has_counted(batch, missing):
+        if not missing or passed.returned_all_of(batch, missing):
             continue
         for found in _records(batch, is_late):
             if passed.missing_of(found.offset, found.offset + 1):

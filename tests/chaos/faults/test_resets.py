@@ -30,7 +30,7 @@ from spark_groups.commands.table_names import TableKind
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import plan_text
 from spark_groups.offsets.starting import committed_topics
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic, TopicIdPartition
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from tests.brokers import Row, create_topic, produce
@@ -133,7 +133,7 @@ class Stage:
 
     def _plan(self, until_offset: int) -> str:
         ranges = (OffsetRange(self.topic_id, self.topic, 0, until_offset - 5, until_offset),)
-        topics = (ReadTopic(self.topic_id, self.topic, 2),)
+        topics = (PlanTopic(self.topic_id, self.topic, 2),)
         return plan_text(BatchPlan(self.group_id, "m", 1, ranges, topics))
 
     def write(self, partition: int, until_offset: int) -> None:
@@ -176,7 +176,7 @@ def test_tool_sets_an_offset_to_the_last_batch_of_a_query_and_keeps_its_metadata
 ) -> None:
     assert stage.carry_out(ResetFaultKind.METADATA_KEPT) == {0: LAST[0], 1: COMMITTED}
     with Cluster(stage.broker._servers) as cluster:
-        committed = cluster.fetch_all_offsets(stage.group_id).offsets
+        committed = cluster.fetch_all_offsets(stage.group_id)
     assert committed[stage.keys[0]].metadata == METADATA
     assert committed_topics(committed) == {stage.topic_id}
 

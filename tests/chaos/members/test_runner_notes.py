@@ -14,7 +14,7 @@ from chaos.members.runner_notes import RunnerNotes
 from chaos.results.facts import BatchKey, Facts, RunKey, read_facts
 from chaos.setting import Files
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json, plan_text
-from spark_groups.types import BatchPlan, OffsetRange, ReadTopic, parse_topic_id
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic, parse_topic_id
 
 KEY = RunKey("a1", 2)
 FIRST = dict(NOTHING_PLANNED)
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def plan(until: int) -> BatchPlan:
-    topic = ReadTopic(ANTS, "ants", known_count=1)
+    topic = PlanTopic(ANTS, "ants", known_count=1)
     ranges = (OffsetRange(ANTS, "ants", 0, 0, until),)
     return BatchPlan("chaos", "a member", 3, ranges=ranges, topics=(topic,))
 

@@ -60,7 +60,7 @@ def test_offset_is_set_with_the_metadata_that_it_had(
         broker.commit_keeping_metadata(group_id, partition, 3)
         assert broker.is_empty(group_id)
         assert not broker.is_empty(f"no-{group_id}"), "there is no such group"
-        committed = cluster.fetch_all_offsets(group_id).offsets[partition]
+        committed = cluster.fetch_all_offsets(group_id)[partition]
     assert (committed.committed_offset, committed.metadata) == (3, "kept")
     assert [each.offset for each in broker.commit_history(group_id)[topic_name, 0]] == [5, 3]
 

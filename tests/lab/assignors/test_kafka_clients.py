@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from spark_groups.lab.assignors.classic import (
     ClassicAssignor,
@@ -16,8 +15,6 @@ from spark_groups.lab.assignors.classic import (
     RoundRobinAssignor,
 )
 from spark_groups.lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
-from spark_groups.lab.broker.artifacts import fetch_kafka
-from spark_groups.ops.java import find_java
 from spark_groups.protocol.embedded import NO_GENERATION, Subscription, encode_subscription
 from spark_groups.types import TopicPartition
 
@@ -30,19 +27,6 @@ JAVA_NAMES: dict[str, type[ClassicAssignor]] = {
     "StickyAssignor": StickyAssignor,
     "CooperativeStickyAssignor": CooperativeStickyAssignor,
 }
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[Any]:
-    port, token = launch_gateway(
-        classpath=fetch_kafka().class_path,
-        die_on_exit=True,
-        java_path=str(find_java()),
-        enable_auth=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-    yield gateway.jvm
-    gateway.shutdown()
 
 
 def assigned_by_java(

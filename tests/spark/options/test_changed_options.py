@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -266,19 +267,20 @@ def test_limits_of_a_batch_take_effect_with_the_next_plan(
 
 
 @pytest.mark.broker
-def test_starting_offsets_take_effect_in_a_topic_without_committed_offsets(
-    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
+@pytest.mark.parametrize("is_named", [False, True])
+def test_topic_that_the_checkpoint_lacks_starts_at_its_beginning_or_where_it_is_named(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, is_named: bool
 ) -> None:
     planned, added = unfinished(start), f"{topic_name}-added"
     fill(kafka.bootstrap_servers, added)
-    run = start(subscribe=f"{topic_name},{added}", startingOffsets="latest")
+    named = json.dumps({added: {"0": 7}})
+    starts = {"startingOffsets": named if is_named else "latest", "maxOffsetsPerTrigger": None}
+    run = start(subscribe=f"{topic_name},{added}", **starts)
     run_again(run, planned)
-    assert spans(next_plan(run, planned)) == [(4, 8)]
+    assert (4, ROWS) in spans(next_plan(run, planned))
     servers = kafka.bootstrap_servers
-    wait_until(
-        lambda: committed(servers, group_id) == {(topic_name, 0): 4, (added, 0): ROWS},
-        what="the end of the added topic",
-    )
+    first = {(topic_name, 0): 4, (added, 0): 7 if is_named else 0}
+    wait_until(lambda: committed(servers, group_id) == first, what="the start of the added topic")
 
 
 @pytest.mark.broker

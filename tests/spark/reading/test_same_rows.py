@@ -204,7 +204,9 @@ def stable_end(settings: RangeSettings, topic: str, index: int) -> int:
                         timestamp_ms=LATEST_TIMESTAMP,
                         read_committed=read_committed,
                     )
-                ).answers[key]
+                )
+                .answers[key]
+                .offset
                 for read_committed in (False, True)
             )
         return stable if stable == last else None

@@ -6,17 +6,13 @@ Kafka's own consumer names their records.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import zstandard
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from spark_groups.errors import BrokerUnreachableError, RecordsError
-from spark_groups.lab.broker.artifacts import fetch_kafka
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.ops.java import find_java
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
@@ -96,19 +92,6 @@ WITHIN_A_RECORD = (GZIP, gz(BODY[:CUT]) + gz(BODY[CUT:]))
 AN_EMPTY_MEMBER_FIRST = (GZIP, gz(b"") + gz(BODY))
 # Librdkafka asks for the batch for ever; `lag` does not read a frame that does not end.
 AN_INCOMPLETE_FRAME = (ZSTD, zstd(HEAD) + zstd(TAIL, is_checked=True)[:-4])
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[Any]:
-    port, token = launch_gateway(
-        classpath=fetch_kafka().class_path,
-        die_on_exit=True,
-        java_path=str(find_java()),
-        enable_auth=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-    yield gateway.jvm
-    gateway.shutdown()
 
 
 class Log:
