@@ -13,7 +13,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.options.packed import SOURCE_NAME
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.types import OffsetRange, ReadTopic
+from spark_groups.types import OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -35,7 +35,7 @@ class RunningQuery:
     options: tuple[tuple[str, str], ...] = field(repr=False)
     run_id: str
     ranges: tuple[OffsetRange, ...]
-    topics: tuple[ReadTopic, ...]
+    topics: tuple[PlanTopic, ...]
     before: tuple[OffsetRange, ...]
     is_as_loaded: bool
 

@@ -55,7 +55,7 @@ from spark_groups.spark.tables.fence import (
 )
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
-from spark_groups.types import OffsetRange, ReadTopic, TopicId, TopicIdPartition
+from spark_groups.types import OffsetRange, PlanTopic, TopicId, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class Batch:
     group_id: str
     batch_id: int
     ranges: tuple[OffsetRange, ...]
-    topics: tuple[ReadTopic, ...] = ()
+    topics: tuple[PlanTopic, ...] = ()
     before: tuple[OffsetRange, ...] = ()
     run_id: str = ""
 

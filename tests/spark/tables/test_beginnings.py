@@ -14,7 +14,7 @@ from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import LOOK_AGAIN_S, Batch, Beginnings, Notices, write_batch
-from spark_groups.types import OffsetRange, ReadTopic
+from spark_groups.types import OffsetRange, PlanTopic
 from tests.spark.tables.test_delta import (
     GROUP,
     KEY,
@@ -35,7 +35,7 @@ def at(offset: int, partition: int = 0) -> dict[FenceKey, OffsetAndMetadata]:
     }
 
 
-READ_TOPIC = ReadTopic(TOPIC, "departures", PARTITIONS)
+READ_TOPIC = PlanTopic(TOPIC, "departures", PARTITIONS)
 
 
 def next_batch(number: int, *ranges: OffsetRange, before: OffsetRange | None = None) -> Batch:
