@@ -56,7 +56,7 @@ class MessageFormatError(RecordsError):
 
 
 class CheckpointError(SparkGroupsError):
-    """A checkpoint cannot be read, or belongs to another source or another group."""
+    """A checkpoint cannot be read, or belongs to another source, group or cluster."""
 
 
 class DeliveryError(SparkGroupsError):

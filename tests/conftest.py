@@ -23,6 +23,7 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.ops.java import find_java
 from tests.conformance.tally import PROPERTY, Played, lines
 from tests.ops.commands import Run, runner
+from tests.runtime.proxy import Switched, switched_kafkas
 from tests.scenarios.broker_world import (
     BATCHING,
     MIGRATION_POLICY,
@@ -81,6 +82,8 @@ def _group_of(item: pytest.Item) -> str:
         return "spark session"
     if item.get_closest_marker("spark") is not None:
         return "spark applications"
+    if "switched" in getattr(item, "fixturenames", ()):
+        return "two clusters"
     named = item.get_closest_marker("xdist_group")
     if named is not None:
         return str(named.args[0])
@@ -157,6 +160,20 @@ def broker_world() -> Iterator[StartWorld]:
 def kafka(kafka_version: Callable[[str], EmbeddedKafka]) -> EmbeddedKafka:
     """The broker for all tests: Apache Kafka on its default settings. Do not stop it."""
     return kafka_version(USUAL_VERSION)
+
+
+@pytest.fixture(scope="session")
+def two_kafkas() -> Iterator[Switched]:
+    """Two clusters behind one address, for all tests that switch it."""
+    with switched_kafkas() as switched:
+        yield switched
+
+
+@pytest.fixture
+def switched(two_kafkas: Switched) -> Switched:
+    """Two clusters behind one address, which leads to the first one."""
+    two_kafkas.lead_to(two_kafkas.one)
+    return two_kafkas
 
 
 @pytest.fixture(scope="session")

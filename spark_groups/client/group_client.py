@@ -41,7 +41,7 @@ from spark_groups.client.requests.offset_fetch import OffsetFetches
 from spark_groups.client.requests.settings import GroupSettings, SessionTimeout
 from spark_groups.client.revocation import Revocation, timeout_for_gap
 from spark_groups.client.warm_up import WarmUp
-from spark_groups.errors import GroupError
+from spark_groups.errors import AccessError, CheckpointError, GroupError
 from spark_groups.offsets.commits import CommitQueue
 from spark_groups.offsets.events import (
     BatchFinished,
@@ -380,7 +380,6 @@ class GroupClient:
         Args:
             limit: How much to read.
             ends: Log ends (last stable offsets under read_committed), after `listed`.
-            now: Seconds.
             leader_epochs: The leader epoch under which each end was listed.
 
         Raises:
@@ -424,7 +423,6 @@ class GroupClient:
         """Commit finished batches, then leave the group.
 
         Args:
-            now: Seconds.
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
@@ -439,9 +437,12 @@ class GroupClient:
         """Note that the query's trigger calls every `gap_s` seconds."""
         self.liveness.activity.expect_calls_every(gap_s)
 
-    def fail(self, reason: str, now: float) -> None:
-        """Fail for good: a broker refused the client's credentials."""
-        self.member.fail(reason, now)
+    def fail(self, error: AccessError | CheckpointError, now: float) -> None:
+        """Fail for good: brokers refuse the credentials, or are not those of the checkpoint."""
+        if isinstance(error, CheckpointError):
+            self.positions.refusal = error
+        else:
+            self.member.fail(str(error), now)
 
     # State.
 
@@ -587,7 +588,6 @@ class GroupClient:
 
         Args:
             waited_s: How long nothing could be read, in seconds.
-            now: Seconds.
 
         Raises:
             AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.

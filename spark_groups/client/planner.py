@@ -76,6 +76,7 @@ class BatchPlanner:
             tuple(self._range(key, *offsets) for key, offsets in sorted(divided.items())),
             (*self.positions.topics.read(), *self.positions.topics.unread()),
             marks=tuple(owned[key].mark for key in sorted(divided)),
+            cluster_id=self.warm_up.coordinator.cluster_id,
         )
         if plan == self._last:
             # Read again after a truncation. Spark ignores an unchanged offset, so an empty
@@ -100,6 +101,7 @@ class BatchPlanner:
             # Not those of now: one that was created again since must look so to the next run, too.
             topics=checkpointed.topics if checkpointed else topics.unread(),
             warm_up_tasks=self.warm_up.tasks,
+            cluster_id=self.warm_up.coordinator.cluster_id,
         )
         ledger.record(plan)
         self._recorded_member_id = plan.member_id

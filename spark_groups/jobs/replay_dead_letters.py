@@ -30,6 +30,7 @@ from spark_groups.spark.processing.record_writer import Route, send_records
 from spark_groups.spark.processing.replay import replay_route
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.source.backlog import read_backlog
+from spark_groups.wire.cluster_identity import ClusterIdentity
 
 DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}
 
@@ -46,7 +47,9 @@ def run(spark: SparkSession, options: ReplayOptions) -> None:
         source = SourceOptions.of(options.source)
         # The driver reads these itself: for a few records, compiling the fast reader takes longer.
         settings = replace(source.range_settings(), reader=ReaderChoice.LIBRDKAFKA)
-        backlog = read_backlog(source, may_be_new=True)
+        identity = ClusterIdentity()
+        backlog = read_backlog(source, identity, may_be_new=True)
+        settings = replace(settings, cluster_id=identity.cluster_id)
         show(records_of(read_ranges(settings, backlog)), route)
     else:
         run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(send))

@@ -18,6 +18,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicIdPartition, parse_topic_id
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.security.security import Security
 
 CLIENT_ID: Final = "spark-groups-metrics"
@@ -33,6 +34,7 @@ class MemberTimes:
     Args:
         read_committed: Whether the member skips records of aborted transactions.
         timeout_s: For the requests about one snapshot; values without an answer are unknown.
+        identity: The member's cluster; None: the first one met.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class MemberTimes:
         security: Security | None = None,
         read_committed: bool = False,
         timeout_s: float = READ_TIMEOUT_S,
+        identity: ClusterIdentity | None = None,
     ) -> None:
         self._cluster = Cluster(
             bootstrap_servers,
             client_id=CLIENT_ID,
             security=security,
             request_timeout_s=timeout_s,
+            identity=identity,
         )
         self._timeout_s = timeout_s
         self._times = UnreadTimes(read_committed=read_committed)

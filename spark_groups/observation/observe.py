@@ -38,6 +38,7 @@ from spark_groups.runtime.snapshots import read_snapshots
 from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster, ListedGroup
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.configuration import refuse
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.group_admin import describe_classic_group
@@ -59,6 +60,7 @@ class GroupObserver:
         timeout_s: The timeout of one observation.
         security: TLS and authentication; None: neither.
         read_committed: Whether the groups skip records of aborted transactions.
+        identity: Their cluster; None: the first one met.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
@@ -71,10 +73,12 @@ class GroupObserver:
         timeout_s: float = OBSERVE_TIMEOUT_S,
         security: Security | None = None,
         read_committed: bool = False,
+        identity: ClusterIdentity | None = None,
     ) -> None:
         self._servers = parse_bootstrap_servers(bootstrap_servers)
         self._timeout_s = timeout_s
         self._security = security
+        self._identity = identity or ClusterIdentity()
         self._cluster: Cluster | None = None
         self._unread_times = UnreadTimes(read_committed=read_committed)
 
@@ -128,6 +132,7 @@ class GroupObserver:
                 client_id=CLIENT_ID,
                 security=self._security,
                 request_timeout_s=self._timeout_s,
+                identity=self._identity,
             )
         cluster = self._cluster
         # Each call may take the whole timeout; this timer limits all calls together.

@@ -7,7 +7,7 @@ import threading
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -19,6 +19,7 @@ from spark_groups.observation.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, Group
 from spark_groups.ops.started_broker import running_broker
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.properties_file import read_properties
 from spark_groups.wire.security.config_references import EVERYTHING
@@ -85,11 +86,15 @@ CommandConfig = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """Bootstrap servers, one timeout for all requests of a command, and connection security."""
+    """Bootstrap servers, one timeout for all requests of a command, and connection security.
+
+    All connections of a command lead to one cluster, also if an address is switched meanwhile.
+    """
 
     bootstrap_servers: str
     timeout_s: float = OBSERVE_TIMEOUT_S
     security: Security | None = None
+    _identity: ClusterIdentity = field(default_factory=ClusterIdentity, compare=False, repr=False)
 
     def observer(
         self, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -100,6 +105,7 @@ class Brokers:
             timeout_s=self.timeout_s,
             security=self.security,
             read_committed=isolation_level is IsolationLevel.READ_COMMITTED,
+            identity=self._identity,
         )
 
     @contextmanager
@@ -115,6 +121,7 @@ class Brokers:
             client_id=CLIENT_ID,
             security=self.security,
             request_timeout_s=self.timeout_s,
+            identity=self._identity,
         ) as cluster:
 
             def cut_off() -> None:

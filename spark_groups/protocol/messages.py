@@ -182,11 +182,15 @@ class FindCoordinatorRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorResponse:
-    """FindCoordinator response; `coordinator` is None exactly if there is an error."""
+    """FindCoordinator response; `coordinator` is None exactly if there is an error.
+
+    `cluster_id` is that of the connection; None if its broker reports none.
+    """
 
     error_code: int = 0
     error_message: str | None = None
     coordinator: Node | None = None
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from spark_groups.protocol.messages import (
     Response,
 )
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.connection import RequestError
+from spark_groups.wire.cluster_identity import ClusterIdentity
+from spark_groups.wire.connection import AnotherClusterError, RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.group_settings import SESSION_TIMEOUT_MS, group_settings
 from spark_groups.wire.security.security import Security
@@ -42,7 +43,9 @@ class ChannelThreads:
     Args:
         answered: Called in a channel's thread with each answer, or the reason for a missing one.
         crashed: Called when a channel's thread fails with another error; with an AccessError when a
-            broker refuses the client, while the threads continue.
+            broker refuses the client, and with an AnotherClusterError if not one address led to the
+            cluster yet, while the threads continue.
+        identity: The cluster, shared with other connections to it; None: the first one met.
     """
 
     def __init__(
@@ -53,20 +56,27 @@ class ChannelThreads:
         security: Security,
         answered: Answered,
         crashed: Crashed,
+        identity: ClusterIdentity | None = None,
     ) -> None:
         self._answered = answered
         self._crashed = crashed
-        self._search = Cluster(bootstrap_servers, client_id=client_id, security=security)
-        self._cluster = Cluster(bootstrap_servers, client_id=client_id, security=security)
+        self._identity = identity = identity or ClusterIdentity()
+        self._search, self._cluster = (
+            Cluster(bootstrap_servers, client_id=client_id, security=security, identity=identity)
+            for _ in range(2)
+        )
         # Metadata and starting positions queue behind this request, so its timeout is short.
         self._settings = Cluster(
             bootstrap_servers,
             client_id=client_id,
             security=security,
             request_timeout_s=SETTINGS_TIMEOUT_S,
+            identity=identity,
         )
         self._coordinators = {
-            channel: CoordinatorConnection(client_id=client_id, security=security)
+            channel: CoordinatorConnection(
+                client_id=client_id, security=security, identity=identity
+            )
             for channel in Channel
             if channel.leads_to_coordinator
         }
@@ -132,6 +142,8 @@ class ChannelThreads:
                 return self._ask_cluster(outgoing)
             return self._ask_coordinator(outgoing, outgoing.node)
         except RequestError as error:
+            if isinstance(error, AnotherClusterError) and not self._identity.is_met:
+                self._crashed(error)
             return error.as_failure()
         except ProtocolError as error:
             return RequestFailed(str(error), may_have_arrived=True)

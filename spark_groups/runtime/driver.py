@@ -38,6 +38,7 @@ from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
 from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
@@ -68,6 +69,9 @@ class GroupDriver:
     Args:
         api_timeout_s: How long the first plan waits for the coordinator's first answer.
         request_timeout_s: How long listing log ends may take.
+
+    Attributes:
+        identity: The cluster of this run: that of the checkpoint, or the first one met.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class GroupDriver:
         api_timeout_s: float = 60.0,
         request_timeout_s: float = 30.0,
     ) -> None:
+        self.identity = ClusterIdentity()
         self._engine = Engine(config.member.group_id)
         self._config = config
         self._servers = bootstrap_servers
@@ -97,7 +102,8 @@ class GroupDriver:
         """Join in the background; only the first call does anything.
 
         Args:
-            checkpointed: The last plan of Spark's checkpoint; its member leaves the group first.
+            checkpointed: The last plan of Spark's checkpoint; its member leaves the group first,
+                and this run reads its cluster or none.
             warm_up_tasks: How many tasks warm this run up before it joins, if other members read
                 meanwhile; 0: join at once.
 
@@ -108,6 +114,8 @@ class GroupDriver:
         with self._engine.changed:
             if self._engine.client is not None:
                 return
+            if checkpointed is not None:
+                self.identity.expect(checkpointed.cluster_id)
             client = GroupClient(
                 self._config,
                 new_member_id=lambda: str(uuid.uuid4()),
@@ -125,6 +133,7 @@ class GroupDriver:
                     client_id=self._client_id,
                     security=self._security,
                     request_timeout_s=self._request_timeout_s,
+                    identity=self.identity,
                 ),
                 read_committed=self._config.read_committed,
             )
@@ -134,6 +143,7 @@ class GroupDriver:
                 security=self._security,
                 answered=self._engine.answered,
                 crashed=self._engine.crashed,
+                identity=self.identity,
             )
             self._engine.run(client, threads)
 
@@ -193,6 +203,7 @@ class GroupDriver:
 
         Raises:
             GroupError: The coordinator refused the member; not retried.
+            CheckpointError: The checkpoint is of another cluster, or of another group.
             DataLossError: Offsets are gone and `failOnDataLoss` is true.
             BrokerUnreachableError: No broker answered in time; names the addresses.
             AvailableNowError: AvailableNow cannot read all its records.
@@ -256,6 +267,7 @@ class GroupDriver:
                 client_id=self._client_id,
                 security=self._security,
                 timeout_s=timeout_s,
+                identity=self.identity,
             )
         self.close()
 
@@ -439,6 +451,7 @@ def leave_at_once(
     client_id: str,
     security: Security,
     timeout_s: float,
+    identity: ClusterIdentity | None = None,
 ) -> bool:
     """Leave a group over a new connection, best effort; return whether the coordinator accepted.
 
@@ -452,7 +465,7 @@ def leave_at_once(
         member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_MEMBER_EPOCH,
         instance_id=config.instance_id,
     )
-    connection = CoordinatorConnection(client_id=client_id, security=security)
+    connection = CoordinatorConnection(client_id=client_id, security=security, identity=identity)
     try:
         response = connection.send(coordinator, request, timeout_s)
     except (RequestError, SparkGroupsError) as error:

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_groups.client import GroupClient, Outgoing
-from spark_groups.errors import AccessError
+from spark_groups.errors import AccessError, CheckpointError
 from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.messages import Node, RequestFailed, Response
 from spark_groups.runtime.channel_threads import ChannelThreads
+from spark_groups.wire.connection import AnotherClusterError
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +78,15 @@ class Engine:
             self.pump()
 
     def crashed(self, error: BaseException) -> None:
-        """Note the error with which a thread failed, or that a broker refuses the client."""
+        """Note the error with which a thread failed, or that a broker must not be used."""
         with self.changed:
-            if isinstance(error, AccessError):
-                self.started().fail(str(error), suspension_clock())
+            if isinstance(error, AnotherClusterError):
+                error = CheckpointError(
+                    f"the checkpoint is of another Kafka cluster: {error}. To read this cluster"
+                    " instead, give the query a new checkpointLocation"
+                )
+            if isinstance(error, AccessError | CheckpointError):
+                self.started().fail(error, suspension_clock())
             else:
                 logger.error("the group member failed: %r", error, exc_info=error)
                 self.crash = error

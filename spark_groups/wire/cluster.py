@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, Protocol, TypeVar
 
@@ -32,6 +32,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.configuration import (
     ConfigEntry,
     ConfigResource,
@@ -45,6 +46,7 @@ from spark_groups.wire.configuration import (
 )
 from spark_groups.wire.connection import (
     CLIENT_SOFTWARE_NAME,
+    AnotherClusterError,
     Connection,
     RequestError,
 )
@@ -107,14 +109,15 @@ Ask = Callable[[Connection, float], Answer]
 class Cluster:
     """A Kafka cluster; used by one thread, except for `shutdown`, which any thread may call.
 
-    Each call raises a RequestError if no suitable broker answered in time, and a ProtocolError if
-    an answer cannot be read.
+    Each call raises a RequestError if no suitable broker answered in time, an AnotherClusterError
+    if addresses lead to another cluster, and a ProtocolError if an answer cannot be read.
 
     Args:
         client_id: Appears in the brokers' logs and quotas.
         request_timeout_s: For each call, including connecting and retries.
         connect_timeout_s: For one attempt to connect.
         max_metadata_age_s: How long a topic id is assumed to keep its name.
+        identity: The cluster, shared with other connections to it; None: the first one met.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
@@ -129,12 +132,15 @@ class Cluster:
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         max_metadata_age_s: float = MAX_METADATA_AGE_S,
+        identity: ClusterIdentity | None = None,
     ) -> None:
+        self._identity = identity or ClusterIdentity()
         self._pool = ConnectionPool(
             parse_bootstrap_servers(bootstrap_servers),
             client_id=client_id,
             security=security or Security(),
             connect_timeout_s=connect_timeout_s,
+            identity=self._identity,
         )
         self._request_timeout_s = request_timeout_s
         self._coordinator: tuple[str, Node] | None = None
@@ -276,7 +282,7 @@ class Cluster:
         translation = TRANSLATIONS[FindCoordinatorRequest]
         values = self._ask_any(FIND_COORDINATOR, translation.to_wire(request, None), deadline)
         response: FindCoordinatorResponse = translation.from_wire(values, request, None)
-        return response
+        return replace(response, cluster_id=self._identity.cluster_id)
 
     def describe_group(self, request: DescribeGroupRequest) -> DescribeGroupResponse:
         """Describe a consumer group.
@@ -325,9 +331,10 @@ class Cluster:
         while True:
             try:
                 answer = self._ask_coordinator(group_id, kind, ask, deadline)
-            except RequestError:
+            except RequestError as error:
                 self._coordinator = None
-                if not self._pool.pause(_RETRY_PAUSE_S, deadline):
+                is_elsewhere = isinstance(error, AnotherClusterError)
+                if is_elsewhere or not self._pool.pause(_RETRY_PAUSE_S, deadline):
                     raise
                 continue
             if rule_for(answer.error_code).lookup not in ASK_AGAIN:

@@ -16,11 +16,13 @@ from typing import Any, Final
 from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, ProtocolError
 from spark_groups.protocol.messages import RequestFailed
 from spark_groups.wire.addresses import Address
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.schemas.codec import Frame, Values, decode, decode_start, encode
 from spark_groups.wire.schemas.messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     API_VERSIONS_V4,
+    METADATA,
     SASL_HANDSHAKE,
     Message,
     Struct,
@@ -28,6 +30,7 @@ from spark_groups.wire.schemas.messages import (
 from spark_groups.wire.security.authentication import log_in
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.tls import no_tls
+from spark_groups.wire.topic_metadata import metadata_to_wire
 from spark_groups.wire.transport import FrameBuffer, HungUpError, Transport
 
 CLIENT_SOFTWARE_NAME: Final = "spark-groups"
@@ -58,6 +61,10 @@ class RequestError(BrokerUnreachableError):
         return RequestFailed(self.reason, self.may_have_arrived)
 
 
+class AnotherClusterError(RequestError):
+    """An address leads to another cluster; nothing was sent there but the question for its id."""
+
+
 @dataclass(frozen=True, slots=True)
 class _InFlight:
     message: Message
@@ -70,6 +77,7 @@ class Connection:
 
     Args:
         client_id: Appears in the broker's logs and quotas.
+        identity: The cluster that the address must lead to; None: any.
         max_frame_bytes: The longest response that is accepted.
         receive_buffer_bytes: The socket's receive buffer; None for the system's default.
     """
@@ -81,12 +89,14 @@ class Connection:
         *,
         client_id: str = CLIENT_SOFTWARE_NAME,
         security: Security | None = None,
+        identity: ClusterIdentity | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         receive_buffer_bytes: int | None = None,
     ) -> None:
         self.address = Address(host, port)
         self.client_id = client_id
         self.security = security or Security()
+        self._identity = identity
         self.versions = ApiVersions()
         self._transport = Transport(
             self.address, self.security, max_frame_bytes, receive_buffer_bytes
@@ -97,13 +107,14 @@ class Connection:
         self._usable_until = math.inf
 
     def connect(self, timeout_s: float) -> None:
-        """Connect, negotiate versions, and authenticate if SASL is configured.
+        """Connect, negotiate versions, authenticate if SASL is configured, and ask for the cluster.
 
         Args:
             timeout_s: For all of it.
 
         Raises:
             RequestError: The address cannot be resolved or reached, or did not answer in time.
+            AnotherClusterError: It leads to another cluster.
             ProtocolError: The peer is not a Kafka broker.
             AccessError: TLS or authentication failed; not retried.
         """
@@ -120,12 +131,13 @@ class Connection:
                 )
             self._transport.allow_full_frames()
             self._was_answered = False
+            self._check_cluster(deadline)
+        except (AnotherClusterError, ProtocolError, AccessError):
+            self.close()
+            raise
         except BrokerUnreachableError as error:
             self.close()
             raise RequestError(str(error), may_have_arrived=False) from error
-        except (ProtocolError, AccessError):
-            self.close()
-            raise
 
     def _open(self, deadline: float) -> None:
         try:
@@ -150,6 +162,15 @@ class Connection:
                 f"{self.address} answered {message} with {ErrorCode.name_of(values['error_code'])}"
             )
         return ApiVersions.of(values)
+
+    def _check_cluster(self, deadline: float) -> None:
+        if self._identity is None or not self.supports(METADATA):
+            return
+        # Metadata without topics needs no rights, and every broker answers it.
+        found = self._exchange(METADATA, metadata_to_wire(), deadline)["cluster_id"]
+        refusal = self._identity.refusal(self.address, found)
+        if refusal is not None:
+            raise AnotherClusterError(refusal, may_have_arrived=False)
 
     def _speaks_plaintext(self) -> bool:
         """Return whether the listener that hung up answers ApiVersions without TLS."""

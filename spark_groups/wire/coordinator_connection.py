@@ -6,14 +6,16 @@ order, and a heartbeat must not wait behind another request.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
+    UNANSWERED,
     DescribeGroupRequest,
     DescribeGroupResponse,
     FindCoordinatorRequest,
@@ -21,22 +23,34 @@ from spark_groups.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     Node,
+    OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    PartitionError,
 )
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.addresses import Address
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import (
     CLIENT_SOFTWARE_NAME,
     Connection,
     RequestError,
 )
-from spark_groups.wire.schemas.messages import METADATA, OFFSET_FETCH_V9, OFFSET_FETCH_V10
+from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.schemas.messages import (
+    METADATA,
+    OFFSET_COMMIT_V9,
+    OFFSET_FETCH_V9,
+    OFFSET_FETCH_V10,
+    Message,
+)
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.topic_metadata import ClusterMetadata, metadata_from_wire, metadata_to_wire
 from spark_groups.wire.translation import TRANSLATIONS, fetch_all_to_wire, fetched_offsets, single
+
+logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 2.0
 
@@ -61,7 +75,8 @@ def exchange(connection: Connection, request: GroupRequest, timeout_s: float) ->
 
     Before Kafka 4.2, OffsetCommit and OffsetFetch take topic names. The names are then looked up
     by topic id, on the same connection, so that no offset of a deleted topic is written or read
-    under the name of a new one.
+    under the name of a new one; and after a commit again, because the topic may have been created
+    again in between.
 
     Args:
         connection: To the coordinator, or to any broker for FindCoordinator.
@@ -89,7 +104,98 @@ def exchange(connection: Connection, request: GroupRequest, timeout_s: float) ->
     response: GroupResponse = translation.from_wire(values, request, metadata)
     if isinstance(request, HeartbeatRequest) and isinstance(response, HeartbeatResponse):
         return _with_reason(connection, request, response, deadline)
+    if isinstance(request, OffsetCommitRequest) and isinstance(response, OffsetCommitResponse):
+        return _without_new_topics(connection, request, response, metadata, deadline)
     return response
+
+
+def _without_new_topics(
+    connection: Connection,
+    request: OffsetCommitRequest,
+    response: OffsetCommitResponse,
+    named: ClusterMetadata | None,
+    deadline: float,
+) -> OffsetCommitResponse:
+    """Check that a commit by name was not stored for topics created again since their look-up.
+
+    The coordinator checked the name when it took the commit, so its metadata is not older now.
+
+    Args:
+        named: The topics whose names were sent; None if ids were.
+        deadline: Of `time.monotonic`.
+
+    Returns:
+        The response, with UNKNOWN_TOPIC_ID for topics that are gone.
+    """
+    taken = [key for key, code in response.errors.items() if not code]
+    if named is None or not taken:
+        return response
+    try:
+        now = _metadata_of(connection, taken, deadline - time.monotonic())
+        gone = [key for key in taken if key.topic_id not in now.topics]
+        if gone:
+            names = {key: named.topics[key.topic_id].topic.name for key in gone}
+            _set_back(connection, request, names, deadline)
+    except RequestError as error:
+        raise RequestError(error.reason, may_have_arrived=True) from error
+    errors = dict.fromkeys(gone, ErrorCode.UNKNOWN_TOPIC_ID.value)
+    return OffsetCommitResponse(errors={**response.errors, **errors})
+
+
+def _set_back(
+    connection: Connection,
+    request: OffsetCommitRequest,
+    names: Mapping[TopicIdPartition, str],
+    deadline: float,
+) -> None:
+    """Commit the beginning of new topics that have an offset of their predecessor.
+
+    Args:
+        request: The commit of that offset.
+        names: The partitions of deleted topics, with the name that a new topic may have.
+        deadline: Of `time.monotonic`.
+    """
+
+    def ask(message: Message, values: Values) -> Values:
+        return connection.request(message, values, deadline - time.monotonic())
+
+    found = metadata_from_wire(ask(METADATA, metadata_to_wire(set(names.values()))))
+    ids = {each.topic.name: topic_id for topic_id, each in found.topics.items()}
+    old = {
+        TopicIdPartition(ids[name], key.partition): request.offsets[key]
+        for key, name in names.items()
+        if name in ids
+    }
+    if not old:
+        return
+    fetch = OffsetFetchRequest(
+        group_id=request.group_id,
+        member_id=request.member_id or None,
+        member_epoch=request.member_epoch,
+        partitions=frozenset(old),
+    )
+    fetching, committing = TRANSLATIONS[OffsetFetchRequest], TRANSLATIONS[OffsetCommitRequest]
+    values = ask(OFFSET_FETCH_V9, fetching.to_wire(fetch, found))
+    fetched: OffsetFetchResponse = fetching.from_wire(values, fetch, found)
+    answers = {key: fetched.answers.get(key, UNANSWERED) for key in old}
+    wrong = {key: OffsetAndMetadata(0) for key, each in answers.items() if each == old[key]}
+    unsure = {key for key, each in answers.items() if isinstance(each, PartitionError)}
+    if wrong:
+        again = replace(request, offsets=wrong)
+        values = ask(OFFSET_COMMIT_V9, committing.to_wire(again, found))
+        answer: OffsetCommitResponse = committing.from_wire(values, again, found)
+        unsure |= {key for key, code in answer.errors.items() if code}
+    for key in sorted(wrong.keys() | unsure):
+        logger.warning(
+            "group %s: %s-%d was deleted and created again while an offset of the old topic was"
+            " committed: %s",
+            request.group_id,
+            found.topics[key.topic_id].topic.name,
+            key.partition,
+            f"the new one may begin at {old[key].committed_offset}; look with spark-groups describe"
+            if key in unsure
+            else "the new one is read from its beginning",
+        )
 
 
 def _with_reason(
@@ -161,6 +267,7 @@ class CoordinatorConnection:
     Args:
         client_id: Appears in the broker's logs and quotas.
         connect_timeout_s: For connecting.
+        identity: The cluster, shared with other connections to it; None: the first one met.
     """
 
     def __init__(
@@ -169,10 +276,12 @@ class CoordinatorConnection:
         client_id: str = CLIENT_SOFTWARE_NAME,
         security: Security | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        identity: ClusterIdentity | None = None,
     ) -> None:
         self._client_id = client_id
         self._security = security or Security()
         self._connect_timeout_s = connect_timeout_s
+        self._identity = identity or ClusterIdentity()
         self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._shut_down = False
@@ -186,6 +295,7 @@ class CoordinatorConnection:
 
         Raises:
             RequestError: No response arrived; states whether the request may have arrived.
+            AnotherClusterError: The broker is one of another cluster; the request was not sent.
             ProtocolError: The response cannot be read, or does not match the request.
         """
         deadline = time.monotonic() + timeout_s
@@ -199,7 +309,13 @@ class CoordinatorConnection:
             if current.address == address and current.is_usable():
                 return current
             current.close()
-        fresh = Connection(node.host, node.port, client_id=self._client_id, security=self._security)
+        fresh = Connection(
+            node.host,
+            node.port,
+            client_id=self._client_id,
+            security=self._security,
+            identity=self._identity,
+        )
         with self._lock:
             if self._shut_down:
                 raise RequestError("the member was shut down", may_have_arrived=False)

@@ -10,7 +10,13 @@ from typing import Final
 from spark_groups.errors import ProtocolError
 from spark_groups.protocol.messages import Node
 from spark_groups.wire.addresses import Address
-from spark_groups.wire.connection import MAX_FRAME_BYTES, Connection, RequestError
+from spark_groups.wire.cluster_identity import ClusterIdentity
+from spark_groups.wire.connection import (
+    MAX_FRAME_BYTES,
+    AnotherClusterError,
+    Connection,
+    RequestError,
+)
 from spark_groups.wire.security.security import Security
 
 _PAUSE_BETWEEN_ROUNDS_S: Final = 0.1
@@ -23,6 +29,7 @@ class ConnectionPool:
         bootstrap_servers: The first addresses to try.
         client_id: Appears in the brokers' logs and quotas.
         connect_timeout_s: For one attempt to connect.
+        identity: The cluster, shared with other connections to it; None: the first one met.
         max_frame_bytes: The longest response that is accepted.
         receive_buffer_bytes: The sockets' receive buffer; None for the system's default.
     """
@@ -34,6 +41,7 @@ class ConnectionPool:
         client_id: str,
         security: Security,
         connect_timeout_s: float,
+        identity: ClusterIdentity | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         receive_buffer_bytes: int | None = None,
     ) -> None:
@@ -43,6 +51,7 @@ class ConnectionPool:
         self._client_id = client_id
         self._security = security
         self._connect_timeout_s = connect_timeout_s
+        self._identity = identity or ClusterIdentity()
         self._max_frame_bytes = max_frame_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._connections: dict[Address, Connection] = {}
@@ -66,6 +75,7 @@ class ConnectionPool:
 
         Raises:
             RequestError: No address could be reached; lists all with their reasons.
+            AnotherClusterError: All addresses lead to other clusters.
             ProtocolError: No address is a Kafka broker.
         """
         for address in self._rotation:
@@ -79,8 +89,9 @@ class ConnectionPool:
                 if isinstance(opened, Connection):
                     return opened
                 reasons.append(opened)
-            if all(isinstance(each, ProtocolError) for each in reasons):
-                raise reasons[0]
+            for final in (ProtocolError, AnotherClusterError):
+                if all(isinstance(each, final) for each in reasons):
+                    raise reasons[0]
             if not self.pause(_PAUSE_BETWEEN_ROUNDS_S, deadline):
                 listed = "; ".join(str(each) for each in reasons)
                 raise RequestError(f"no broker answered: {listed}", may_have_arrived=False)
@@ -133,6 +144,7 @@ class ConnectionPool:
             address.port,
             client_id=self._client_id,
             security=self._security,
+            identity=self._identity,
             max_frame_bytes=self._max_frame_bytes,
             receive_buffer_bytes=self._receive_buffer_bytes,
         )

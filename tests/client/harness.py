@@ -186,7 +186,8 @@ class ClientHarness:
         """Answer who the coordinator is and which topics there are, as often as it is asked."""
         while True:
             if isinstance(self.request(Channel.SEARCH), m.FindCoordinatorRequest):
-                self.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
+                found = m.FindCoordinatorResponse(coordinator=NODE, cluster_id="the cluster")
+                self.answer(Channel.SEARCH, found)
             elif isinstance(self.request(Channel.CLUSTER), m.MetadataRequest):
                 self.answer(Channel.CLUSTER, m.MetadataResponse(topics=topics or (ORDERS,)))
             else:

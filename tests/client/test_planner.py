@@ -67,6 +67,13 @@ def test_batches_go_on_where_the_last_one_ended() -> None:
     assert harness.client.planner.log_ends == ends({0: 9, 1: 3})
 
 
+def test_plan_names_the_cluster_of_the_coordinator() -> None:
+    harness = ready({0: 0})
+    plan = harness.plan(ALL, ends({0: 3}), dict.fromkeys(ends({0: 3}), 1))
+    assert plan is not None
+    assert plan.cluster_id == "the cluster"
+
+
 def test_partition_whose_end_is_not_known_is_left_out() -> None:
     assert batch(ready({0: 0, 1: 0}), {1: 3}) == {1: (0, 3)}
 

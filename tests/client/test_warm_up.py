@@ -73,7 +73,8 @@ def test_new_run_returns_a_warm_up_plan_and_joins_when_its_batch_is_finished() -
     assert [type(each) for each in harness.find(WarmUpBegan)] == [WarmUpBegan]
     plan = warm_up_plan(harness)
     existing = (PlanTopic(TOPIC, "orders", 4, is_read=False),)
-    assert plan == BatchPlan("g", "m1", 0, topics=existing, warm_up_tasks=3)
+    known = {"topics": existing, "cluster_id": "the cluster"}
+    assert plan == BatchPlan("g", "m1", 0, warm_up_tasks=3, **known)
     assert warm_up_plan(harness) is plan, "until it is proven finished"
     assert Channel.HEARTBEAT not in harness.under_way, "it is no member yet"
     harness.client.finish(plan, harness.now)

@@ -1,4 +1,4 @@
-"""A proxy in front of a real broker that is slow, or silent, for some requests only."""
+"""A proxy in front of a real broker that is slow, or silent, or leads to another cluster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
+from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
 from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.lab.broker.properties import LISTENER
+from tests.brokers import ANSWER_S, admin
 
 LISTENER_NAME = "PROXIED"
 
@@ -30,6 +33,8 @@ class Proxy:
         """API keys whose next request silences the connection it comes on, and no other."""
         self.silenced: list[int] = []
         """API keys of requests that silenced their connections."""
+        self.before: dict[int, Callable[[], None]] = {}
+        """API keys to what happens before their next request is passed on; once each."""
         self.seen: list[tuple[float, int]] = []
         """When which request came, by API key."""
         self.address = f"127.0.0.1:{listening.getsockname()[1]}"
@@ -43,6 +48,11 @@ class Proxy:
         """Say where the broker is; connections before that are refused."""
         host, _, port = address.rpartition(":")
         self._target = (host, int(port))
+
+    def switch_to(self, address: str) -> None:
+        """Lead to another broker from now on, and hang up on everybody."""
+        self.forward_to(address)
+        self._hang_up()
 
     def longest_gap_s(self, api_key: int, since: float) -> float:
         """Return the longest time between two requests of a kind, up to now.
@@ -58,7 +68,11 @@ class Proxy:
     def close(self) -> None:
         """Hang up on everybody."""
         self._listening.shutdown(socket.SHUT_RDWR)
-        for each in self._open:
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        ended, self._open = self._open, []
+        for each in ended:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
@@ -87,6 +101,7 @@ class Proxy:
                         while client.recv(65536):
                             pass
                         return
+                    self.before.pop(api_key, lambda: None)()
                     broker.sendall(struct.pack(">i", len(request)) + request)
                     answer = _frame(broker)
                     if answer is None:
@@ -111,11 +126,14 @@ def _exactly(peer: socket.socket, size: int) -> bytes | None:
 
 
 @contextlib.contextmanager
-def proxied_kafka(server_properties: dict[str, str]) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
+def proxied_kafka(
+    server_properties: dict[str, str], version: str = DEFAULT_VERSION
+) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
     """Run a broker that sends clients of the listener PROXIED through a proxy.
 
     Args:
         server_properties: Broker properties that override anything else.
+        version: The release of Apache Kafka.
     """
     (port,) = free_ports(1)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -123,11 +141,57 @@ def proxied_kafka(server_properties: dict[str, str]) -> Iterator[tuple[EmbeddedK
         advertised = f"{LISTENER}://127.0.0.1:{port},{LISTENER_NAME}://{proxy.address}"
         try:
             with EmbeddedKafka(
+                version,
                 port=port,
                 extra_listeners={LISTENER_NAME: "PLAINTEXT"},
                 server_properties={"advertised.listeners": advertised, **server_properties},
             ) as kafka:
                 proxy.forward_to(kafka.listener(LISTENER_NAME))
                 yield kafka, proxy
+        finally:
+            proxy.close()
+
+
+@dataclass(frozen=True)
+class Switched:
+    """Two clusters behind one address, which is also the one that both give to clients.
+
+    Args:
+        one: The cluster to which the address leads at first.
+        other: The other one.
+    """
+
+    proxy: Proxy
+    one: EmbeddedKafka
+    other: EmbeddedKafka
+
+    def lead_to(self, kafka: EmbeddedKafka) -> None:
+        """Switch the address to a cluster; connections to the other one end."""
+        self.proxy.switch_to(kafka.listener(LISTENER_NAME))
+
+    def cluster_id(self, kafka: EmbeddedKafka) -> str:
+        """Return the id that a cluster gave itself, as librdkafka reads it."""
+        found = admin(kafka.bootstrap_servers).list_topics(timeout=ANSWER_S).cluster_id
+        assert found
+        return found
+
+
+@contextlib.contextmanager
+def switched_kafkas() -> Iterator[Switched]:
+    """Run two clusters behind one proxy."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        proxy = Proxy(listening)
+        try:
+            one, other = (
+                EmbeddedKafka(
+                    extra_listeners={LISTENER_NAME: "PLAINTEXT"},
+                    advertised={LISTENER_NAME: proxy.address},
+                )
+                for _ in range(2)
+            )
+            with one, other:
+                switched = Switched(proxy, one, other)
+                switched.lead_to(one)
+                yield switched
         finally:
             proxy.close()

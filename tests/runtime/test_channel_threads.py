@@ -15,6 +15,7 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    GroupSettingsRequest,
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
@@ -25,7 +26,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.types import NO_PARTITIONS
-from spark_groups.wire.schemas.messages import METADATA
+from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS
 from spark_groups.wire.security.security import Security
 from tests.brokers import create_topic
 from tests.runtime.proxy import Proxy
@@ -91,22 +92,22 @@ def test_each_lane_brings_the_answer_to_its_request(
 
 @pytest.mark.broker
 def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
-    kafka: EmbeddedKafka, start: Start, topic_name: str, group_id: str
+    kafka: EmbeddedKafka, start: Start, group_id: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         proxy = Proxy(listening)
         proxy.forward_to(kafka.bootstrap_servers)
-        proxy.delays_s[METADATA.api_key] = 6.0
+        proxy.delays_s[DESCRIBE_CONFIGS.api_key] = 6.0
         try:
             threads, answers = start(proxy.address)
-            metadata = MetadataRequest(topic_names=frozenset({topic_name}))
-            threads.send(Outgoing(Channel.CLUSTER, metadata))
-            wait_until(lambda: METADATA.api_key in {key for _, key in proxy.seen})
+            settings = GroupSettingsRequest(group_id=group_id)
+            threads.send(Outgoing(Channel.CLUSTER, settings))
+            wait_until(lambda: DESCRIBE_CONFIGS.api_key in {key for _, key in proxy.seen})
             threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
             _, found = answers.get(timeout=30)
             assert isinstance(found, FindCoordinatorResponse)
-            _, described = answers.get(timeout=30)
-            assert not isinstance(described, FindCoordinatorResponse)
+            _, settled = answers.get(timeout=30)
+            assert isinstance(settled, RequestFailed)
         finally:
             proxy.close()
 

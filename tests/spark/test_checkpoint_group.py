@@ -78,3 +78,12 @@ def test_checkpoint_of_any_other_source_is_refused(start, monkeypatch) -> None:
     run = run_of(spark_passes_start=False, monkeypatch=monkeypatch)
     with pytest.raises(CheckpointError, match="that the kafka-group source did not write"):
         run.batch(start, plan_of("g", "orders"))
+
+
+def test_first_batch_on_the_checkpoint_of_another_cluster_is_refused(monkeypatch) -> None:
+    run = run_of(spark_passes_start=False, monkeypatch=monkeypatch)
+    before, after = (plan_of("g", "orders") | {"version": 4, "cluster": each} for each in "AB")
+    with pytest.raises(CheckpointError, match=r"of the Kafka cluster A, but b:1 lead to .* B:"):
+        run.batch(before, after)
+    run.batch(after, after)
+    run.batch(plan_of("g", "orders"), after)

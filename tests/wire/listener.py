@@ -9,7 +9,12 @@ import threading
 from collections.abc import Callable, Iterator
 
 from spark_groups.wire.schemas.codec import decode_start, encode
-from spark_groups.wire.schemas.messages import API_VERSIONS_V4, REQUEST_HEADER_V2, Message
+from spark_groups.wire.schemas.messages import (
+    API_VERSIONS_V4,
+    METADATA,
+    REQUEST_HEADER_V2,
+    Message,
+)
 
 Script = Callable[[socket.socket], None]
 """What a listener does with each connection, after which it closes it."""
@@ -77,6 +82,19 @@ def greet(peer: socket.socket, api_keys: tuple[dict[str, int], ...] = ALL_APIS) 
     asked = read_frame(peer)
     values = {"error_code": 0, "api_keys": api_keys, "throttle_time_ms": 0}
     peer.sendall(response(API_VERSIONS_V4, correlation_id(asked), values))
+
+
+def tell_cluster(peer: socket.socket, cluster_id: str | None = None) -> None:
+    """Answer the question of each new connection for the cluster, as a broker does."""
+    asked = read_frame(peer)
+    values = {
+        "throttle_time_ms": 0,
+        "brokers": (),
+        "cluster_id": cluster_id,
+        "controller_id": 1,
+        "topics": (),
+    }
+    peer.sendall(response(METADATA, correlation_id(asked), values))
 
 
 def await_end(peer: socket.socket) -> None:

@@ -41,6 +41,7 @@ from tests.wire.listener import (
     listening,
     read_frame,
     response,
+    tell_cluster,
 )
 from tests.wire.test_coordinator_connection import coordinator, join, topic_id
 
@@ -373,6 +374,7 @@ def test_leaders_are_asked_at_the_same_time_and_fail_alone(second_answers: bool)
 
     def second(peer: socket.socket) -> None:
         greet(peer)
+        tell_cluster(peer)
         frame = read_frame(peer)
         second_asked.set()
         if second_answers:

@@ -32,7 +32,7 @@ from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from tests.answers import fetch_answer
 from tests.brokers import create_topic, delete_topic
 from tests.waiting import wait_until
-from tests.wire.listener import await_end, greet, listening, read_frame
+from tests.wire.listener import await_end, greet, listening, read_frame, tell_cluster
 
 TIMEOUT_S = 10.0
 
@@ -234,6 +234,7 @@ def test_a_blocked_request_is_woken(wake: Callable[[CoordinatorConnection], None
 
     def script(peer: socket.socket) -> None:
         greet(peer)
+        tell_cluster(peer)
         read_frame(peer)
         asked.set()
         await_end(peer)

@@ -16,11 +16,12 @@ from spark_groups.wire.connection import RequestError
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.security.security import Security
 from tests.waiting import wait_until
-from tests.wire.listener import await_end, greet, listening
+from tests.wire.listener import await_end, greet, listening, tell_cluster
 
 
 def stay(peer: socket.socket) -> None:
     greet(peer)
+    tell_cluster(peer)
     await_end(peer)
 
 
@@ -50,6 +51,7 @@ def test_an_open_connection_is_used_again() -> None:
 def test_a_dead_connection_is_replaced() -> None:
     def hang_up_once(peer: socket.socket) -> None:
         greet(peer)
+        tell_cluster(peer)
         if not greeted.is_set():
             greeted.set()
             return

@@ -25,7 +25,7 @@ from spark_groups.protocol.rights import remedy_of
 
 @dataclass(slots=True)
 class Coordinator:
-    """Finds the coordinator; nothing else writes `node`."""
+    """Finds the coordinator and its cluster; nothing else writes `node`."""
 
     channel: ClassVar = Channel.SEARCH
     timeout_s: ClassVar = 3.0
@@ -34,6 +34,8 @@ class Coordinator:
     emit: Callable[[Event], None]
     node: Node | None = field(default=None, init=False)
     """The coordinator, None if unknown."""
+    cluster_id: str | None = field(default=None, init=False)
+    """Kafka's id of the cluster, None if unknown."""
     failing_since: float | None = field(default=None, init=False)
     """Since when the group cannot be reached, None while heartbeats are accepted."""
     last_failure: str = field(default="", init=False)
@@ -55,6 +57,7 @@ class Coordinator:
             self.refused(request, code, now)
         if response.coordinator is not None and code == ErrorCode.NONE:
             self.node = response.coordinator
+            self.cluster_id = response.cluster_id
             self.pause.succeeded()
             self._error = int(ErrorCode.NONE)
             self.emit(CoordinatorFound(now, str(response.coordinator)))

@@ -36,6 +36,7 @@ class RangeSettings:
 
     Args:
         group_id: The group whose ACLs apply; executors do not join it.
+        cluster_id: Kafka's id of the cluster that the ranges are of; None: unknown.
         rack: `kafka.client.rack`, with `${env:NAME}` unresolved.
         poll_timeout_s: Seconds to wait for the next record.
         request_timeout_s: Seconds to wait for one response.
@@ -46,6 +47,7 @@ class RangeSettings:
 
     bootstrap_servers: tuple[str, ...]
     group_id: str
+    cluster_id: str | None = None
     client_id: str = "spark-groups"
     rack: str | None = None
     read_committed: bool = False

@@ -87,9 +87,8 @@ class OnRestart(Enum):
     """
 
     CLUSTER = (
-        "Other addresses of the same cluster take effect at once. On another cluster each topic"
-        " counts as deleted and created again, and is read from its beginning: set a new"
-        " `checkpointLocation`."
+        "Other addresses of the same cluster take effect at once. Another cluster is refused"
+        " (`CheckpointError`): set a new `checkpointLocation`."
     )
     GROUP = (
         "Is refused (`CheckpointError`) until the new group has committed offsets; the error names"

@@ -27,7 +27,7 @@ from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.task import Handle, Task
-from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.spark.source.running_query import RunningQuery, running_query
 from spark_groups.types import TopicPartition
 from spark_groups.wire.cluster import Cluster
 
@@ -60,7 +60,7 @@ class RecordProcessing:
         running = running_query(batch, "process_records")
         checked = running.checked
         budget = budget_of(self._strategy, checked)
-        with cluster_of(checked) as cluster:
+        with running.cluster() as cluster:
             self._learn_addresses(cluster, running)
             is_relinquishing = isinstance(self._strategy, Relinquish)
             committed = _committed_offsets(cluster, running) if is_relinquishing else {}
@@ -71,7 +71,7 @@ class RecordProcessing:
             addresses=dict(self._addresses),
             record_s=budget.record_s,
             batch_ends_at_s=inf if budget.batch_s == inf else began_at_s + budget.batch_s,
-            connection=checked.range_settings(),
+            connection=running.range_settings(),
             committed_offsets=committed,
         )
         counted = map_in_arrow(record_rows(batch), task.run, COUNT_COLUMNS).collect()

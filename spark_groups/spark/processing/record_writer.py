@@ -22,6 +22,8 @@ from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record, record_rows, records_of
 from spark_groups.spark.processing.strategies import Fate
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
+from spark_groups.wire.addresses import parse_bootstrap_servers
+from spark_groups.wire.cluster_identity import ClusterIdentity
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class RecordWriter:
 
     def __init__(self, settings: RangeSettings) -> None:
         self._settings = settings
+        self._identity = ClusterIdentity(settings.cluster_id)
+        self._written_to: str | None = None
         self._refused: list[str] = []
         self._waiting_bytes = 0
         configuration: dict[str, Any] = {
@@ -87,6 +91,7 @@ class RecordWriter:
                     f"a record for {letter.topic} cannot be sent: {error}"
                 ) from error
         self._producer.poll(0)
+        self._written_to = letter.topic
         self._waiting_bytes += len(letter.key or b"") + len(letter.value or b"")
         if self._waiting_bytes >= WAITING_BYTES_MAX:
             self.await_delivery()
@@ -95,17 +100,35 @@ class RecordWriter:
         """Wait until all in-sync replicas have acknowledged every record.
 
         Raises:
-            DeliveryError: A record was refused, or not acknowledged in time.
+            DeliveryError: A record was refused, or not acknowledged in time, or another cluster has
+                acknowledged it.
         """
         self._waiting_bytes = 0
         left = self._producer.flush(self._settings.request_timeout_s + 1)
         if left:
             self._refused.append(f"{left} records were not acknowledged in time")
+        self._check_cluster()
         if self._refused:
             raise DeliveryError(
                 f"records could not be written, so the batch fails: {self._refused[0]}"
                 + (f", and {len(self._refused) - 1} more" if self._refused[1:] else "")
             )
+
+    def _check_cluster(self) -> None:
+        """Refuse the records that were written if the address leads to another cluster."""
+        if self._written_to is None or self._refused:
+            return
+        try:
+            found = self._producer.list_topics(
+                self._written_to, timeout=self._settings.request_timeout_s
+            )
+        except KafkaException as error:
+            self._refused.append(f"it is unknown where they are: {error}")
+            return
+        address = parse_bootstrap_servers(self._settings.bootstrap_servers)[0]
+        refusal = self._identity.refusal(address, found.cluster_id)
+        if refusal is not None:
+            self._refused.append(refusal)
 
     def rest(self) -> None:
         """Do nothing: every record is acknowledged."""

@@ -27,6 +27,7 @@ from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import CONNECT_TIMEOUT_S, Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.fetch.fetcher import Fetcher
 from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
 from spark_groups.wire.pool import ConnectionPool
@@ -101,11 +102,13 @@ class FastConsumer:
             poll_timeout_s=settings.poll_timeout_s,
             identity=settings.identity,
         )
+        identity = ClusterIdentity(settings.cluster_id)
         self._cluster = Cluster(
             settings.bootstrap_servers,
             client_id=settings.client_id,
             security=settings.security,
             request_timeout_s=settings.request_timeout_s,
+            identity=identity,
         )
         buffer_bytes = tuning.get("socket.receive.buffer.bytes", THE_SYSTEMS)
         self._pool = ConnectionPool(
@@ -113,6 +116,7 @@ class FastConsumer:
             client_id=settings.client_id,
             security=settings.security,
             connect_timeout_s=CONNECT_TIMEOUT_S,
+            identity=identity,
             max_frame_bytes=largest_bytes + _FRAME_SPARE_BYTES,
             receive_buffer_bytes=None if buffer_bytes == THE_SYSTEMS else int(buffer_bytes),
         )

@@ -16,6 +16,7 @@ from spark_groups.errors import BrokerUnreachableError, ErrorCode, RecordsError
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.fetch.batches import FirstRecord, Passed
 
 GAPS_MAX: Final = 10_000
@@ -76,6 +77,7 @@ class GapCheck:
                 client_id=self._settings.client_id,
                 security=self._settings.security,
                 request_timeout_s=self._settings.request_timeout_s,
+                identity=ClusterIdentity(self._settings.cluster_id),
             )
         begun_at = time.monotonic()
         while True:

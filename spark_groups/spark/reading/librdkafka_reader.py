@@ -10,36 +10,35 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient
 
-from spark_groups.errors import AccessError, BrokerUnreachableError, SparkGroupsError
+from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.protocol.rights import remedy_of
 from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
-from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS
-from spark_groups.spark.reading.gaps import GAPS_MAX, USE_FAST, Cursor, GapCheck, unread
+from spark_groups.spark.reading.gaps import GAPS_MAX, USE_FAST, Cursor, unread
+from spark_groups.spark.reading.librdkafka_consumer import (
+    ASK_AGAIN_S,
+    BEHIND,
+    GONE,
+    RangeConsumer,
+)
 from spark_groups.spark.reading.rows import HEADERS, ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS, TIMESTAMP
 from spark_groups.types import (
     OffsetRange,
     TopicId,
     TopicPartition,
-    parse_topic_id,
     topic_id_text,
 )
 from spark_groups.wire.fetch.batches import Passed
-
-_log = logging.getLogger(__name__)
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -48,9 +47,6 @@ TAKE_ROWS: Final = 2_000
 _POLL_S: Final = 0.5
 _TOPICS_S: Final = 5.0
 """How long a broker with stale metadata may return other topic IDs than planned."""
-_DESCRIBE_S: Final = 5.0
-"""How long one broker may take to describe topics before another one is asked; then twice this."""
-_ASK_AGAIN_S: Final = 0.2
 _STALLED_S: Final = 5.0
 """How long to look in the log for a record that librdkafka did not return in time."""
 _SAMPLE_EVERY: Final = 16
@@ -61,176 +57,9 @@ _FATAL_READS: Final = frozenset(
 )
 _UNREADABLE: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG})
 """Errors with which librdkafka asks for the same batch again, for ever."""
-_GONE: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 # librdkafka counts the types of timestamps from 0 = none; Kafka's Java classes from -1 = none.
 _NOT_AVAILABLE: Final = 0
 NO_TIMESTAMP_MS: Final = -1
-_DAY_MS: Final = 86_400_000
-_LOOK_S: Final = 0.1
-"""Interval for checking whether a broker refused the connection."""
-_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
-_LEADERLESS: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
-"""Errors of brokers while a partition gets another leader, or they do not know it yet."""
-_BEHIND: Final = _LEADERLESS | _GONE
-"""Errors while brokers, or the metadata of librdkafka, have not caught up."""
-_UNREACHABLE: Final = _BEHIND | {
-    KafkaError._DESTROY_BROKER,
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-}
-
-
-def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
-    """Return the librdkafka configuration of a consumer that reads ranges."""
-    configuration: dict[str, Any] = {
-        "bootstrap.servers": ",".join(settings.bootstrap_servers),
-        "client.id": settings.client_id,
-        "group.id": settings.group_id,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "enable.partition.eof": True,
-        # Report missing offsets as an error, so that failOnDataLoss decides.
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed" if settings.read_committed else "read_uncommitted",
-        # An idle consumer is not polled, and is not a group member.
-        "max.poll.interval.ms": _DAY_MS,
-        # By default librdkafka pauses a partition for a second when its queue is full.
-        "fetch.queue.backoff.ms": 5,
-        "queued.min.messages": 100_000,
-        "log_level": 3,
-    }
-    if settings.rack is not None:
-        configuration["client.rack"] = settings.rack
-    configuration |= settings.security.librdkafka_settings()
-    return configuration | dict(FETCH_DEFAULTS) | dict(settings.tuning)
-
-
-class RangeConsumer:
-    """A consumer, and the last error that it reported."""
-
-    def __init__(self, settings: RangeSettings) -> None:
-        self.settings = settings
-        self.last_error: str | None = None
-        self._refusal: str | None = None
-        self.fetcher = Consumer(
-            librdkafka_settings(settings) | {"error_cb": self._note_error}, logger=_log
-        )
-        self._admin: AdminClient | None = None
-        self.gaps = GapCheck(settings)
-        self._known_topics: set[str] = set()
-
-    def look_up(self, topics: Iterable[str]) -> None:
-        """Fetch metadata of new topics, which librdkafka would do only a second later.
-
-        Raises:
-            BrokerUnreachableError: No broker responded within `request_timeout_s`.
-        """
-        for topic in sorted(set(topics) - self._known_topics):
-            try:
-                self.fetcher.list_topics(topic, timeout=self.settings.request_timeout_s)
-            except KafkaException as error:
-                raise self.failure(error.args[0], f"looking up the topic {topic}") from error
-            self._known_topics.add(topic)
-
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
-        """Return the current IDs of the topics that exist.
-
-        Raises:
-            BrokerUnreachableError: No broker responded within `request_timeout_s`.
-            AccessError: TLS or authentication failed.
-        """
-        deadline = time.monotonic() + self.settings.request_timeout_s
-        attempt_s = _DESCRIBE_S
-        while True:
-            remaining_s = deadline - time.monotonic()
-            try:
-                return self._described(topics, min(attempt_s, remaining_s))
-            except BrokerUnreachableError:
-                if time.monotonic() + _ASK_AGAIN_S >= deadline:
-                    raise
-                # An admin client asks only the broker that it takes for the controller. If that
-                # one is down, the client waits for it, although the others run: a new client
-                # asks another one.
-                self._admin = None
-                attempt_s *= 2
-                time.sleep(_ASK_AGAIN_S)
-
-    def _described(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicId]:
-        if self._admin is None:
-            configuration: dict[str, Any] = self.settings.security.librdkafka_settings()
-            self._admin = AdminClient(
-                configuration
-                | {
-                    "bootstrap.servers": ",".join(self.settings.bootstrap_servers),
-                    "client.id": self.settings.client_id,
-                    "log_level": 3,
-                    "error_cb": self._note_error,
-                },
-                logger=_log,
-            )
-        described = self._admin.describe_topics(
-            TopicCollection(list(topics)), request_timeout=timeout_s
-        )
-        self._await(self._admin, described.values())
-        found = {topic: self._topic_id(topic, future) for topic, future in described.items()}
-        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
-
-    def _await(self, admin: AdminClient, futures: Collection[Future[Any]]) -> None:
-        """Wait for responses; raise if authentication failed, which librdkafka retries."""
-        while wait(futures, timeout=_LOOK_S).not_done:
-            admin.poll(0)
-            if self._refusal is not None:
-                servers = ",".join(self.settings.bootstrap_servers)
-                raise AccessError(f"brokers of {servers} refuse this executor: {self._refusal}")
-
-    def _topic_id(self, topic: str, described: Future[Any]) -> TopicId | None:
-        try:
-            return parse_topic_id(str(described.result().topic_id))
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise self.failure(error.args[0], f"describing the topic {topic}") from error
-
-    def failure(self, error: KafkaError, doing: str) -> Exception:
-        """Return the exception for an error of librdkafka."""
-        if error.code() in _UNREACHABLE:
-            return self.unreachable(f"{doing} within {self.settings.request_timeout_s:g} s")
-        return KafkaException(error)
-
-    def unreachable(self, what: str) -> BrokerUnreachableError:
-        """Return the error for a timeout."""
-        servers = ",".join(self.settings.bootstrap_servers)
-        last = f"; librdkafka reports: {self.last_error}" if self.last_error else ""
-        return BrokerUnreachableError(f"timeout when {what}, from brokers of {servers}{last}")
-
-    def rest(self) -> None:
-        """Stop fetching until the next task."""
-        self.fetcher.unassign()
-        # If brokers still refuse this executor, librdkafka reports so again.
-        self.last_error = self._refusal = None
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.fetcher.close()
-        self.gaps.close()
-        # An admin client has no close(); its threads end with its last reference.
-        self._admin = None
-
-    def _note_error(self, error: KafkaError) -> None:
-        self.last_error = error.str()
-        if error.code() in _REFUSED:
-            self._refusal = self.last_error
 
 
 CONSUMERS: Final = ConsumerCache(RangeConsumer)
@@ -254,6 +83,11 @@ def read_ranges(
     try:
         with cache.borrow(settings) as consumer:
             existing = _existing(consumer, ranges)
+            if existing:
+                # The log of the time since the last task.
+                consumer.fetcher.poll(0)
+                deadline = time.monotonic() + settings.request_timeout_s
+                consumer.is_still_there(existing[0].topic, deadline)
             consumer.look_up(each.topic for each in existing)
             for each in rounds(existing):
                 yield from _Round(consumer, each).batches()
@@ -318,9 +152,13 @@ def _topic_ids(
             if is_over or time.monotonic() >= deadline:
                 raise
         else:
-            if is_over or all(ids.get(topic) == topic_id for topic, topic_id in planned):
+            if all(ids.get(topic) == topic_id for topic, topic_id in planned):
                 return ids
-        time.sleep(_ASK_AGAIN_S)
+            if is_over:
+                # Topics of another cluster say nothing about these.
+                consumer.check_topic_ids()
+                return ids
+        time.sleep(ASK_AGAIN_S)
 
 
 class _Round:
@@ -365,7 +203,7 @@ class _Round:
         self._consumer.fetcher.assign(positions)
 
     def _take(self, deadline: float) -> list[Message]:
-        """Return messages and events; none only after the deadline."""
+        """Return messages and events; none after the deadline, or after a visit elsewhere."""
         fetcher = self._consumer.fetcher
         # A call without a timeout returns only prefetched messages, whose size the queue limits.
         wanted = max(1, min(TAKE_ROWS, BATCH_BYTES // self._row_bytes))
@@ -376,6 +214,11 @@ class _Round:
                 break
             message = fetcher.poll(min(_POLL_S, left_s))
             messages = [message] if message is not None else []
+        topic = next(iter(self._topic_ids))
+        if not self._consumer.is_still_there(topic, deadline):
+            # These may be of the other cluster.
+            messages = []
+            self._assign()
         return messages
 
     def _add(self, rows: Sequence[Message]) -> None:
@@ -446,7 +289,7 @@ class _Round:
                 self._skip_lost(cursor)
             else:
                 self._consumer.last_error = f"{_name(event)}: {error.str()}"
-                if error.code() in _GONE:
+                if error.code() in GONE:
                     self._look_again(cursor, error)
 
     def _look_again(self, cursor: Cursor, error: KafkaError) -> None:
@@ -481,7 +324,7 @@ class _Round:
                 error.args[0], f"listing the offsets of {cursor.topic_partition}"
             ) from error
         if there.start <= cursor.next_offset < there.stop:
-            time.sleep(_ASK_AGAIN_S)
+            time.sleep(ASK_AGAIN_S)
             self._assign()
             return
         self._lose_offsets(cursor, there)
@@ -526,20 +369,24 @@ class _Round:
 
         Raises:
             KafkaException: There was no answer in time, or another error.
+            AnotherClusterError: It came from another cluster.
         """
         deadline = time.monotonic() + self._settings.request_timeout_s
         while True:
-            left_s = max(_ASK_AGAIN_S, deadline - time.monotonic())
+            left_s = max(ASK_AGAIN_S, deadline - time.monotonic())
             try:
-                return range(
-                    *self._consumer.fetcher.get_watermark_offsets(_position(cursor), timeout=left_s)
+                there = self._consumer.fetcher.get_watermark_offsets(
+                    _position(cursor), timeout=left_s
                 )
             except KafkaException as error:
-                is_behind = error.args[0].code() in _BEHIND
-                if not is_behind or time.monotonic() + _ASK_AGAIN_S >= deadline:
+                is_behind = error.args[0].code() in BEHIND
+                if not is_behind or time.monotonic() + ASK_AGAIN_S >= deadline:
                     raise
                 self._consumer.last_error = f"{cursor}: {error.args[0].str()}"
-            time.sleep(_ASK_AGAIN_S)
+            else:
+                self._consumer.check_cluster(cursor.topic_partition.topic)
+                return range(*there)
+            time.sleep(ASK_AGAIN_S)
 
     def _hint(self) -> str:
         """Return what to do if the log has records that librdkafka does not return."""

@@ -36,6 +36,7 @@ from spark_groups.spark.options.values import EndingOffsets
 from spark_groups.spark.source.running_query import cluster_of
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.configuration import refuse
 from spark_groups.wire.security.security import warn_of_open_secrets
 
@@ -58,7 +59,9 @@ class Timed:
     untils: Offsets = field(default_factory=dict)
 
 
-def read_backlog(options: SourceOptions, *, may_be_new: bool = False) -> tuple[OffsetRange, ...]:
+def read_backlog(
+    options: SourceOptions, identity: ClusterIdentity, *, may_be_new: bool = False
+) -> tuple[OffsetRange, ...]:
     """Return the offsets of a batch read, sorted, at most one range per partition.
 
     These are the offsets that a group has not read yet; without a group, all offsets between those
@@ -66,6 +69,7 @@ def read_backlog(options: SourceOptions, *, may_be_new: bool = False) -> tuple[O
 
     Args:
         options: Membership and trigger options have no effect here.
+        identity: Gets the id of the cluster.
         may_be_new: Whether a group that does not exist counts as one without committed offsets.
 
     Raises:
@@ -77,7 +81,10 @@ def read_backlog(options: SourceOptions, *, may_be_new: bool = False) -> tuple[O
         ProtocolError: A broker returned an error or an invalid response.
     """
     warn_of_open_secrets(options.security)
-    reading = _no_group(options) if options.group is None else _group(options, may_be_new)
+    if options.group is None:
+        reading = _no_group(options, identity)
+    else:
+        reading = _group(options, identity, may_be_new=may_be_new)
     topics = chosen_topics(reading, options)
     keys = {
         TopicIdPartition(topic.topic_id, index): TopicPartition(topic.name, index)
@@ -86,7 +93,7 @@ def read_backlog(options: SourceOptions, *, may_be_new: bool = False) -> tuple[O
     }
     _check_named(options.ending, set(keys.values()))
     timestamps = options.starting.timestamps, options.ending.timestamps
-    with cluster_of(options) as cluster:
+    with cluster_of(options, identity) as cluster:
         starts = _listed(cluster, keys, reading.log_starts, EARLIEST_TIMESTAMP)
         # Before the ends, so that none of these lies beyond its end.
         timed_starts = _at_timestamps(cluster, keys, timestamps[0], options)
@@ -134,24 +141,26 @@ def _at_timestamps(
     return found
 
 
-def _group(options: SourceOptions, may_be_new: bool) -> GroupReading:
+def _group(options: SourceOptions, identity: ClusterIdentity, *, may_be_new: bool) -> GroupReading:
     timeout_s = options.api_timeout_ms / 1000
     servers = ",".join(options.bootstrap_servers)
     try:
-        with GroupObserver(servers, timeout_s=timeout_s, security=options.security) as observer:
+        with GroupObserver(
+            servers, timeout_s=timeout_s, security=options.security, identity=identity
+        ) as observer:
             return observer.observe(options.group_id)
     except GroupNotFoundError:
         if not may_be_new:
             raise
-        return _new_group(options)
+        return _new_group(options, identity)
 
 
-def _no_group(options: SourceOptions) -> GroupReading:
+def _no_group(options: SourceOptions, identity: ClusterIdentity) -> GroupReading:
     """Return the chosen topics, of which nothing is committed."""
     if options.chosen is None:
         raise OptionsError("a batch read without kafka.group.id requires subscribe or its pattern")
     wanted = options.chosen
-    with cluster_of(options) as cluster:
+    with cluster_of(options, identity) as cluster:
         found = cluster.topics(wanted.topic_names) if wanted.topic_names else cluster.every_topic()
     for name, error_code in found.errors.items():
         if wanted.matches(name):
@@ -167,13 +176,13 @@ def _no_group(options: SourceOptions) -> GroupReading:
     return GroupReading(description=DescribeGroupResponse(group_id=""), topics=topics)
 
 
-def _new_group(options: SourceOptions) -> GroupReading:
+def _new_group(options: SourceOptions, identity: ClusterIdentity) -> GroupReading:
     names = options.subscription.topic_names
     if not names:
         raise OptionsError(
             f"the group {options.group_id!r} does not exist: name its topics with subscribe"
         )
-    with cluster_of(options) as cluster:
+    with cluster_of(options, identity) as cluster:
         found = cluster.topics(names)
     return GroupReading(
         description=DescribeGroupResponse(group_id=options.group_id),

@@ -23,7 +23,7 @@ from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
-from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.spark.source.running_query import RunningQuery, running_query
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.config_references import PATHS_VARIABLE, Allowed, resolved
@@ -97,10 +97,12 @@ def foreach_batch_rows(
     def read_batch(batch: DataFrame, batch_id: int) -> None:
         running = _running(batch)
         checked = running.checked
-        with cluster_of(checked) as cluster:
+        with running.cluster() as cluster:
             there = _still_there(cluster, checked, running.ranges)
-            handler(_rows(batch.sparkSession, running, options, there), batch_id)
-            # The JVM's source reads by topic name, so the names must still have the planned IDs.
+        handler(_rows(batch.sparkSession, running, options, there), batch_id)
+        # The JVM's source reads by topic name, so the names must still have the planned IDs; and by
+        # address, so a new connection must lead to the same cluster.
+        with running.cluster() as cluster:
             _still_there(cluster, checked, there)
 
     return read_batch

@@ -173,11 +173,11 @@ class QueryRun:
         If this run did not make the plan, Spark is running a batch again.
 
         Raises:
-            CheckpointError: The checkpoint belongs to another group, on Spark 4.0 or 4.1; or the
-                batch to run again reads none of this stream's topics.
+            CheckpointError: The checkpoint belongs to another group or cluster, on Spark 4.0 or
+                4.1; or the batch to run again reads none of this stream's topics.
         """
         if not self._spark_passes_start:
-            self._refuse_another_group(start, end)
+            self._refuse_another_checkpoint(start, end)
         plan = self._plan_of(end)
         self.driver.start(checkpointed=plan)
         if start == end or plan is None:
@@ -190,17 +190,23 @@ class QueryRun:
             self.control.expect(plan)
         return plan
 
-    def _refuse_another_group(self, start: Offset, end: Offset) -> None:
-        """Refuse a batch of this group that follows a batch of another group or source.
+    def _refuse_another_checkpoint(self, start: Offset, end: Offset) -> None:
+        """Refuse a batch of this group that follows one of another group, cluster or source.
 
-        Spark 4.2 passes the start to `latestOffset`, where the member compares the groups.
+        Spark 4.2 passes the start to `latestOffset`, before the member joins.
         """
         own = self._options.group_id
-        if isinstance(start, dict) and start.get("group") == own:
-            return
         self._refuse_sparks_source(start)
         before, plan = plan_from_json(start), self._plan_of(end)
-        if before is None or plan is None or plan.group_id != own:
+        if before is None or plan is None:
+            return
+        if before.cluster_id and plan.cluster_id and before.cluster_id != plan.cluster_id:
+            raise CheckpointError(
+                f"the checkpoint is of the Kafka cluster {before.cluster_id}, but"
+                f" {','.join(self._options.bootstrap_servers)} lead to the cluster"
+                f" {plan.cluster_id}: correct the address, or set a new checkpointLocation"
+            )
+        if before.group_id == own or plan.group_id != own:
             return
         read = [each.name for each in before.topics if each.is_read]
         if not read:

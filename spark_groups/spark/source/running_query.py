@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Any, Final
@@ -12,9 +12,11 @@ from pyspark.sql import DataFrame
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.options.packed import SOURCE_NAME
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.types import OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _LOADED_STREAM: Final = "StreamingRelationV2"
@@ -30,6 +32,7 @@ class RunningQuery:
         topics: The topics that the query reads.
         before: The offset ranges of the previous batch, which is in Spark's log as done.
         is_as_loaded: Whether the query writes the stream without transforming it.
+        cluster_id: Kafka's id of the cluster of the current batch; None: unknown.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -38,11 +41,20 @@ class RunningQuery:
     topics: tuple[PlanTopic, ...]
     before: tuple[OffsetRange, ...]
     is_as_loaded: bool
+    cluster_id: str | None = None
 
     @property
     def checked(self) -> SourceOptions:
         """The validated options."""
         return _checked(self.options)
+
+    def cluster(self) -> Cluster:
+        """Return a client of the cluster of the current batch."""
+        return cluster_of(self.checked, ClusterIdentity(self.cluster_id))
+
+    def range_settings(self) -> RangeSettings:
+        """Return the settings that read and write in the cluster of the current batch."""
+        return replace(self.checked.range_settings(), cluster_id=self.cluster_id)
 
 
 def running_query(batch: DataFrame, caller: str) -> RunningQuery:
@@ -85,6 +97,7 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         planned.topics if planned else (),
         before.ranges if before and is_own else (),
         is_as_loaded=_is_loaded(plan),
+        cluster_id=planned.cluster_id if planned else None,
     )
 
 
@@ -111,13 +124,14 @@ def split_group(execution: Any) -> tuple[str, str] | None:
     return None
 
 
-def cluster_of(checked: SourceOptions) -> Cluster:
-    """Return a client of a stream's cluster."""
+def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) -> Cluster:
+    """Return a client of a stream's cluster; without its identity, of the first one met."""
     return Cluster(
         checked.bootstrap_servers,
         client_id=checked.client_id,
         security=checked.security,
         request_timeout_s=checked.api_timeout_ms / 1000,
+        identity=identity,
     )
 
 

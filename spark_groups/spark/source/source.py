@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,9 +83,10 @@ class KafkaGroupDataSource(DataSource):
 
 @dataclass
 class RangesPartition(InputPartition):
-    """The offset ranges that one task reads."""
+    """The offset ranges that one task reads, and Kafka's id of their cluster, if it is known."""
 
     ranges: tuple[OffsetRange, ...]
+    cluster_id: str | None
 
 
 @dataclass
@@ -96,11 +97,13 @@ class WarmUpPartition(InputPartition):
         run: The member id in the warm-up plan.
         tasks: The number of the plan's tasks.
         topics: The topics whose leaders are connected; none: all brokers.
+        cluster_id: Kafka's id of the cluster, if it is known.
     """
 
     run: str
     tasks: int
     topics: tuple[str, ...]
+    cluster_id: str | None
 
 
 class KafkaGroupBacklogReader(DataSourceReader):
@@ -112,9 +115,12 @@ class KafkaGroupBacklogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks that read the current backlog; runs on the driver."""
         from spark_groups.spark.source.backlog import read_backlog
+        from spark_groups.wire.cluster_identity import ClusterIdentity
 
         options = self._load.options()
-        return _tasks(self._load, options, read_backlog(options))
+        identity = ClusterIdentity()
+        ranges = read_backlog(options, identity)
+        return _tasks(self._load, options, ranges, identity.cluster_id)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records or ranges of one task; runs on executors."""
@@ -152,9 +158,11 @@ class _StreamReader(DataSourceStreamReader):
             return []
         if plan.warm_up_tasks:
             names = {*self._options.subscription.topic_names, *(each.name for each in plan.topics)}
-            warm_up = WarmUpPartition(plan.member_id, plan.warm_up_tasks, tuple(sorted(names)))
+            warm_up = WarmUpPartition(
+                plan.member_id, plan.warm_up_tasks, tuple(sorted(names)), plan.cluster_id
+            )
             return [warm_up] * plan.warm_up_tasks
-        return _tasks(self._load, self._options, plan.ranges)
+        return _tasks(self._load, self._options, plan.ranges, plan.cluster_id)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records or ranges of one task; runs on executors."""
@@ -223,6 +231,7 @@ class _StreamReader(DataSourceStreamReader):
             self._options.bootstrap_servers,
             security=self._options.security,
             read_committed=self._options.read_committed,
+            identity=run.driver.identity,
         )
         endpoint = MonitoringEndpoint(
             run.driver.snapshot,
@@ -279,17 +288,20 @@ else:
 
 
 def _tasks(
-    load: Load, options: SourceOptions, ranges: tuple[OffsetRange, ...]
+    load: Load,
+    options: SourceOptions,
+    ranges: tuple[OffsetRange, ...],
+    cluster_id: str | None,
 ) -> list[InputPartition]:
     if load.emits_ranges:
-        return [RangesPartition(ranges)] if ranges else []
+        return [RangesPartition(ranges, cluster_id)] if ranges else []
     tasks = pack(
         ranges,
         default_tasks=os.cpu_count() or 1,
         min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition,
     )
-    return [RangesPartition(ranges) for ranges in tasks]
+    return [RangesPartition(ranges, cluster_id) for ranges in tasks]
 
 
 def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
@@ -303,7 +315,8 @@ def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
     else:
         from spark_groups.spark.reading.reader import read_ranges
 
-        yield from read_ranges(load.range_settings, partition.ranges)
+        settings = replace(load.range_settings, cluster_id=partition.cluster_id)
+        yield from read_ranges(settings, partition.ranges)
 
 
 def _warm_up(load: Load, partition: WarmUpPartition) -> None:
@@ -320,6 +333,7 @@ def _warm_up(load: Load, partition: WarmUpPartition) -> None:
         else:
             from spark_groups.spark.reading.reader import warm_up
 
-            warm_up(load.range_settings, partition.topics)
+            settings = replace(load.range_settings, cluster_id=partition.cluster_id)
+            warm_up(settings, partition.topics)
 
     warm_slot(warm, run=partition.run, tasks=partition.tasks)

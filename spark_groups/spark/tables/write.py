@@ -35,10 +35,9 @@ from spark_groups.protocol.messages import (
     OffsetAndMetadata,
     PartitionError,
 )
-from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.source.running_query import RunningQuery, cluster_of, running_query
+from spark_groups.spark.source.running_query import RunningQuery, running_query
 from spark_groups.spark.tables.fence import (
     Begun,
     Decision,
@@ -136,7 +135,7 @@ class TableWriter:
             ),
             lambda ranges, attempt: stage(batch, running, ranges, attempt),
             self._notices,
-            GroupLogs(checked),
+            GroupLogs(running),
             self._beginnings,
         )
 
@@ -170,7 +169,7 @@ class TableWriter:
             max_records_per_partition=checked.max_records_per_partition,
         )
         work = RangesToTable(
-            checked.range_settings(), self._transform, self._table.task_writer(attempt)
+            running.range_settings(), self._transform, self._table.task_writer(attempt)
         )
         return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
 
@@ -403,17 +402,17 @@ class GroupLogs:
     Each call raises a ProtocolError if a broker returns an error.
 
     Args:
-        options: The options of a stream of the group.
+        running: A query of the group.
     """
 
-    options: SourceOptions
+    running: RunningQuery
 
     def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         """Return ranges without offsets before the beginning of the log."""
-        if self.options.fail_on_data_loss:
+        if self.running.checked.fail_on_data_loss:
             return ranges
         keys = frozenset(each.key for each in ranges)
-        with cluster_of(self.options) as cluster:
+        with self.running.cluster() as cluster:
             request = ListOffsetsRequest(partitions=keys, timestamp_ms=EARLIEST_TIMESTAMP)
             listed = cluster.list_offsets(request)
         kept = []
@@ -432,9 +431,9 @@ class GroupLogs:
 
     def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:
         """Return the group's committed offsets."""
-        group_id = self.options.group_id
+        group_id = self.running.checked.group_id
         keys = {TopicIdPartition(each.topic_id, each.partition) for each in needed}
-        with cluster_of(self.options) as cluster:
+        with self.running.cluster() as cluster:
             found = known_offsets(cluster, group_id, keys)
         return {
             FenceKey(group_id, key.topic_id, key.partition): each for key, each in found.items()

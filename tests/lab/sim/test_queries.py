@@ -6,6 +6,7 @@ import pytest
 
 from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.group_client import GroupClient
+from spark_groups.errors import AccessError
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.queries import HELD_S, LEAVE_S, Incarnation
 from spark_groups.lab.sim.schedule import Clock
@@ -153,7 +154,7 @@ def test_a_query_that_is_refused_while_it_plans_is_started_again() -> None:
     query = found.queries[0]
     refused = query.current
     assert refused is not None
-    refused.client.fail("its place is taken", found.scene.now)
+    refused.client.fail(AccessError("its place is taken"), found.scene.now)
     query._plan(refused, {})
     assert query.current is None
     wait(found, 20.0)

@@ -19,7 +19,7 @@ from spark_groups.spark.options.checks import (
     validated,
 )
 from spark_groups.spark.options.source_options import SourceOptions, option_table
-from spark_groups.spark.reading.librdkafka_reader import librdkafka_settings
+from spark_groups.spark.reading.librdkafka_consumer import librdkafka_settings
 from spark_groups.wire.security.sasl import ProviderLogin
 from spark_groups.wire.security.security import PLAINTEXT
 from spark_groups.wire.security.settings import SECURITY_SETTINGS

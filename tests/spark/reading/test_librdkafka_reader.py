@@ -19,13 +19,12 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.reading.librdkafka_consumer import RangeConsumer, librdkafka_settings
 from spark_groups.spark.reading.librdkafka_reader import (
     BATCH_ROWS,
-    RangeConsumer,
     RowBuffer,
     _existing,
     _Round,
-    librdkafka_settings,
     read_ranges,
 )
 from spark_groups.types import OffsetRange, TopicId

@@ -111,5 +111,5 @@ def test_a_warm_up_task_has_no_rows(
     create_topic(kafka.bootstrap_servers, topic_name)
     servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": "g"}
     reader = KafkaGroupStreamReader(Load.of({**servers, "subscribe": topic_name, **changed}))
-    assert not list(reader.read(WarmUpPartition(topic_name, 1, (topic_name,))))
+    assert not list(reader.read(WarmUpPartition(topic_name, 1, (topic_name,), None)))
     assert not caplog.records

@@ -24,6 +24,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from tests.answers import fetch_answer
 from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
@@ -164,7 +165,12 @@ def test_read_without_a_group_leaves_internal_topics_out_unless_they_are_named(
             "startingOffsets": "earliest",
             **chosen,
         }
-        return {each.topic for each in read_backlog(SourceOptions.of(given, may_lack_group=True))}
+        return {
+            each.topic
+            for each in read_backlog(
+                SourceOptions.of(given, may_lack_group=True), ClusterIdentity()
+            )
+        }
 
     assert topics(subscribePattern=f"{topic_name}|__.*") == {topic_name}
     assert topics(subscribe="__consumer_offsets") == {"__consumer_offsets"}
@@ -277,16 +283,16 @@ def test_group_that_does_not_exist_has_all_offsets_of_its_topics_where_it_may_be
     produce_values(kafka, topic_name, 0, 7)
     needed = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group_id}
     named = SourceOptions.of(needed | {"subscribe": topic_name, "startingOffsets": "earliest"})
-    found = read_backlog(named, may_be_new=True)
+    found = read_backlog(named, ClusterIdentity(), may_be_new=True)
     assert [(each.partition, each.from_offset, each.until_offset) for each in found] == [
         (0, 0, 4),
         (1, 0, 3),
     ]
     with pytest.raises(GroupNotFoundError):
-        read_backlog(named)
+        read_backlog(named, ClusterIdentity())
     by_pattern = SourceOptions.of(needed | {"subscribePattern": f"{topic_name}.*"})
     with pytest.raises(OptionsError, match="does not exist: name its topics with subscribe"):
-        read_backlog(by_pattern, may_be_new=True)
+        read_backlog(by_pattern, ClusterIdentity(), may_be_new=True)
 
 
 @pytest.mark.broker

@@ -22,6 +22,7 @@ from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import read_backlog
 from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.cluster_identity import ClusterIdentity
 from tests.brokers import Row, create_topic, produce
 from tests.processes import environment
 from tests.runtime.members import committed
@@ -244,7 +245,7 @@ def test_batch_read_of_a_group_goes_on_from_its_committed_offsets_to_the_end_tha
     run.leave(2.0)
 
     def ranges(**changes: str) -> list[tuple[int, int, int]]:
-        found = read_backlog(SourceOptions.of({**given, **changes}))
+        found = read_backlog(SourceOptions.of({**given, **changes}), ClusterIdentity())
         return [(each.partition, each.from_offset, each.until_offset) for each in found]
 
     assert ranges() == [(0, 4, 10), (1, 4, 6)]

@@ -339,7 +339,7 @@ def test_a_warm_up_plan_has_its_tasks_also_when_it_runs_again(
     end = plan_as_json(WARM_UP)
     for _ in range(2):
         tasks = reader.partitions(dict(NOTHING_PLANNED), end)
-        assert tasks == [WarmUpPartition("m", 3, (topic_name,))] * 3
+        assert tasks == [WarmUpPartition("m", 3, (topic_name,), None)] * 3
     assert reader.partitions(end, end) == []
     assert spans(until_rows(run, end)) == [(0, 4)]
 

@@ -85,7 +85,7 @@ class Broker:
         self.asked: list[tuple[int, int]] = []
         """Partitions and offsets that were asked for."""
         self.looked_up = 0
-        """How often its metadata was asked for."""
+        """How often its topics were asked for."""
         self.hang_up_next = False
 
     def __call__(self, peer: socket.socket) -> None:
@@ -100,6 +100,8 @@ class Broker:
 
     def _reply(self, api_key: int, frame: bytes, place: int) -> tuple[Message, Values]:
         if api_key == METADATA.api_key:
+            # Each new connection asks for the cluster, without a topic.
+            self.looked_up += bool(decode(METADATA.request, frame, place)["topics"])
             return METADATA, self._metadata()
         if api_key == LIST_OFFSETS.api_key:
             asked = decode(LIST_OFFSETS.request, frame, place)
@@ -109,7 +111,6 @@ class Broker:
         return FETCH, self._fetch(decode(FETCH.request, frame, place))
 
     def _metadata(self) -> Values:
-        self.looked_up += 1
         partitions = [
             {
                 "error_code": 0,
