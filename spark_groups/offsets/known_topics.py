@@ -79,6 +79,8 @@ class TopicDirectory:
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""
         for topic_id in topic_ids:
+            # Also if it cannot be remembered: a plan that reads it must not name it as unread.
+            self._unread.pop(topic_id, None)
             if topic_id not in self._read and len(self._read) < MAX_TOPICS_REMEMBERED:
                 self._read[topic_id] = self._topics[topic_id].name
 
@@ -91,7 +93,7 @@ class TopicDirectory:
 
     def unread(self) -> tuple[ReadTopic, ...]:
         """Return the topics that existed when this query began, and that it has not read."""
-        return tuple(each for each in self._unread.values() if each.topic_id not in self._read)
+        return tuple(self._unread.values())
 
     def note_count(self, topic_id: TopicId, known_count: int) -> int:
         """Note a known count of a topic; return the smallest so far."""
