@@ -34,6 +34,7 @@ from spark_groups.offsets.events import (
 )
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.marks import NO_MARK
 from spark_groups.offsets.starting import (
     StartingOffsets,
     committed_topics,
@@ -215,7 +216,7 @@ class PositionResolver:
                 owned.committed_offset = committed.committed_offset
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
-            elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:
+            elif key.topic_id in forgotten and self._ledger.checkpointed(key) is None:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
@@ -532,19 +533,21 @@ class PositionResolver:
     ) -> None:
         topic = self._topics.name(key.topic_id) or ""
         partition = TopicPartition(topic, key.partition)
-        checkpointed = self._ledger.checkpointed_offset(key)
+        checkpointed = self._ledger.checkpointed(key)
         if checkpointed is not None:
             message = (
                 f"the group has no committed offset for {partition}, but this query has read it up"
-                f" to {checkpointed}: the group's offsets expired or were deleted."
+                f" to {checkpointed.offset}: the group's offsets expired or were deleted."
                 f" {self._what_to_do(f'{topic}:{key.partition}')}. With failOnDataLoss=false it"
-                f" continues at {checkpointed}"
+                f" continues at {checkpointed.offset}"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:
                 resolved.data_loss = message
                 return
-            self._settle(key, checkpointed, NO_LEADER_EPOCH, member_epoch)
+            # The same commit again: a batch that stands on it, and runs again, is not read twice.
+            position, mark = checkpointed
+            self._settle(key, position, NO_LEADER_EPOCH, member_epoch, mark=mark)
             return
         if self._topics.was_created_again(key.topic_id):
             # An offset named in `startingOffsets` belonged to the earlier topic of this name.
@@ -584,8 +587,10 @@ class PositionResolver:
         position: int,
         leader_epoch: int,
         member_epoch: int,
+        *,
+        mark: str = NO_MARK,
     ) -> None:
-        self._ledger.start_at(key, position, leader_epoch, Phase.SETTLING)
+        self._ledger.start_at(key, position, leader_epoch, Phase.SETTLING, mark)
         self._commits.add([self._ledger.commit_of_position(key, member_epoch)])
 
     def _found(
