@@ -31,6 +31,7 @@ class TopicDirectory:
         self._read: dict[TopicId, str] = {}
         self._has_checkpoint = False
         self._unread: dict[TopicId, ReadTopic] = {}
+        self._left_unread: set[TopicId] = set()
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
         self._created_again: set[TopicId] = set()
@@ -56,6 +57,7 @@ class TopicDirectory:
             self._ids_by_name.setdefault(each.name, each.topic_id)
             if not each.is_read:
                 self._unread[each.topic_id] = each
+                self._left_unread.add(each.topic_id)
                 self._first_counts[each.topic_id] = each.known_count or 0
                 continue
             self._read[each.topic_id] = each.name
@@ -75,6 +77,10 @@ class TopicDirectory:
     def appeared_unseen(self, topic_id: TopicId) -> bool:
         """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
         return topic_id in self._appeared_unseen
+
+    def was_left_unread(self, topic_id: TopicId) -> bool:
+        """Return whether a topic existed when the query began, and no earlier run has read it."""
+        return topic_id in self._left_unread
 
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""

@@ -31,6 +31,7 @@ from spark_groups.offsets.events import (
     PartitionsReadFromBeginning,
     PartitionsStarted,
     PositionFound,
+    RowsSinceSkipped,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
@@ -312,9 +313,11 @@ class PositionResolver:
         is_read = topic_id in read_by_group
         if self._may_be_old(key, owned, is_read=is_read):
             return PartitionsReadFromBeginning
-        is_beside_others = not is_read and bool(self._read_before - {topic_id})
-        skips = owned.starting_timestamp != EARLIEST_TIMESTAMP and not self._topics.has_checkpoint
-        return ExistingRowsSkipped if is_beside_others and skips else None
+        if is_read or owned.starting_timestamp == EARLIEST_TIMESTAMP:
+            return None
+        if self._topics.has_checkpoint:
+            return RowsSinceSkipped if self._topics.was_left_unread(topic_id) else None
+        return ExistingRowsSkipped if self._read_before - {topic_id} else None
 
     def _started_events(
         self, started: Iterable[TopicIdPartition], now: float
@@ -324,13 +327,14 @@ class PositionResolver:
         for key in sorted(started):
             kind = self._unusual_starts.pop(key, None)
             skips_nothing = self._ledger.owned[key].position == 0
-            if kind is not None and not (kind is ExistingRowsSkipped and skips_nothing):
+            if kind is not None and not (issubclass(kind, ExistingRowsSkipped) and skips_nothing):
                 by_kind.setdefault((kind, key.topic_id), []).append(key)
         events = []
         for (kind, topic_id), keys in by_kind.items():
             topic = self._topics.name(topic_id) or ""
             indexes = ",".join(str(each.partition) for each in keys)
-            where = "--to-earliest" if kind is ExistingRowsSkipped else "--to-latest"
+            is_skipped = issubclass(kind, ExistingRowsSkipped)
+            where = "--to-earliest" if is_skipped else "--to-latest"
             command = self._reset_command("--topic", f"{topic}:{indexes}", where)
             rows = sum(self._ledger.owned[each].position for each in keys)
             events.append(kind(now, topic, tuple(keys), rows, command))
