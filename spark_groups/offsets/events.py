@@ -92,6 +92,17 @@ class ExistingRowsSkipped(PartitionsStarted):
 
 
 @event(
+    "{partitions}: no committed offset, and no earlier run of this query has read {topic}, so"
+    " startingOffsets applies now and {rows} existing offsets are skipped, also those of rows"
+    " written since the query began. To read them, stop all members of the group and run:"
+    " {command}",
+    Severity.WARNING,
+)
+class RowsSinceSkipped(ExistingRowsSkipped):
+    """A topic that a run of the query left unread starts at `latest` or a timestamp."""
+
+
+@event(
     "the checkpoint was written by group {former_group_id!r}: {topics} will be read from the"
     " committed offsets of group {group_id!r} instead",
     Severity.WARNING,

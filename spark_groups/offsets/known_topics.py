@@ -32,6 +32,7 @@ class TopicDirectory:
         self.has_checkpoint = False
         """Whether the query continues from a checkpoint; only `remember` changes it."""
         self._unread: dict[TopicId, PlanTopic] = {}
+        self._left_unread: set[TopicId] = set()
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
         self._created_again: set[TopicId] = set()
@@ -57,6 +58,7 @@ class TopicDirectory:
             self._ids_by_name.setdefault(each.name, each.topic_id)
             if not each.is_read:
                 self._unread[each.topic_id] = each
+                self._left_unread.add(each.topic_id)
                 self._first_counts[each.topic_id] = each.known_count or 0
                 continue
             self._read[each.topic_id] = each.name
@@ -72,9 +74,15 @@ class TopicDirectory:
         """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
         return topic_id in self._appeared_unseen
 
+    def was_left_unread(self, topic_id: TopicId) -> bool:
+        """Return whether a topic existed when the query began, and no earlier run has read it."""
+        return topic_id in self._left_unread
+
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""
         for topic_id in topic_ids:
+            # Also if it cannot be remembered: a plan that reads it must not name it as unread.
+            self._unread.pop(topic_id, None)
             if topic_id not in self._read and len(self._read) < MAX_TOPICS_REMEMBERED:
                 self._read[topic_id] = self._topics[topic_id].name
 
@@ -87,7 +95,7 @@ class TopicDirectory:
 
     def unread(self) -> tuple[PlanTopic, ...]:
         """Return the topics that existed when this query began, and that it has not read."""
-        return tuple(each for each in self._unread.values() if each.topic_id not in self._read)
+        return tuple(self._unread.values())
 
     def note_count(self, topic_id: TopicId, known_count: int) -> int:
         """Note a known count of a topic; return the smallest so far."""

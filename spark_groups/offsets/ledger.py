@@ -304,12 +304,25 @@ class Ledger:
         self.start_at(key, position, leader_epoch, Phase.TRUNCATED)
 
     def start_at(
-        self, key: TopicIdPartition, position: int, leader_epoch: int, phase: Phase
+        self,
+        key: TopicIdPartition,
+        position: int,
+        leader_epoch: int,
+        phase: Phase,
+        mark: str = NO_MARK,
     ) -> None:
-        """Go to a position that no batch of this query has reached; its commit is pending."""
+        """Go to a position whose commit is pending.
+
+        Args:
+            key: The partition.
+            position: The next offset to plan.
+            leader_epoch: A leader epoch whose log reached it, or NO_LEADER_EPOCH.
+            phase: The phase until it is committed.
+            mark: The mark of a commit that was deleted and is made again; else it has a new one.
+        """
         owned = self.owned[key]
         owned.phase = phase
-        mark = mark_of_position(self._run_id, owned.tenure, key, position)
+        mark = mark or mark_of_position(self._run_id, owned.tenure, key, position)
         owned.stand_at(position, leader_epoch, mark)
 
     def commit_of_position(self, key: TopicIdPartition, member_epoch: int) -> PendingCommit:
@@ -341,14 +354,14 @@ class Ledger:
             if owned.phase is Phase.READY and key in usable
         }
 
-    def checkpointed_offset(self, key: TopicIdPartition) -> int | None:
+    def checkpointed(self, key: TopicIdPartition) -> Boundary | None:
         """Return how far the query had read a partition, None if its checkpoint lacks it."""
         run = self._run(key)
         if run is not None:
-            return run.until_offset
-        for each in self.in_flight.ranges if self.in_flight else ():
+            return run.boundaries[-1]
+        for each, mark in self.in_flight.marked_ranges() if self.in_flight else ():
             if each.key == key:
-                return each.from_offset
+                return Boundary(each.from_offset, mark)
         return None
 
     def record(

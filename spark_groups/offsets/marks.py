@@ -12,6 +12,7 @@ commits have one mark only if both end the same batch after the same commits (de
 from __future__ import annotations
 
 import base64
+import re
 from hashlib import blake2b
 from typing import Final
 
@@ -19,6 +20,8 @@ from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition
 
 NO_MARK: Final = ""
 """In place of the mark of a commit of another client, or of a version without marks."""
+MARK: Final = re.compile(r"[\w-]{1,64}", re.ASCII)
+"""The text of a mark: it stands in a plan, so the metadata of other clients must not spoil that."""
 _MARK_BYTES: Final = 6
 
 

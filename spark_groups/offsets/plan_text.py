@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
+from spark_groups.offsets.marks import MARK
 from spark_groups.types import (
     BatchPlan,
     OffsetRange,
@@ -52,7 +53,7 @@ _WARM_UP_KEYS: Final = (*_PLAN_KEYS, "warm_up_tasks")
 _KEYS_WITHOUT_COUNTS: Final = ("name", "ranges")
 _TOPIC_KEYS: Final = ("name", "partitions", "ranges")
 _RANGE: Final = re.compile(
-    r"(0|[1-9]\d{0,9}):(0|[1-9]\d{0,18})\+(0|[1-9]\d{0,18})(?:@([\w-]{1,64}))?", re.ASCII
+    rf"(0|[1-9]\d{{0,9}}):(0|[1-9]\d{{0,18}})\+(0|[1-9]\d{{0,18}})(?:@({MARK.pattern}))?", re.ASCII
 )
 
 

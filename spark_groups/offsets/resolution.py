@@ -31,9 +31,11 @@ from spark_groups.offsets.events import (
     PartitionsReadFromBeginning,
     PartitionsStarted,
     PositionFound,
+    RowsSinceSkipped,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
 from spark_groups.offsets.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.offsets.marks import NO_MARK
 from spark_groups.offsets.starting import (
     StartingOffsets,
     committed_topics,
@@ -215,7 +217,7 @@ class PositionResolver:
                 owned.committed_offset = committed.committed_offset
                 owned.phase = Phase.READY
                 self._found(key, owned, resolved, now, committed=True)
-            elif key.topic_id in forgotten and self._ledger.checkpointed_offset(key) is None:
+            elif key.topic_id in forgotten and self._ledger.checkpointed(key) is None:
                 self._start_forgotten(key, owned, resolved, now)
             else:
                 self._start(key, owned, resolved, member_epoch, now)
@@ -311,9 +313,11 @@ class PositionResolver:
         is_read = topic_id in read_by_group
         if self._may_be_old(key, owned, is_read=is_read):
             return PartitionsReadFromBeginning
-        is_beside_others = not is_read and bool(self._read_before - {topic_id})
-        skips = owned.starting_timestamp != EARLIEST_TIMESTAMP and not self._topics.has_checkpoint
-        return ExistingRowsSkipped if is_beside_others and skips else None
+        if is_read or owned.starting_timestamp == EARLIEST_TIMESTAMP:
+            return None
+        if self._topics.has_checkpoint:
+            return RowsSinceSkipped if self._topics.was_left_unread(topic_id) else None
+        return ExistingRowsSkipped if self._read_before - {topic_id} else None
 
     def _started_events(
         self, started: Iterable[TopicIdPartition], now: float
@@ -323,13 +327,14 @@ class PositionResolver:
         for key in sorted(started):
             kind = self._unusual_starts.pop(key, None)
             skips_nothing = self._ledger.owned[key].position == 0
-            if kind is not None and not (kind is ExistingRowsSkipped and skips_nothing):
+            if kind is not None and not (issubclass(kind, ExistingRowsSkipped) and skips_nothing):
                 by_kind.setdefault((kind, key.topic_id), []).append(key)
         events = []
         for (kind, topic_id), keys in by_kind.items():
             topic = self._topics.name(topic_id) or ""
             indexes = ",".join(str(each.partition) for each in keys)
-            where = "--to-earliest" if kind is ExistingRowsSkipped else "--to-latest"
+            is_skipped = issubclass(kind, ExistingRowsSkipped)
+            where = "--to-earliest" if is_skipped else "--to-latest"
             command = self._reset_command("--topic", f"{topic}:{indexes}", where)
             rows = sum(self._ledger.owned[each].position for each in keys)
             events.append(kind(now, topic, tuple(keys), rows, command))
@@ -532,19 +537,21 @@ class PositionResolver:
     ) -> None:
         topic = self._topics.name(key.topic_id) or ""
         partition = TopicPartition(topic, key.partition)
-        checkpointed = self._ledger.checkpointed_offset(key)
+        checkpointed = self._ledger.checkpointed(key)
         if checkpointed is not None:
             message = (
                 f"the group has no committed offset for {partition}, but this query has read it up"
-                f" to {checkpointed}: the group's offsets expired or were deleted."
+                f" to {checkpointed.offset}: the group's offsets expired or were deleted."
                 f" {self._what_to_do(f'{topic}:{key.partition}')}. With failOnDataLoss=false it"
-                f" continues at {checkpointed}"
+                f" continues at {checkpointed.offset}"
             )
             resolved.events.append(DataLost(now, message))
             if self._fail_on_data_loss:
                 resolved.data_loss = message
                 return
-            self._settle(key, checkpointed, NO_LEADER_EPOCH, member_epoch)
+            # The same commit again: a batch that stands on it, and runs again, is not read twice.
+            position, mark = checkpointed
+            self._settle(key, position, NO_LEADER_EPOCH, member_epoch, mark=mark)
             return
         if self._topics.was_created_again(key.topic_id):
             # An offset named in `startingOffsets` belonged to the earlier topic of this name.
@@ -584,8 +591,10 @@ class PositionResolver:
         position: int,
         leader_epoch: int,
         member_epoch: int,
+        *,
+        mark: str = NO_MARK,
     ) -> None:
-        self._ledger.start_at(key, position, leader_epoch, Phase.SETTLING)
+        self._ledger.start_at(key, position, leader_epoch, Phase.SETTLING, mark)
         self._commits.add([self._ledger.commit_of_position(key, member_epoch)])
 
     def _found(

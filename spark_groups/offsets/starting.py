@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from spark_groups.offsets.marks import NO_MARK
+from spark_groups.offsets.marks import MARK, NO_MARK
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -178,7 +178,8 @@ def mark_of(committed: OffsetAndMetadata) -> str:
     fields = _fields(committed.metadata)
     mark, offset = fields.get("mark"), fields.get("offset")
     is_of_offset = type(offset) is int and offset == committed.committed_offset
-    return mark if is_of_offset and isinstance(mark, str) else NO_MARK
+    is_mark = isinstance(mark, str) and MARK.fullmatch(mark) is not None
+    return str(mark) if is_of_offset and is_mark else NO_MARK
 
 
 def is_reset(metadata: str) -> bool:

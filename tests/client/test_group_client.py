@@ -305,6 +305,23 @@ def test_revocation_waits_for_a_replayed_batch_and_commits_what_it_finished() ->
     assert harness.client.member.state is MemberState.ACKNOWLEDGING
 
 
+def test_replayed_batch_whose_offset_was_deleted_is_not_read_twice() -> None:
+    harness = ClientHarness(checkpointed=REPLAYED, fail_on_data_loss=False)
+    harness.client.replay(REPLAYED, harness.now)
+    harness.cluster()
+    harness.beat(m.HeartbeatResponse(member_epoch=-1))
+    harness.beat(accepted(2, parts(1)))
+    harness.cluster()
+    harness.beat(accepted(2))
+    harness.until(m.OffsetFetchRequest)
+    harness.answer(Channel.OFFSETS, committed({0: 7}))
+    harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
+    finish(harness, REPLAYED)
+    planned = harness.plan(PlanLimit(), ends({1: 9}), {key(1): 1})
+    assert planned is not None
+    assert [(each.from_offset, each.until_offset) for each in planned.ranges] == [(5, 9)]
+
+
 def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_finished() -> None:
     harness = replaying(committed_leader_epoch=3)
     finish(harness, REPLAYED)

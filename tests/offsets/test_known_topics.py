@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from spark_groups.offsets.known_topics import TopicDirectory
+from spark_groups.offsets.known_topics import MAX_TOPICS_REMEMBERED, TopicDirectory
+from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.protocol.messages import TopicMetadata
-from spark_groups.types import PlanTopic
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -108,6 +109,18 @@ def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read(
     assert (restarted.first_count(OLD), restarted.appeared_unseen(OLD)) == (3, False)
     assert restarted.unread() == (unread,)
     assert not restarted.was_checkpointed(OLD)
+
+
+def test_a_plan_names_no_topic_as_unread_that_it_reads_even_if_it_cannot_remember_all() -> None:
+    """Such a plan could not be read again: the query would fail, and no restart would help."""
+    topics = TopicDirectory()
+    ids = [uuid.UUID(int=number) for number in range(1, MAX_TOPICS_REMEMBERED + 501)]
+    for each in ids:
+        topics.learn(topic(each, name=f"t{each.int}"))
+    topics.note_read(reversed(ids))
+    ranges = tuple(OffsetRange(each, f"t{each.int}", 0, 0, 1) for each in ids)
+    plan = BatchPlan("g", "m1", 1, ranges, (*topics.read(), *topics.unread()))
+    assert parse_plan_text(plan_text(plan)) == plan
 
 
 def test_topics_that_appear_later_or_are_created_again_are_not_named_as_unread() -> None:

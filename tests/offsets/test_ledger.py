@@ -356,12 +356,14 @@ def test_replay_is_in_flight_unless_it_is_this_members_own() -> None:
 
 def test_checkpoint_tells_how_far_it_has_read() -> None:
     ledger = Ledger("run")
-    assert ledger.checkpointed_offset(key(0)) is None
+    assert ledger.checkpointed(key(0)) is None
     ledger.replay(plan(span(0, 3, 4), member_id="old"))
-    assert ledger.checkpointed_offset(key(0)) == 3
-    assert ledger.checkpointed_offset(key(1)) is None
-    ledger.finish(plan(span(0, 3, 4), member_id="old"))
-    assert ledger.checkpointed_offset(key(0)) == 4
+    assert ledger.checkpointed(key(0)) == (3, "at3")
+    assert ledger.checkpointed(key(1)) is None
+    finished = plan(span(0, 3, 4), member_id="old")
+    ledger.finish(finished)
+    end_mark = mark_at_end(finished, finished.ranges[0], "at3")
+    assert ledger.checkpointed(key(0)) == (4, end_mark)
 
 
 def delaying_revocation(ledger: Ledger, *pending: int, settle_first: bool = True) -> Assignment:

@@ -552,6 +552,7 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
         (commit_metadata(4, mark="k3Jx9aQb", offset=18), NO_MARK),
         (commit_metadata(4), NO_MARK),
         (commit_metadata(4, is_reset=True), NO_MARK),
+        (commit_metadata(4, mark="a,b", offset=17), NO_MARK),
         ("", NO_MARK),
         ('{"reset":true}', NO_MARK),
     ],

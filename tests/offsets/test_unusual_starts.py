@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.offsets.events import ExistingRowsSkipped, NewTopicRead
+from spark_groups.offsets.events import ExistingRowsSkipped, NewTopicRead, RowsSinceSkipped
 from spark_groups.offsets.ledger import Phase
 from spark_groups.offsets.starting import StartingOffsets
 from spark_groups.protocol.messages import (
@@ -97,6 +97,26 @@ def test_topic_that_starts_at_latest_beside_topics_that_the_group_has_read_is_re
     assert isinstance(reported, ExistingRowsSkipped)
     assert (reported.rows, reported.partitions) == (18, (key(0), key(1)))
     assert " reset-offsets g --topic orders:0,1 --to-earliest --execute" in reported.command
+
+
+def left_unread(starting: StartingOffsets) -> Scene:
+    """Return a query whose earlier run knew the topic, and ended before it had an offset of it."""
+    scene = Scene(starting, 0, 1, count=0)
+    scene.topics.remember([PlanTopic(TOPIC, "orders", 4, is_read=False)], of_this_group=True)
+    scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
+    scene.fetched(dict.fromkeys(range(4), NONE))
+    return scene
+
+
+def test_rows_since_a_run_that_could_not_read_a_topic_are_not_skipped_in_silence() -> None:
+    scene = left_unread(LATEST)
+    assert scene.of(0).starting_timestamp == LATEST_TIMESTAMP
+    (reported,) = started(scene, at=9)
+    assert isinstance(reported, RowsSinceSkipped)
+    assert (reported.rows, reported.partitions) == (18, (key(0), key(1)))
+    assert " reset-offsets g --topic orders:0,1 --to-earliest --execute" in reported.command
+    assert started(left_unread(LATEST), at=0) == []
+    assert started(left_unread(EARLIEST)) == []
 
 
 def test_topic_without_rows_that_starts_beside_others_is_not_reported() -> None:

@@ -108,7 +108,8 @@ class History:
         if each.key not in self.first:
             self.first[each.key] = self.lowest[each.key] = each.committed_offset
         elif each.key in self.deleted:
-            before = self.reached(each.key)
+            # Where the log was truncated, the group may have gone back below what it had read.
+            before = self.floor(each.key, self.reached(each.key))
             if before < each.committed_offset:
                 self.skipped.setdefault(each.key, []).append((before, each.committed_offset))
             self._begin_again(each.key, each.committed_offset)

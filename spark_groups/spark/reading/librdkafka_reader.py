@@ -185,8 +185,9 @@ class _Round:
                 messages = [each for each in messages if each.error() is None]
             # Rows before events: the end of a partition follows its last rows.
             if messages:
-                deadline = time.monotonic() + self._settings.poll_timeout_s
                 self._add(messages)
+                # Nor does time in which gaps were compared count against the brokers.
+                deadline = time.monotonic() + self._settings.poll_timeout_s
             self._note_events(events)
             if not messages and self._cursors and time.monotonic() >= deadline:
                 self._end_cut()

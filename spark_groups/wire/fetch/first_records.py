@@ -50,10 +50,12 @@ class FirstRecords:
     Args:
         found: By partition; None: there is no record to read yet.
         unknown: The reason, of partitions that no leader answered for.
+        reached: How far the search has come in those.
     """
 
     found: Mapping[TopicIdPartition, FirstRecord | None] = field(default_factory=dict)
     unknown: Mapping[TopicIdPartition, str] = field(default_factory=dict)
+    reached: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ class FirstRecordSearch:
         self._places = {key: _Place(offset) for key, offset in offsets.items()}
         self._found: dict[TopicIdPartition, FirstRecord | None] = {}
         self._unknown: dict[TopicIdPartition, str] = {}
+        self._reached: dict[TopicIdPartition, int] = {}
 
     def run(self, deadline: float) -> FirstRecords:
         """Search until every partition has an answer, or the deadline (of `time.monotonic`)."""
@@ -105,7 +108,7 @@ class FirstRecordSearch:
             by_leader = {node_id: keys for node_id, keys in waiting.items() if keys}
         for key in list(self._places):
             self._refuse(key, "its leader did not answer in time")
-        return FirstRecords(self._found, self._unknown)
+        return FirstRecords(self._found, self._unknown, self._reached)
 
     def _ask_each(self, by_leader: Mapping[int, list[TopicIdPartition]], deadline: float) -> None:
         """Send to every leader before waiting for the first, so that the slowest sets the time."""
@@ -214,4 +217,6 @@ class FirstRecordSearch:
 
     def _refuse(self, key: TopicIdPartition, reason: str) -> None:
         self._unknown[key] = reason
-        self._places.pop(key, None)
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._reached[key] = place.offset

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -15,6 +17,7 @@ from spark_groups.spark.reading import gaps, librdkafka_reader
 from spark_groups.spark.reading.gaps import GapCheck
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.fetch.batches import Passed
+from spark_groups.wire.fetch.first_records import FirstRecordSearch
 from tests.brokers import ANSWER_S, admin, create_topic, delete_topic, produce, produce_batch
 from tests.records.encoding import GZIP, Batch, Record, compress, encode_records
 from tests.spark.reading.both_readers import same_rows, table_of, topic_ids
@@ -82,6 +85,38 @@ def test_transactions_leave_gaps_behind_which_a_shortened_batch_is_found(
     longer = [OffsetRange(key.topic_id, topic_name, 0, 0, end + 9)]
     with pytest.raises(RecordsError, match=f"has offset {end + 1} has more records"):
         table_of(settings, longer, reader=ReaderChoice.LIBRDKAFKA, **changes)
+
+
+def test_comparing_takes_as_long_as_it_goes_on(
+    settings: RangeSettings,
+    key: TopicIdPartition,
+    topic_name: str,
+    check: GapCheck,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each marker of a transaction is a gap, so the whole range may have to be read again."""
+    (servers,) = settings.bootstrap_servers
+    producer = Producer(
+        {"bootstrap.servers": servers, "transactional.id": topic_name, "log_level": 0}
+    )
+    producer.init_transactions(ANSWER_S)
+    for _ in range(12):
+        producer.begin_transaction()
+        producer.produce(topic_name, bytes(300_000))
+        producer.commit_transaction(ANSWER_S)
+    read = FirstRecordSearch._ask_each
+
+    def slowly(*arguments: Any) -> None:
+        read(*arguments)
+        time.sleep(0.25)
+
+    monkeypatch.setattr(FirstRecordSearch, "_ask_each", slowly)
+    markers = [range(each, each + 1) for each in range(1, 24, 2)]
+    assert check.missed(key, Passed(range(24), markers), 2.0) is None
+    markers[-1] = range(22, 24)
+    found = check.missed(key, Passed(range(24), markers), 2.0)
+    assert found is not None
+    assert found.offset == 22
 
 
 def test_nothing_is_known_of_offsets_that_were_deleted_since(
