@@ -20,7 +20,13 @@ from spark_groups.errors import ErrorCode
 from spark_groups.offsets.commits import CommitOutcome, CommitQueue, PendingCommit
 from spark_groups.offsets.ledger import FinishedBatch, FinishedRun, Ledger, OwnedPartition, Phase
 from spark_groups.protocol.messages import OffsetCommitResponse
-from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPartition
+from spark_groups.types import (
+    NO_PARTITIONS,
+    Assignment,
+    BatchPlan,
+    OffsetRange,
+    TopicIdPartition,
+)
 from spark_groups.wire.fetch.fetcher import Fetched, Fetcher
 from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
 
@@ -192,8 +198,14 @@ def drops_the_last_record(patch: Patch) -> None:
     """Let both readers end a range one record too early."""
     _shift_ends(patch, -1)
     librdkafka = import_module(_LIBRDKAFKA)
-    cursor = librdkafka._Cursor
-    patch.setattr(librdkafka, "_Cursor", lambda at, first, until: cursor(at, first, until - 1))
+    begin = librdkafka.Cursor.of
+
+    def shortened(wanted: OffsetRange) -> Any:
+        cursor = begin(wanted)
+        cursor.until_offset -= 1
+        return cursor
+
+    patch.setattr(librdkafka.Cursor, "of", shortened)
 
 
 def reads_one_record_more(patch: Patch) -> None:
