@@ -5,10 +5,13 @@ from __future__ import annotations
 import uuid
 
 from spark_groups.protocol.messages import (
+    EpochEnd,
     EpochLookup,
+    ListedOffset,
     ListOffsetsRequest,
     Node,
     OffsetForLeaderEpochRequest,
+    PartitionError,
     TopicMetadata,
 )
 from spark_groups.types import TopicIdPartition
@@ -108,10 +111,11 @@ def test_list_offsets_of_one_leader() -> None:
     answers = [answer(0, 0, 12), answer(1, 6, -1), answer(7, 0, 99)]
     values = {"throttle_time_ms": 0, "topics": [{"name": "flights", "partitions": answers}]}
     wire = decode(LIST_OFFSETS.response, encode(LIST_OFFSETS.response, values))
-    assert answers_from_wire(request, wire, asked, topics) == (
-        {asked[0]: (12, 4)},
-        {asked[1]: 6, asked[2]: -1},
-    )
+    assert answers_from_wire(request, wire, asked, topics) == {
+        asked[0]: ListedOffset(12, 4),
+        asked[1]: PartitionError(6),
+        asked[2]: PartitionError(-1),
+    }
 
 
 def test_ends_of_leader_epochs_of_one_leader() -> None:
@@ -134,4 +138,7 @@ def test_ends_of_leader_epochs_of_one_leader() -> None:
     values = {"throttle_time_ms": 0, "topics": [{"topic": "flights", "partitions": answers}]}
     whole = encode(OFFSET_FOR_LEADER_EPOCH.response, values)
     wire = decode(OFFSET_FOR_LEADER_EPOCH.response, whole)
-    assert answers_from_wire(request, wire, asked, topics) == ({asked[0]: (7, 1)}, {asked[1]: 74})
+    assert answers_from_wire(request, wire, asked, topics) == {
+        asked[0]: EpochEnd(7, 1),
+        asked[1]: PartitionError(74),
+    }
