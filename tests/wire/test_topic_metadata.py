@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 
 from spark_groups.protocol.messages import (
-    EpochEnd,
     EpochLookup,
     ListedOffset,
     ListOffsetsRequest,
@@ -139,6 +138,6 @@ def test_ends_of_leader_epochs_of_one_leader() -> None:
     whole = encode(OFFSET_FOR_LEADER_EPOCH.response, values)
     wire = decode(OFFSET_FOR_LEADER_EPOCH.response, whole)
     assert answers_from_wire(request, wire, asked, topics) == {
-        asked[0]: EpochEnd(7, 1),
+        asked[0]: ListedOffset(7, 1),
         asked[1]: PartitionError(74),
     }
