@@ -111,7 +111,7 @@ def test_offsets_go_back_and_say_what_they_are_or_nothing() -> None:
         found.queries[0].stay_down(60.0, kill=False)
         coordination = found.scene.coordination
         before = {key: coordination.committed(key) or 0 for key in found.scene.storage.logs}
-        Operator(found.scene, found.queries, 60.0).act()
+        Operator(found.scene, found.queries, 60.0, deletes=False).act()
         found.scene.schedule.run_until(40.0)
         assert seen.seen
         for fact in seen.seen:
@@ -121,12 +121,26 @@ def test_offsets_go_back_and_say_what_they_are_or_nothing() -> None:
             assert value.committed_offset == fact.new_offset <= before[fact.key]
             kept.add(value.metadata)
             assert parse_commit_metadata(value.metadata) in (None, 4)
-    assert kept == {"", '{"partitions":4,"reset":true}'}
+    copied = kept - {"", '{"partitions":4,"reset":true}'}
+    assert len(kept - copied) == 2
+    assert all('"mark":' in each for each in copied), "a tool that keeps the metadata"
+
+
+def test_offsets_are_deleted_while_no_query_runs() -> None:
+    seen = Facts(facts.OffsetDeleted, facts.OffsetReset)
+    found = read(1, seen)
+    found.queries[0].stay_down(60.0, kill=False)
+    Operator(found.scene, found.queries, 60.0, deletes=True).act()
+    found.scene.schedule.run_until(40.0)
+    assert seen.seen
+    for fact in seen.seen:
+        assert isinstance(fact, facts.OffsetDeleted)
+        assert found.scene.coordination.committed(fact.key) is None
 
 
 def test_while_there_are_members_nothing_is_set() -> None:
     seen = Facts(facts.OffsetReset)
     found = read(1, seen)
-    Operator(found.scene, found.queries, 30.0).act()
+    Operator(found.scene, found.queries, 30.0, deletes=False).act()
     found.scene.schedule.run_until(50.0)
     assert not seen.seen
