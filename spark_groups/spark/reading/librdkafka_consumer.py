@@ -100,7 +100,7 @@ class RangeConsumer:
         self._connect()
 
     def _connect(self) -> None:
-        self._has_met_another_cluster = False
+        self._visited: str | None = None
         self._known_topics.clear()
         self._admin: AdminClient | None = None
         self.fetcher = Consumer(
@@ -160,8 +160,9 @@ class RangeConsumer:
             AnotherClusterError: The addresses still lead to another cluster.
             BrokerUnreachableError: No broker responded in time.
         """
-        if not self._has_met_another_cluster:
+        if self._visited is None:
             return True
+        _log.warning("dropping the records that came last, and connecting again: %s", self._visited)
         while True:
             self.fetcher.close()
             self._connect()
@@ -177,8 +178,8 @@ class RangeConsumer:
     def log(self, level: int, text: str, facility: str, *rest: object) -> None:
         """Take a line of librdkafka's log; called as `logging.Logger.log` is."""
         if facility == _OTHER_CLUSTER:
-            self._has_met_another_cluster = True
-        if level >= logging.ERROR or facility == _OTHER_CLUSTER:
+            self._visited = str(rest[-1])
+        if level >= logging.ERROR:
             _log.log(level, text, facility, *rest)
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, TopicId]:
