@@ -102,6 +102,21 @@ def test_a_calm_run_comes_to_rest_long_before_it_must() -> None:
     assert calm.scene.coordination.group.state.value == "Stable"
 
 
+@pytest.mark.parametrize(
+    ("seed", "profile"),
+    [
+        (5000165, "kafka-4.0"),
+        (5000494, "kafka-4.0"),
+        (6000401, "kafka-4.0"),
+        (6000968, "kafka-4.1"),
+    ],
+)
+def test_batches_are_replayed_and_logs_truncated_around_a_deletion_of_offsets(
+    seed: int, profile: str
+) -> None:
+    assert play(Run(seed, profile)) is None
+
+
 def test_a_listener_may_use_the_longer_budget_of_a_member_that_slept() -> None:
     # A member that Spark calls seldom asks for two minutes: a revocation is held for thirty seconds
     # though the configured timeout is five.
