@@ -12,7 +12,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -31,11 +32,13 @@ from spark_groups.errors import DataLossError, TableGapError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.types import OffsetRange
+from spark_groups.wire.connection import AnotherClusterError
 
 TASKS: Final = 2
 FAILED: Final = 3
@@ -43,6 +46,9 @@ REFUSED_GAP: Final = 4
 NO_ROOM: Final = 6
 REFUSED_LOSS: Final = 7
 """Exit codes."""
+LED_AWAY_S: Final = 60.0
+"""How long a task runs again that is led to another cluster."""
+AGAIN_S: Final = 0.5
 
 
 class Query:
@@ -138,7 +144,7 @@ class Query:
         ranges = plan.ranges if plan is not None else ()
         self._journal.note_reads(number, digest(end), ranges, is_replay=is_replay)
         execution = execution_name(self._key, number)
-        values = list(self._read(ranges))
+        values = self._read(ranges, plan.cluster_id if plan is not None else None)
         # Retention may have deleted records of a short-lived topic when a batch runs again.
         lasting = [each for each in values if each.topic not in self._setting.short_lived]
         self._journal.note(Note.READ, batch=number, digest=rows_digest(lasting))
@@ -168,12 +174,16 @@ class Query:
                 )
             )
 
-    def _read(self, ranges: tuple[OffsetRange, ...]) -> Iterator[Row]:
+    def _read(self, ranges: tuple[OffsetRange, ...], cluster_id: str | None) -> list[Row]:
+        """Read a batch; a task that is led to another cluster runs again, as in Spark."""
+        settings = replace(self._range_settings, cluster_id=cluster_id)
+        values: list[Row] = []
         for task in pack(ranges, default_tasks=TASKS):
-            for rows in read_ranges(self._range_settings, task):
-                columns = (rows.column(each) for each in ("topic", "partition", "offset", "value"))
-                values = zip(*(each.to_pylist() for each in columns), strict=True)
-                yield from map(Row._make, values)
+            gives_up_at = time.monotonic() + LED_AWAY_S
+            while (read := _rows(settings, task, gives_up_at)) is None:
+                time.sleep(AGAIN_S)
+            values += read
+        return values
 
     def _is_interrupted(self) -> bool:
         return self._ending.is_set() and not self._traits.listens
@@ -224,6 +234,22 @@ def source_options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
     if traits.instance_id is not None:
         options["kafka.group.instance.id"] = traits.instance_id
     return options
+
+
+def _rows(
+    settings: RangeSettings, task: Sequence[OffsetRange], gives_up_at: float
+) -> list[Row] | None:
+    """Return the rows of a task; None if it was led to another cluster and may run again."""
+    rows: list[Row] = []
+    try:
+        for batch in read_ranges(settings, task):
+            columns = (batch.column(each) for each in ("topic", "partition", "offset", "value"))
+            rows += map(Row._make, zip(*(each.to_pylist() for each in columns), strict=True))
+    except AnotherClusterError:
+        if time.monotonic() >= gives_up_at:
+            raise
+        return None
+    return rows
 
 
 def main(files: Files, key: RunKey) -> int:
