@@ -47,8 +47,6 @@ class History:
         self._reached: dict[TopicIdPartition, int] = {}
         self._ahead: Ranges = {}
         """Finished ranges not yet below `_reached`."""
-        self._since_deleted: Ranges = {}
-        """Ranges finished after a deletion, until a start is committed: replayed batches."""
         self._ends: dict[TopicIdPartition, int] = {}
 
     def listeners(self) -> Listeners:
@@ -102,8 +100,6 @@ class History:
         self._ends[key] = max(end, until_offset)
         ranges.append((from_offset, until_offset))
         self._ahead.setdefault(key, []).append((from_offset, until_offset))
-        if key in self._since_deleted:
-            self._since_deleted[key].append((from_offset, until_offset))
 
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
@@ -116,20 +112,17 @@ class History:
             before = self.floor(each.key, self.reached(each.key))
             if before < each.committed_offset:
                 self.skipped.setdefault(each.key, []).append((before, each.committed_offset))
-            self._begin_again(each.key, each.committed_offset)
-            self._ahead[each.key] = self._since_deleted.pop(each.key, [])
+            # A deletion wants nothing read again: batches that finished before it still count.
+            self._reached[each.key] = each.committed_offset
+            self._ahead[each.key] = list(self.finished.get(each.key, ()))
 
     def _reset(self, fact: facts.OffsetReset) -> None:
-        self._begin_again(fact.key, fact.new_offset)
+        # Records above the offset have to be read again.
+        self._reached[fact.key] = fact.new_offset
+        self._ahead.pop(fact.key, None)
 
     def _deleted(self, fact: facts.OffsetDeleted) -> None:
         self.deleted.add(fact.key)
-        self._since_deleted[fact.key] = []
-
-    def _begin_again(self, key: TopicIdPartition, offset: int) -> None:
-        """Count from this offset: records above it have to be read again."""
-        self._reached[key] = offset
-        self._ahead.pop(key, None)
 
     def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         match fact.event:

@@ -62,7 +62,9 @@ class LossIsReported(Checker):
     @on(facts.Committed)
     def _committed(self, fact: facts.Committed) -> None:
         each = fact.offset
-        self._set_by_operator.discard(each.key)
+        if each.before is not None or each.key not in self.history.deleted:
+            # A start after a deletion has no leader epoch either.
+            self._set_by_operator.discard(each.key)
         if each.key in self._unreported:
             is_reported = (_incarnation(each.member_id), each.key) in self._reported
             if is_reported or each.committed_offset <= self._unreported[each.key][0]:
