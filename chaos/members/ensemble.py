@@ -60,9 +60,13 @@ MAINS: Final[Mapping[MemberKind, Main]] = {
     MemberKind.CLASSIC: partial(plain_consumer.main, is_classic=True),
 }
 """What a process of a member runs."""
-ENDS: Final = {query.NO_ROOM: End.NO_ROOM, query.REFUSED_LOSS: End.REFUSED}
+ENDS: Final = {
+    query.NO_ROOM: End.NO_ROOM,
+    query.REFUSED_LOSS: End.REFUSED,
+    query.REFUSED_CLUSTER: End.LED_AWAY,
+}
 """The ends that a process gives a reason for."""
-BY_ITSELF: Final = (End.FAILED, End.NO_ROOM, End.REFUSED)
+BY_ITSELF: Final = (End.FAILED, End.NO_ROOM, End.REFUSED, End.LED_AWAY)
 """The ends that no fault of the process is the reason of."""
 
 

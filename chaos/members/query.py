@@ -28,7 +28,7 @@ from chaos.plants import Plant
 from chaos.results.facts import Note, RunKey, execution_name
 from chaos.setting import Files, Setting
 from chaos.systems.sinks import Row, SinkBatch, rows_digest
-from spark_groups.errors import DataLossError, TableGapError
+from spark_groups.errors import CheckpointError, DataLossError, TableGapError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
 from spark_groups.spark.control.messages import BatchReported, Listening
@@ -45,6 +45,7 @@ FAILED: Final = 3
 REFUSED_GAP: Final = 4
 NO_ROOM: Final = 6
 REFUSED_LOSS: Final = 7
+REFUSED_CLUSTER: Final = 8
 """Exit codes."""
 LED_AWAY_S: Final = 60.0
 """How long a task runs again that is led to another cluster."""
@@ -286,4 +287,6 @@ def failed_as(error: BaseException) -> int:
     # An error of a source reaches a Spark application as text.
     if isinstance(error, DataLossError) or DataLossError.__name__ in str(error):
         return REFUSED_LOSS
+    if isinstance(error, CheckpointError) and "another Kafka cluster" in str(error):
+        return REFUSED_CLUSTER
     return NO_ROOM if is_disk_full(error) else FAILED

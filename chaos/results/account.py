@@ -97,12 +97,14 @@ _REPLAYED: Final = {
     End.NO_ROOM: Cause.REPLAYED_NO_ROOM,
     End.FAILED: Cause.REPLAYED_FAILED,
     End.REFUSED: Cause.REPLAYED_FAILED,
+    End.LED_AWAY: Cause.REPLAYED_FAILED,
 }
 _IN_HAND: Final = {
     End.STOPPED: Cause.STOPPED,
     End.NO_ROOM: Cause.NO_ROOM,
     End.FAILED: Cause.FAILED,
     End.REFUSED: Cause.FAILED,
+    End.LED_AWAY: Cause.FAILED,
 }
 """What the end of a process means for a batch that was not known to be finished."""
 _PLAIN: Final = {
@@ -509,6 +511,12 @@ def _has_failed(evidence: Evidence, run: Run) -> bool:
     if run.end is End.FAILED:
         return True
     ended_s = run.ended_s or 0.0
+    if run.end is End.LED_AWAY:
+        spans = _spans(evidence, run, FaultClass.NETWORK)
+        return not any(
+            each.from_s <= ended_s <= (each.until_s or ended_s) + evidence.session_s
+            for each in spans
+        )
     is_full = any(
         each.from_s <= ended_s and (each.until_s or 0.0) + evidence.session_s >= ended_s
         for each in _spans(evidence, run, FaultClass.DISK)

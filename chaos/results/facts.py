@@ -78,6 +78,7 @@ class End(Enum):
     FAILED = "ended by itself"
     NO_ROOM = "ended because a disk was full"
     REFUSED = "refused to start: committed offsets were deleted"
+    LED_AWAY = "refused to start: its address led to another cluster"
 
 
 class Departure(NamedTuple):
