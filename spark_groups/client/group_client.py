@@ -54,12 +54,7 @@ from spark_groups.offsets.events import (
     WithheldRange,
 )
 from spark_groups.offsets.known_topics import TopicDirectory
-from spark_groups.offsets.ledger import (
-    NO_LEADER_EPOCHS,
-    NOTHING_INHERITED,
-    Ledger,
-    OwnedPartition,
-)
+from spark_groups.offsets.ledger import NO_LEADER_EPOCHS, NOTHING_INHERITED, Ledger, OwnedPartition
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.validation import PositionValidator
@@ -380,6 +375,7 @@ class GroupClient:
         Args:
             limit: How much to read.
             ends: Log ends (last stable offsets under read_committed), after `listed`.
+            now: Seconds.
             leader_epochs: The leader epoch under which each end was listed.
 
         Raises:
@@ -423,6 +419,7 @@ class GroupClient:
         """Commit finished batches, then leave the group.
 
         Args:
+            now: Seconds.
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
@@ -588,6 +585,7 @@ class GroupClient:
 
         Args:
             waited_s: How long nothing could be read, in seconds.
+            now: Seconds.
 
         Raises:
             AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.
