@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_groups.errors import TableError
+from spark_groups.spark.tables.column_types import Nesting, TypeRules
+from spark_groups.spark.tables.column_values import Limits
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
@@ -25,6 +26,9 @@ _NULL: Final = b"\xff\xff\xff\xff"
 _EPOCH_DAYS: Final = 10_957
 """The days from 1970, the epoch of Arrow, to 2000, the epoch of PostgreSQL."""
 _EPOCH_US: Final = _EPOCH_DAYS * 86_400_000_000
+_DAYS: Final = (-2_440_588, 2_145_031_948)
+"""The first day that PostgreSQL has, in the year 4713 BC, and the last one, since 1970."""
+_TIMES_US: Final = (_DAYS[0] * 86_400_000_000, 2**63 - 1 - 10_957 * 86_400_000_000)
 
 
 class Column(NamedTuple):
@@ -54,11 +58,8 @@ class _Fixed(NamedTuple):
 _FIXED: Final[Mapping[pa.DataType, _Fixed]] = {
     pa.bool_(): _Fixed("boolean", ">u1", pa.uint8()),
     pa.int8(): _Fixed("smallint", ">i2"),
-    pa.uint8(): _Fixed("smallint", ">i2"),
     pa.int16(): _Fixed("smallint", ">i2"),
-    pa.uint16(): _Fixed("integer", ">i4"),
     pa.int32(): _Fixed("integer", ">i4"),
-    pa.uint32(): _Fixed("bigint", ">i8"),
     pa.int64(): _Fixed("bigint", ">i8"),
     pa.float32(): _Fixed("real", ">f4"),
     pa.float64(): _Fixed("double precision", ">f8"),
@@ -69,33 +70,39 @@ _FIXED: Final[Mapping[pa.DataType, _Fixed]] = {
 }
 _VARIABLE: Final[Mapping[pa.DataType, str]] = {pa.string(): "text", pa.binary(): "bytea"}
 
+POSTGRES: Final = TypeRules(
+    "PostgreSQL",
+    {each: each for each in (*_FIXED, *_VARIABLE)},
+    nesting=Nesting.NONE,
+    limits=Limits(
+        has_zero_bytes=False,
+        between={
+            pa.date32(): _DAYS,
+            pa.timestamp("us"): _TIMES_US,
+            pa.timestamp("us", "UTC"): _TIMES_US,
+        },
+    ),
+    name_bytes_max=NAME_BYTES_MAX,
+    not_in_names="\0",
+    is_case_sensitive=True,
+)
+"""The types that have a form in this module."""
+
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
     """Return the columns of rows.
 
     Args:
-        schema: Their schema, with plain types.
-
-    Raises:
-        TableError: PostgreSQL has no such type, or a name is too long.
+        schema: Their schema, which `POSTGRES` allows.
     """
     return tuple(_column_of(each) for each in schema)
 
 
 def _column_of(field: pa.Field) -> Column:
-    if len(field.name.encode()) > NAME_BYTES_MAX:
-        raise TableError(f"the name of the column {field.name} is too long for PostgreSQL")
-    if field.type in _FIXED:
-        sql = _FIXED[field.type].sql
-        return Column(field.name, sql, sql)
-    if field.type in _VARIABLE:
-        return Column(field.name, _VARIABLE[field.type], _VARIABLE[field.type])
     if pa.types.is_decimal(field.type):
         return Column(field.name, "text", f"numeric({field.type.precision},{field.type.scale})")
-    raise TableError(
-        f"the column {field.name} is {field.type}, for which this package knows no type of"
-        " PostgreSQL: turn it into text or bytes in the transform, such as to_json"
-    )
+    sql = _FIXED[field.type].sql if field.type in _FIXED else _VARIABLE[field.type]
+    return Column(field.name, sql, sql)
 
 
 def copied(batch: pa.RecordBatch) -> Iterator[memoryview]:

@@ -16,12 +16,14 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyarrow import fs, parquet
+from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules, table_schema
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.delta_log import (
     VERSION,
     DeltaLog,
@@ -33,12 +35,11 @@ from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
-    TIMESTAMPS,
     FileDetails,
     ParquetTaskWriter,
     files_of,
     no_rows,
-    piece_of,
+    schemas_of,
 )
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId
@@ -63,7 +64,27 @@ _MAPPING: Final = "delta.columnMapping.mode"
 _CONSTRAINT: Final = "delta.constraints."
 _UNSAFE: Final = "allow_unsafe_rename"
 _UNCHECKED: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
-_NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
+_RULES: Final = TypeRules(
+    "Delta",
+    {
+        each: each
+        for each in (
+            pa.bool_(),
+            pa.int8(),
+            pa.int16(),
+            pa.int32(),
+            pa.int64(),
+            pa.float32(),
+            pa.float64(),
+            pa.string(),
+            pa.binary(),
+            pa.date32(),
+            MICROS,
+            MICROS_UTC,
+        )
+    },
+    not_in_names=" ,;{}()\n\t=",
+)
 
 
 def delta_table(
@@ -106,12 +127,6 @@ def _uri(path: str) -> str:
     return Path(path).resolve().as_uri()
 
 
-def _hadoop_path(uri: str) -> str:
-    """Return a URI for Hadoop, which does not decode `%20` and the like in local paths."""
-    parts = urllib.parse.urlsplit(uri)
-    return f"file://{urllib.parse.unquote(parts.path)}" if parts.scheme == "file" else uri
-
-
 class DeltaTable:
     """A Delta table with a fence; `delta_table` makes one.
 
@@ -139,7 +154,7 @@ class DeltaTable:
         self._files = files_of(uri, options)
         self._table: deltalake.DeltaTable | None = None
         self._log = DeltaLog(self._files)
-        self._schemas: set[tuple[str, str]] = set()
+        self._warned_of: set[str] = set()
         # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
 
@@ -185,57 +200,29 @@ class DeltaTable:
 
         Args:
             attempt: The attempt.
-
-        Raises:
-            TableError: The table is partitioned.
         """
-        if columns := self._partition_columns():
-            raise TableError(
-                f"{self} is partitioned by {', '.join(columns)}, but with emit=ranges tasks write"
-                ' files without partitions; load the stream with .option("emit", "records")'
-            )
         return ParquetTaskWriter(
-            self._uri, self._options, attempt.name, self._target_file_bytes, self._compression
+            self._uri,
+            self._options,
+            attempt.name,
+            self._columns(),
+            self._target_file_bytes,
+            self._compression,
         )
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame in a directory of the attempt, with a Spark job.
+        """Stage the rows of a DataFrame with a Spark job.
 
         Args:
             rows: The rows.
             attempt: The attempt.
-        """
-        # Spark's default type for timestamps has no statistics; each query has its own session.
-        rows.sparkSession.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
-        writer = rows.write.option("compression", self._compression)
-        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        if columns := self._partition_columns():
-            writer = writer.partitionBy(*columns)
-        writer.parquet(f"{_hadoop_path(self._uri)}/{attempt.name}")
-        schema = _schema_of(rows)
-        pieces = []
-        for each in self._written_by_spark(attempt):
-            with self._files.open_input_file(each.path) as file:
-                footer = parquet.ParquetFile(file).metadata
-            pieces.append(piece_of(each.path, each.size, footer, schema))
-        return pieces or [no_rows(schema)]
 
-    def _written_by_spark(self, attempt: Attempt) -> list[fs.FileInfo]:
-        """Return the files that a job of Spark has written, without those of tasks in vain.
-
-        A second try of a task may write its file below `_temporary` when the job is done.
+        Raises:
+            TableError: The rows do not fit the table.
         """
-        selector = fs.FileSelector(attempt.name, recursive=True, allow_not_found=True)
-        return sorted(
-            (
-                each
-                for each in self._files.get_file_info(selector)
-                if each.type is fs.FileType.File
-                and each.path.endswith(".parquet")
-                and not any(map(_is_hidden, each.path.split("/")))
-            ),
-            key=lambda info: info.path,
-        )
+        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
+
+        return stage_rows(rows, self.task_writer(attempt), no_rows)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
@@ -263,7 +250,7 @@ class DeltaTable:
             **transactions_of(decision.changes),
             f"{VERSION}{attempt.group_id}": version,
         }
-        schema = self._checked_schema(has_columns)
+        schema = self._columns().check_staged(schemas_of(has_columns))
         properties = deltalake.CommitProperties(
             custom_metadata={
                 "spark-groups": {"group": attempt.group_id, "batch": attempt.batch_id}
@@ -273,10 +260,7 @@ class DeltaTable:
                 deltalake.Transaction(name, number) for name, number in transactions.items()
             ],
         )
-        columns = self._partition_columns()
-        self._check_partitioning(written, columns)
-        now_ms = int(time.time() * 1000)
-        actions = [_add_action(each, columns, now_ms) for each in written]
+        actions = self._actions(written)
         with self._lock:
             compared = -1 if state.version is None else state.version
             at = -1 if self._table is None else self._table.version()
@@ -287,7 +271,7 @@ class DeltaTable:
             if state.version is None:
                 self._create(actions, schema, properties)
             else:
-                self._append(actions, schema, properties)
+                self._append(actions, properties)
             self._log.committed(version, transactions)
             self._write_checkpoint(version)
 
@@ -423,73 +407,73 @@ class DeltaTable:
                     " an age that is longer than any batch takes; start the query again"
                 )
 
-    def _partition_columns(self) -> tuple[str, ...]:
-        """Return the columns that the table is partitioned by."""
-        if self._table is None:
-            return self._partition_by
-        return tuple(self._table.metadata().partition_columns)
+    def _columns(self) -> TableColumns:
+        """Return the columns of the table, to which rows are fitted.
 
-    def _check_partitioning(self, pieces: Sequence[Piece], columns: Sequence[str]) -> None:
-        """Refuse files that were written for other partition columns than those of the table.
+        Raises:
+            TableError: It has columns that this writer does not compute or check.
+        """
+        if self._table is None:
+            return TableColumns(str(self), _RULES, partition_by=self._partition_by)
+        fields = json.loads(self._table.schema().to_json())["fields"]
+        unchecked = [
+            f"{each['name']} is not null or computed ({mark})"
+            for each in fields
+            for mark in _UNCHECKED
+            if mark in each["metadata"]
+        ]
+        if unchecked:
+            raise TableError(
+                f"{self} has columns that this writer does not check: {', '.join(unchecked)}"
+            )
+        schema = table_schema(pa.schema(self._table.schema().to_arrow()))
+        partition_by = tuple(self._table.metadata().partition_columns)
+        return TableColumns(str(self), _RULES, schema, partition_by)
+
+    def _actions(self, pieces: Sequence[Piece]) -> list[AddAction]:
+        """Return the actions that add files to the log.
 
         Raises:
             TableError: Another writer has created the table since, with other partition columns.
         """
+        columns = self._columns().partition_by
+        now_ms = int(time.time() * 1000)
+        actions = []
         for each in pieces:
-            has = _directory_values(each.name)
-            if set(has) != set(columns):
+            details = FileDetails.of(each)
+            if set(details.partition_values) != set(columns):
                 raise TableError(
                     f"{self} was created by another writer with partition_by={list(columns)}, but"
-                    f" {each.name} was written with partition_by={list(has)}: give the same columns"
-                    " to every application that writes the table, and start the query again"
+                    f" {each.name} was written with"
+                    f" partition_by={list(details.partition_values)}: give the same columns to"
+                    " every application that writes the table, and start the query again"
                 )
-
-    def _checked_schema(self, pieces: Sequence[Piece]) -> pa.Schema | None:
-        """Return the columns of the files; None: no files.
-
-        Raises:
-            TableError: They do not fit the table's.
-        """
-        texts = {FileDetails.of(each).schema_text for each in pieces}
-        schema = None
-        for text in sorted(texts):
-            schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
-            if self._table is not None:
-                self._check_schema(text, schema, self._table)
-        if len(texts) > 1 and self._table is None:
-            raise TableError(f"tasks wrote files with different columns to {self}")
-        return schema
-
-    def _check_schema(self, text: str, schema: pa.Schema, table: deltalake.DeltaTable) -> None:
-        wanted = table.schema().to_json()
-        if (text, wanted) in self._schemas:
-            return
-        columns = {each["name"]: each for each in json.loads(wanted)["fields"]}
-        given = {each["name"]: each for each in _delta_fields(schema)}
-        problems = [
-            f"{name} is {_shown(each['type'])}, not {_shown(columns[name]['type'])}"
-            if name in columns
-            else f"{name} is not a column of the table"
-            for name, each in given.items()
-            if name not in columns or _relaxed(columns[name]["type"]) != _relaxed(each["type"])
-        ]
-        problems += [
-            f"{name} is missing, and must not be null"
-            for name, each in columns.items()
-            if name not in given and not each["nullable"] and name not in self._partition_columns()
-        ]
-        problems += [
-            f"{name} is not null or computed ({mark}), which this writer does not check"
-            for name, each in columns.items()
-            for mark in _UNCHECKED
-            if mark in each["metadata"]
-        ]
-        if problems:
-            raise TableError(
-                f"the batch does not fit {self}: {'; '.join(problems)}. Change the transform, or"
-                " the table with ALTER TABLE"
+            self._warn_of_empty_text(details.partition_values)
+            actions.append(
+                AddAction(
+                    path=each.name,
+                    size=each.size_bytes,
+                    # Delta's log has empty text for null.
+                    partition_values={
+                        name: text or None for name, text in details.partition_values.items()
+                    },
+                    modification_time=now_ms,
+                    data_change=True,
+                    stats=details.statistics,
+                )
             )
-        self._schemas.add((text, wanted))
+        return actions
+
+    def _warn_of_empty_text(self, values: Mapping[str, str | None]) -> None:
+        for name, text in values.items():
+            if text == "" and name not in self._warned_of:
+                self._warned_of.add(name)
+                logger.warning(
+                    "%s: rows with an empty text in the partition column %s have null there:"
+                    " Delta's log does not tell these apart",
+                    self,
+                    name,
+                )
 
     def _create(
         self,
@@ -498,11 +482,10 @@ class DeltaTable:
         properties: deltalake.CommitProperties,
     ) -> None:
         assert schema is not None
-        fields = _delta_schema(schema)
         try:
             create_table_with_add_actions(
                 self._uri,
-                fields,
+                deltalake.Schema.from_arrow(schema),
                 actions,
                 mode="error",
                 partition_by=list(self._partition_by),
@@ -519,7 +502,6 @@ class DeltaTable:
     def _append(
         self,
         actions: list[AddAction],
-        schema: pa.Schema | None,
         properties: deltalake.CommitProperties,
     ) -> None:
         assert self._table is not None
@@ -527,8 +509,8 @@ class DeltaTable:
             self._table.create_write_transaction(
                 [*actions],
                 "append",
-                self._table.schema() if schema is None else _delta_schema(schema),
-                list(self._partition_columns()),
+                self._table.schema(),
+                self._table.metadata().partition_columns,
                 commit_properties=properties,
             )
         except deltalake.exceptions.CommitFailedError as error:
@@ -547,83 +529,3 @@ class DeltaTable:
             self._table.create_checkpoint()
         except Exception as error:
             logger.warning("%s: no checkpoint of version %d was written: %s", self, version, error)
-
-
-def _add_action(piece: Piece, columns: Sequence[str], now_ms: int) -> AddAction:
-    return AddAction(
-        path=piece.name,
-        size=piece.size_bytes,
-        partition_values=_partition_values(piece.name, columns),
-        modification_time=now_ms,
-        data_change=True,
-        stats=FileDetails.of(piece).statistics,
-    )
-
-
-def _partition_values(name: str, columns: Sequence[str]) -> dict[str, str | None]:
-    """Return the values of partition columns, from the directory names that Spark writes."""
-    values = _directory_values(name)
-    return {
-        each: None if values[each] == _NULL_DIRECTORY else urllib.parse.unquote(values[each])
-        for each in columns
-    }
-
-
-def _is_hidden(name: str) -> bool:
-    """Tell whether Spark leaves a file or a directory out when it reads a table."""
-    return name.startswith((".", "_")) and "=" not in name
-
-
-def _directory_values(name: str) -> dict[str, str]:
-    """Return the columns and values in the names of a file's directories."""
-    found = (part.split("=", 1) for part in name.split("/")[:-1] if "=" in part)
-    return {urllib.parse.unquote(column): value for column, value in found}
-
-
-def _delta_schema(schema: pa.Schema) -> deltalake.Schema:
-    """Return the columns of a new table with an Arrow schema; all of them may be null.
-
-    Raises:
-        TableError: Delta has no such type.
-    """
-    unsigned = [each.name for each in schema if pa.types.is_unsigned_integer(each.type)]
-    if unsigned:
-        raise TableError(
-            f"Delta has no unsigned numbers: cast {', '.join(unsigned)} in the transform"
-        )
-    nullable = pa.schema([each.with_nullable(True) for each in schema])
-    try:
-        return deltalake.Schema.from_arrow(nullable)
-    except Exception as error:
-        reason = str(error).split("\n", 1)[0]
-        raise TableError(f"a column has a type that Delta does not have: {reason}") from error
-
-
-def _schema_of(rows: DataFrame) -> pa.Schema:
-    """Return the columns of a DataFrame, with the types that Spark writes to Delta tables.
-
-    Raises:
-        TableError: Delta has no such type.
-    """
-    text = rows.schema.json()
-    try:
-        return pa.schema(deltalake.Schema.from_json(text).to_arrow())
-    except Exception as error:
-        raise TableError(f"a column has a type that Delta does not have: {text}") from error
-
-
-def _delta_fields(schema: pa.Schema) -> list[dict[str, Any]]:
-    fields: list[dict[str, Any]] = json.loads(_delta_schema(schema).to_json())["fields"]
-    return fields
-
-
-def _relaxed(column: Any) -> Any:
-    """Return a type without nullability and metadata."""
-    if isinstance(column, dict):
-        left_out = {"nullable", "containsNull", "valueContainsNull", "metadata"}
-        return {name: _relaxed(each) for name, each in column.items() if name not in left_out}
-    return [_relaxed(each) for each in column] if isinstance(column, list) else column
-
-
-def _shown(column: Any) -> str:
-    return column if isinstance(column, str) else json.dumps(_relaxed(column))

@@ -24,9 +24,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyarrow import fs, parquet
+from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules, table_schema
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
@@ -39,10 +41,9 @@ from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
-    TIMESTAMPS,
-    FileDetails,
     LocatedTaskWriter,
-    piece_of,
+    no_rows,
+    schemas_of,
 )
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
@@ -83,6 +84,30 @@ REST_WAIT_S: Final = 60.0
 FENCE: Final = "spark-groups.fence."
 _BATCH: Final = "spark-groups.batch"
 _OURS: Final = f"/{PREFIX}"
+_RULES: Final = TypeRules(
+    "Iceberg",
+    {
+        pa.int8(): pa.int32(),
+        pa.int16(): pa.int32(),
+        **{
+            each: each
+            for each in (
+                pa.bool_(),
+                pa.int32(),
+                pa.int64(),
+                pa.float32(),
+                pa.float64(),
+                pa.string(),
+                pa.binary(),
+                pa.date32(),
+                pa.time64("us"),
+                MICROS,
+                MICROS_UTC,
+                pa.uuid(),
+            )
+        },
+    },
+)
 _NEW_TABLE: Final = {
     # Each commit writes a new metadata file: without these, a stream leaves one for each trigger.
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
@@ -313,33 +338,27 @@ class IcebergTable:
         """
         location, files = self._data()
         return LocatedTaskWriter(
-            location, files, attempt.name, self._target_file_bytes, self._compression
+            location,
+            files,
+            attempt.name,
+            self._columns(),
+            self._target_file_bytes,
+            self._compression,
         )
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame in a directory of the attempt, with a Spark job.
+        """Stage the rows of a DataFrame with a Spark job.
 
         Args:
             rows: The rows.
             attempt: The attempt.
+
+        Raises:
+            TableError: The rows do not fit the table.
         """
-        location, files = self._data()
-        # Iceberg lacks Spark's default type for timestamps; each query has its own session.
-        rows.sparkSession.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
-        writer = rows.write.option("compression", self._compression)
-        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        is_local = isinstance(files.base_fs, fs.LocalFileSystem)
-        directory = f"file://{files.base_path}" if is_local else location
-        writer.parquet(f"{directory.rstrip('/')}/{attempt.name}")
-        found = files.get_file_info(fs.FileSelector(attempt.name, allow_not_found=True))
-        pieces = []
-        for each in sorted(found, key=lambda info: info.path):
-            if each.type is fs.FileType.File and each.path.endswith(".parquet"):
-                with files.open_input_file(each.path) as file:
-                    footer = parquet.ParquetFile(file).metadata
-                schema = footer.schema.to_arrow_schema()
-                pieces.append(piece_of(f"{location}/{each.path}", each.size, footer, schema))
-        return pieces
+        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
+
+        return stage_rows(rows, self.task_writer(attempt), no_rows)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
@@ -524,23 +543,15 @@ class IcebergTable:
         Raises:
             TableError: A table cannot have the columns of these files.
         """
+        schema = self._columns().check_staged(schemas_of(pieces))
         if self._table is not None:
             return _TriedOnce.of(self._table).transaction()
-        texts = {FileDetails.of(each).schema_text for each in pieces}
-        if len(texts) > 1:
-            raise TableError(f"tasks wrote files with different columns to {self}")
-        schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(texts.pop())))
-        unsigned = [each.name for each in schema if pa.types.is_unsigned_integer(each.type)]
-        if unsigned:
-            raise TableError(
-                f"Iceberg has no unsigned numbers: cast {', '.join(unsigned)} in the transform"
-            )
-        try:
-            return self._new_table(schema)
-        except (UnsupportedPyArrowTypeException, ValueError) as error:
-            raise TableError(
-                f"a column has a type that Iceberg does not have: {error}; cast it in the transform"
-            ) from error
+        return self._new_table(schema)
+
+    def _columns(self) -> TableColumns:
+        """Return the columns of the table, to which rows are fitted."""
+        schema = None if self._table is None else table_schema(self._table.schema().as_arrow())
+        return TableColumns(str(self), _RULES, schema)
 
     def _stage(
         self,

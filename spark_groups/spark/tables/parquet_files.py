@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from typing import Any, Final
@@ -12,12 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs, parquet
 
+from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.partition_values import split
 from spark_groups.spark.tables.table import Piece
 
 STORE_REQUESTS_MAX: Final = 16
 """How many requests to a store run at once."""
-TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
-"""Spark's setting for the type of timestamps in Parquet files."""
 TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 FEW_VALUES: Final = ("topic", "partition", "timestampType")
@@ -27,32 +28,42 @@ _TEXT_LENGTH_MAX: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class FileDetails:
-    """The columns and statistics of a file, for the table's metadata.
+    """The columns, statistics and partition of a file, for the table's metadata.
 
     Args:
-        schema_text: Its columns, as Arrow serializes them, in hexadecimal digits.
+        schema: The columns of its rows, with those that the table is partitioned by.
         statistics: Its statistics in the JSON of Delta's log.
+        partition_values: The values of its rows in partition columns, as text; None: null.
     """
 
-    schema_text: str
+    schema: pa.Schema
     statistics: str
+    partition_values: Mapping[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, piece: Piece) -> FileDetails:
-        """Read the details of a piece that `piece_of` or `no_rows` made."""
-        return cls(*json.loads(piece.details))
+        """Read the details of a piece that `write_files` or `no_rows` made."""
+        schema, of_file, partition_values = json.loads(piece.details)
+        read = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
+        return cls(read, of_file, partition_values)
+
+    def text(self) -> str:
+        """Return the details of a piece."""
+        schema = self.schema.serialize().to_pybytes().hex()
+        return json.dumps([schema, self.statistics, self.partition_values])
 
 
-def piece_of(name: str, size_bytes: int, footer: parquet.FileMetaData, schema: pa.Schema) -> Piece:
-    """Return a file as a piece of a batch.
+def schemas_of(pieces: Iterable[Piece]) -> list[pa.Schema]:
+    """Return the different columns of the pieces of a batch.
 
     Args:
-        name: Its path in the table's directory.
-        size_bytes: Its size.
-        footer: Its footer.
-        schema: The columns of the batch; the file may lack those that it is partitioned by.
+        pieces: The pieces, whose details are those of files.
     """
-    return Piece(name, footer.num_rows, size_bytes, _details(schema, statistics(footer)))
+    found: dict[str, pa.Schema] = {}
+    for each in pieces:
+        schema = FileDetails.of(each).schema
+        found.setdefault(str(schema), schema)
+    return [found[text] for text in sorted(found)]
 
 
 def no_rows(schema: pa.Schema) -> Piece:
@@ -61,11 +72,7 @@ def no_rows(schema: pa.Schema) -> Piece:
     Args:
         schema: The columns of the batch.
     """
-    return Piece("", 0, details=_details(schema, ""))
-
-
-def _details(schema: pa.Schema, of_file: str) -> str:
-    return json.dumps([plain_schema(schema).serialize().to_pybytes().hex(), of_file])
+    return Piece("", 0, details=FileDetails(schema, "").text())
 
 
 def files_of(uri: str, options: Mapping[str, str]) -> fs.FileSystem:
@@ -92,6 +99,7 @@ class ParquetTaskWriter:
         uri: The table's directory.
         options: Options of `deltalake` for the store; with secrets, which the repr omits.
         attempt: The beginning of the names of the files.
+        columns: The columns of the table.
         target_file_bytes: The size at which the task begins another file.
         compression: The compression of pages.
     """
@@ -99,6 +107,7 @@ class ParquetTaskWriter:
     uri: str
     options: Mapping[str, str] = field(repr=False)
     attempt: str
+    columns: TableColumns
     target_file_bytes: int
     compression: str
 
@@ -106,16 +115,17 @@ class ParquetTaskWriter:
         """Write the rows of one task.
 
         Args:
-            batches: The rows; all of one schema.
+            batches: The rows.
             task: A name that no other task of the attempt has, nor another try of the same task.
         """
         files = files_of(self.uri, self.options)
         if isinstance(files, fs.SubTreeFileSystem):
             files.base_fs.create_dir(files.base_path, recursive=True)
         yield from write_files(
-            as_plain(batches),
+            self.columns.fitted(batches),
             files,
             lambda number: f"{self.attempt}-{task}-{number}.parquet",
+            partition_by=self.columns.partition_by,
             target_bytes=self.target_file_bytes,
             compression=self.compression,
         )
@@ -129,6 +139,7 @@ class LocatedTaskWriter:
         location: The URI of the directory.
         files: The directory as a file system; with secrets, which the repr omits.
         attempt: The beginning of the names of the files.
+        columns: The columns of the table.
         target_file_bytes: The size at which the task begins another file.
         compression: The compression of pages.
     """
@@ -136,6 +147,7 @@ class LocatedTaskWriter:
     location: str
     files: fs.SubTreeFileSystem = field(repr=False)
     attempt: str
+    columns: TableColumns
     target_file_bytes: int
     compression: str
 
@@ -143,15 +155,16 @@ class LocatedTaskWriter:
         """Write the rows of one task.
 
         Args:
-            batches: The rows; all of one schema.
+            batches: The rows.
             task: A name that no other task of the attempt has, nor another try of the same task.
         """
         if isinstance(self.files.base_fs, fs.LocalFileSystem):
             self.files.base_fs.create_dir(self.files.base_path, recursive=True)
         for each in write_files(
-            as_plain(batches),
+            self.columns.fitted(batches),
             self.files,
             lambda number: f"{self.attempt}-{task}-{number}.parquet",
+            partition_by=self.columns.partition_by,
             target_bytes=self.target_file_bytes,
             compression=self.compression,
         ):
@@ -163,6 +176,7 @@ def write_files(
     files: fs.FileSystem,
     name: Callable[[int], str],
     *,
+    partition_by: Sequence[str] = (),
     target_bytes: int,
     compression: str,
 ) -> Iterator[Piece]:
@@ -172,32 +186,48 @@ def write_files(
         batches: The rows, of one schema.
         files: The directory.
         name: Returns the name of each file, by its number.
+        partition_by: The columns of which each file has one value.
         target_bytes: The size at which the next file begins.
         compression: The compression of pages.
     """
     empty: list[pa.Schema] = []
     groups = _row_groups(batches, empty)
-    number = -1
-    for number, first in enumerate(groups):
-        path = name(number)
-        footers: list[parquet.FileMetaData] = []
-        with files.open_output_stream(path, compression=None) as sink:
-            with parquet.ParquetWriter(
-                sink,
-                first.schema,
-                compression=compression,
-                use_dictionary=[each for each in FEW_VALUES if each in first.schema.names],
-                write_statistics=_with_statistics(first.schema),
-                store_schema=False,
-                metadata_collector=footers,
-            ) as writer:
-                writer.write_table(first)
-                while sink.tell() < target_bytes and (group := next(groups, None)) is not None:
-                    writer.write_table(group)
-            size_bytes = sink.tell()
-        yield piece_of(path, size_bytes, footers[0], first.schema)
-    if number < 0 and empty:
+    numbers = itertools.count()
+    for first in groups:
+        for values, rows in split(first, partition_by):
+            path = name(next(numbers))
+            more = iter(()) if partition_by else groups
+            with files.open_output_stream(path, compression=None) as sink:
+                footer = _write_file(sink, rows, more, target_bytes, compression)
+                size_bytes = sink.tell()
+            details = FileDetails(first.schema, statistics(footer), values)
+            yield Piece(path, footer.num_rows, size_bytes, details.text())
+    if not next(numbers) and empty:
         yield no_rows(empty[0])
+
+
+def _write_file(
+    sink: pa.NativeFile,
+    first: pa.Table,
+    more: Iterator[pa.Table],
+    target_bytes: int,
+    compression: str,
+) -> parquet.FileMetaData:
+    """Write a file of one row group, and of more until it is large enough."""
+    footers: list[parquet.FileMetaData] = []
+    with parquet.ParquetWriter(
+        sink,
+        first.schema,
+        compression=compression,
+        use_dictionary=[each for each in FEW_VALUES if each in first.schema.names],
+        write_statistics=_with_statistics(first.schema),
+        store_schema=False,
+        metadata_collector=footers,
+    ) as writer:
+        writer.write_table(first)
+        while sink.tell() < target_bytes and (group := next(more, None)) is not None:
+            writer.write_table(group)
+    return footers[0]
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], empty: list[pa.Schema]) -> Iterator[pa.Table]:
@@ -306,45 +336,3 @@ def _exact(value: Any) -> Any:
             return value.isoformat()
         case _:
             return None
-
-
-_PLAIN: Final[Mapping[str, pa.DataType]] = {
-    "large_string": pa.string(),
-    "string_view": pa.string(),
-    "large_binary": pa.binary(),
-    "binary_view": pa.binary(),
-}
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with only types that every table format has.
-
-    Args:
-        schema: The schema of record batches that an application made.
-    """
-    return pa.schema([pa.field(each.name, _plain(each.type)) for each in schema])
-
-
-def _plain(column: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(column):
-        return _plain(column.value_type)
-    if pa.types.is_timestamp(column):
-        return pa.timestamp("us", tz=None if column.tz is None else "UTC")
-    return _PLAIN.get(str(column), column)
-
-
-def as_plain(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cast the columns of record batches to plain types.
-
-    Args:
-        batches: Rows of one schema.
-    """
-    for each in batches:
-        wanted = plain_schema(each.schema)
-        if each.schema.equals(wanted):
-            yield each
-            continue
-        columns = [
-            column.cast(field.type) for column, field in zip(each.columns, wanted, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=wanted)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, Column
+from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
@@ -224,7 +225,8 @@ class PostgresTable:
         with self._transaction() as cursor:
             schema = self._found(cursor).schema
         table = self._names[-1]
-        return PostgresTaskWriter(self._dsn, schema, table, attempt.group_id, attempt.name)
+        columns = TableColumns(str(self), POSTGRES)
+        return PostgresTaskWriter(self._dsn, schema, table, attempt.group_id, attempt.name, columns)
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Stage the rows of a DataFrame with a Spark job.

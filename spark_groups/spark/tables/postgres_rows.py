@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableError
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, Column, columns_of, copied
-from spark_groups.spark.tables.parquet_files import as_plain
 from spark_groups.spark.tables.table import Piece
 
 try:
@@ -143,6 +143,7 @@ class PostgresTaskWriter:
         table: The table that the rows are for.
         group_id: The group whose rows they are.
         attempt: The beginning of the names of staging tables.
+        columns: The columns of the table.
     """
 
     dsn: str = field(repr=False)
@@ -150,18 +151,19 @@ class PostgresTaskWriter:
     table: str
     group_id: str
     attempt: str
+    columns: TableColumns
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
         """Stage the rows of one task; a task without rows makes no table, but says its columns.
 
         Args:
-            batches: The rows; all of one schema.
+            batches: The rows.
             task: A name that no other task of the attempt has, nor another try of the same task.
 
         Raises:
             TableError: PostgreSQL has no such type, or cannot be reached; or columns change.
         """
-        plain = as_plain(batches)
+        plain = self.columns.fitted(batches)
         first = each = next(plain, None)
         while each is not None and not each.num_rows:
             each = next(plain, None)
@@ -190,8 +192,6 @@ class PostgresTaskWriter:
             with connection.cursor().copy(into) as copy:
                 copy.write(HEADER)
                 for batch in itertools.chain([first], others):
-                    if not batch.schema.equals(first.schema):
-                        raise TableError(f"columns change within a task: {batch.schema}")
                     rows += batch.num_rows
                     for chunk in copied(batch):
                         size_bytes += len(chunk)

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, Nesting, TypeRules
+from spark_groups.spark.tables.column_values import Limits
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
@@ -29,7 +32,6 @@ from spark_groups.spark.tables.fence import (
     TableState,
     holds,
 )
-from spark_groups.spark.tables.parquet_files import as_plain
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId
 
@@ -52,15 +54,19 @@ SELECT group_id, topic_id, partition, start_offset, next_offset FROM {FENCE}
 WHERE table_name = ?"""
 _WRITE: Final = f"INSERT OR REPLACE INTO {FENCE} VALUES (?, ?, ?, ?, ?, ?)"
 
-_TYPES: Final[Sequence[tuple[str, Sequence[str]]]] = (
-    ("INTEGER", ("bool", "int", "uint8", "uint16", "uint32")),
-    ("REAL", ("float", "double")),
-    ("TEXT", ("string", "date32", "timestamp", "time64", "decimal")),
-    ("BLOB", ("binary",)),
+_TYPES: Final[Mapping[pa.DataType, str]] = {
+    **dict.fromkeys((pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()), "INTEGER"),
+    **dict.fromkeys((pa.float32(), pa.float64()), "REAL"),
+    **dict.fromkeys((pa.string(), pa.date32(), pa.time64("us"), MICROS, MICROS_UTC), "TEXT"),
+    pa.binary(): "BLOB",
+}
+_RULES: Final = TypeRules(
+    "SQLite",
+    {each: each for each in _TYPES},
+    nesting=Nesting.NONE,
+    # SQLite stores NaN as null.
+    limits=Limits(has_nan=False),
 )
-"""The beginnings of the names of Arrow types, for each type of SQLite."""
-
-
 _TAKEN_BY: Final[Mapping[str, Sequence[str]]] = {
     "INTEGER": ("INTEGER", "NUMERIC"),
     "REAL": ("REAL", "NUMERIC"),
@@ -94,22 +100,24 @@ class ArrowTaskWriter:
     Args:
         directory: The directory of staged files.
         attempt: The beginning of the names of the files.
+        columns: The columns of the table.
     """
 
     directory: Path
     attempt: str
+    columns: TableColumns
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
         """Stage the rows of one task; a task without rows makes no file, but says its columns.
 
         Args:
-            batches: The rows; all of one schema.
+            batches: The rows.
             task: A name that no other task of the attempt has, nor another try of the same task.
         """
         writer, rows, empty = None, 0, None
         path = self.directory / f"{self.attempt}-{task}.arrow"
         try:
-            for each in as_plain(batches):
+            for each in self.columns.fitted(batches):
                 if not each.num_rows:
                     empty = _no_rows(each.schema)
                     continue
@@ -198,7 +206,7 @@ class SqliteTable:
                 f"{self} is a file of this machine, and the master is {master}: use local[*], or"
                 " spark_groups.postgres_table"
             )
-        return ArrowTaskWriter(self.staged, attempt.name)
+        return ArrowTaskWriter(self.staged, attempt.name, TableColumns(str(self), _RULES))
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Stage the rows of a DataFrame with a Spark job.
@@ -380,21 +388,8 @@ class SqliteTable:
 
 
 def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
-    """Return the names and types of columns in SQLite.
-
-    Raises:
-        TableError: SQLite has no such type.
-    """
-    columns = {}
-    for each in schema:
-        kinds = [kind for kind, begins in _TYPES if str(each.type).startswith(tuple(begins))]
-        if not kinds:
-            raise TableError(
-                f"the column {each.name} is {each.type}, which SQLite does not have: turn it into"
-                " text or bytes in the transform, such as to_json"
-            )
-        columns[each.name] = kinds[0]
-    return columns
+    """Return the names and types of columns in SQLite; decimal numbers become text."""
+    return {each.name: _TYPES.get(each.type, "TEXT") for each in schema}
 
 
 def _no_rows(schema: pa.Schema) -> Piece:

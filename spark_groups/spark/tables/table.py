@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.types import TopicId
 
@@ -85,11 +86,15 @@ def described(pieces: Sequence[Piece]) -> list[Piece]:
 class TaskWriter(Protocol):
     """Stages rows in a task; pickled to executors."""
 
+    @property
+    def columns(self) -> TableColumns:
+        """The columns of the table, to which the rows are fitted."""
+
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
         """Stage the rows of one task.
 
         Args:
-            batches: The rows; all of one schema.
+            batches: The rows.
             task: A name that no other task of the attempt has, nor another try of the same task.
         """
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
+from spark_groups.errors import TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import read_ranges
-from spark_groups.spark.tables.parquet_files import plain_schema
 from spark_groups.spark.tables.table import Piece, TaskWriter
 from spark_groups.types import OffsetRange
 
@@ -95,12 +95,26 @@ def stage_rows(
     Args:
         rows: The rows.
         writer: Stages those of each task.
-        no_rows: Returns what stands for a batch without rows, or raises an error for columns that
-            cannot be staged; called before the job runs.
+        no_rows: Returns what stands for a batch without rows.
+
+    Raises:
+        TableError: The columns do not fit the table; no job runs.
     """
-    empty = no_rows(plain_schema(rows.limit(0).toArrow().schema))
+    empty = no_rows(writer.columns.check(_arrow_schema(rows)))
     staged = map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()
     return [Piece(*each) for each in staged] or [empty]
+
+
+def _arrow_schema(rows: DataFrame) -> pa.Schema:
+    """Return the columns with which tasks get the rows of a DataFrame.
+
+    Raises:
+        TableError: Arrow has no such type.
+    """
+    names = [each.name for each in rows.schema if "variant" in each.dataType.simpleString()]
+    if names:
+        raise TableError(f"no table takes VARIANT: turn {', '.join(names)} into text with to_json")
+    return rows.limit(0).toArrow().schema
 
 
 def _task_name() -> str:

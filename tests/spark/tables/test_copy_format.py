@@ -9,7 +9,6 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from spark_groups.errors import TableError
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, columns_of, copied
 
 UTC = datetime.timezone.utc
@@ -17,11 +16,8 @@ AT = datetime.datetime.fromisoformat("1969-07-20 20:17:40.123456")
 COLUMNS = {
     "boolean": (pa.bool_(), [True, False]),
     "tiny": (pa.int8(), [-128, 127]),
-    "small": (pa.uint8(), [0, 255]),
     "short": (pa.int16(), [-32768, 32767]),
-    "unsigned": (pa.uint16(), [0, 65535]),
     "integer": (pa.int32(), [-(2**31), 2**31 - 1]),
-    "large": (pa.uint32(), [0, 2**32 - 1]),
     "long": (pa.int64(), [-(2**63), 2**63 - 1]),
     "float": (pa.float32(), [0.5, float("inf")]),
     "double": (pa.float64(), [-0.1, 1e300]),
@@ -69,16 +65,3 @@ def test_postgresql_returns_the_same_values_of_each_type(
 
 def test_batch_without_rows_has_no_bytes() -> None:
     assert list(copied(batch().slice(0, 0))) == []
-
-
-@pytest.mark.parametrize(
-    ("field", "problem"),
-    [
-        (pa.field("headers", pa.list_(pa.string())), "headers is list<item: string>"),
-        (pa.field("count", pa.uint64()), "count is uint64"),
-        (pa.field("n" * 64, pa.int32()), "too long"),
-    ],
-)
-def test_column_of_an_unknown_type_is_named(field: pa.Field, problem: str) -> None:
-    with pytest.raises(TableError, match=problem):
-        columns_of(pa.schema([field]))

@@ -464,7 +464,7 @@ def test_query_continues_after_maintenance(tmp_path: Path) -> None:
     ("schema", "problem"),
     [
         (SCHEMA.append(pa.field("carrier", pa.string())), "carrier is not a column of the table"),
-        (SCHEMA.set(1, pa.field("partition", pa.int64())), "partition is long, not integer"),
+        (SCHEMA.set(1, pa.field("partition", pa.int64())), "partition is int64, not int32"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(

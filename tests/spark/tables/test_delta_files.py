@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pytest
 from deltalake.fs import DeltaStorageHandler
-from pyarrow import fs, parquet
+from pyarrow import fs
 
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Entry, compare
-from spark_groups.spark.tables.parquet_files import piece_of, write_files
+from spark_groups.spark.tables.parquet_files import FileDetails, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
-from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, Writer, offsets, reads, rows
+from tests.spark.tables.test_delta import GROUP, KEY, Writer, offsets, reads, rows
 
 
 def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
@@ -62,30 +64,6 @@ def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path, is_l
         writer.table.commit(writer.attempt, [piece], writer.decision, writer.state)
 
 
-def test_files_of_tasks_in_vain_are_left_out(tmp_path: Path) -> None:
-    table = delta_table(tmp_path)
-    attempt = Attempt(GROUP, 0, "a")
-    names = ["_carrier=AA/part-0.parquet", "_carrier=.B/part-1.parquet", "part-2.parquet"]
-    for name in (
-        *names,
-        "_temporary/0/_temporary/attempt_0/part-0.parquet",
-        "_temporary/0/_temporary/attempt_0/_carrier=AA/part-0.parquet",
-        ".part-3.parquet",
-        "part-4.crc",
-    ):
-        file = tmp_path / attempt.name / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    found = [each.path for each in table._written_by_spark(attempt)]
-    assert sorted(found) == sorted(f"{attempt.name}/{name}" for name in names)
-
-
-def test_partitioned_table_refuses_files_of_tasks(tmp_path: Path) -> None:
-    table = delta_table(tmp_path, partition_by="topic")
-    with pytest.raises(TableError, match="partitioned by topic"):
-        table.task_writer(Attempt(GROUP, 0, "a"))
-
-
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_file_of_another_partitioning_is_refused(tmp_path: Path, is_ours: bool) -> None:
     """Two first writers, of which one is configured to partition the table.
@@ -95,23 +73,59 @@ def test_file_of_another_partitioning_is_refused(tmp_path: Path, is_ours: bool) 
     """
     late, owner = Writer(tmp_path), Writer(tmp_path)
     (late if is_ours else owner).table = delta_table(tmp_path, partition_by="topic")
-    name = "spark-groups-0-a/topic=departures/part-0.parquet"
-    (tmp_path / name).parent.mkdir(parents=True)
-    files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    batch = rows(reads(0, 10), SCHEMA.remove(0))
-    (piece,) = write_files([batch], files, lambda _: name, target_bytes=1, compression="snappy")
-    with files.open_input_file(name) as file:
-        footer = parquet.ParquetFile(file).metadata
-    partitioned = piece_of(name, piece.size_bytes, footer, SCHEMA)
-    owner.look(reads(0, 10, partition=1))
-    late.look(reads(0, 10))
-    plain = late.stage() if not is_ours else owner.stage()
-    attempt = Attempt(GROUP, 0, "a")
-    owner.table.commit(attempt, plain if is_ours else [partitioned], owner.decision, owner.state)
+    for each in (owner, late):
+        each.look(reads(0, 10, partition=1 if each is owner else 0))
+    pieces, of_owner = late.stage(), owner.stage()
+    owner.table.commit(owner.attempt, of_owner, owner.decision, owner.state)
     late.look(reads(0, 10))
     with pytest.raises(TableError, match=r"was created by another writer with partition_by="):
-        late.table.commit(attempt, [partitioned] if is_ours else plain, late.decision, late.state)
+        late.table.commit(late.attempt, pieces, late.decision, late.state)
     assert deltalake.DeltaTable(tmp_path).version() == 0
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_rows_of_tasks_are_split_by_partition(tmp_path: Path, is_there: bool) -> None:
+    """Each file has the rows of one value of each partition column, of any type.
+
+    Args:
+        is_there: Whether the table exists before the batch.
+    """
+    by = ("city", "at", "local", "day", "price", "count", "is_late")
+    instant = datetime.datetime(2024, 10, 27, 1, 30, 0, 250, tzinfo=datetime.timezone.utc)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "offset": pa.array([0, 1, 2, 3, 4]),
+            "partition": pa.array([0] * 5, pa.int32()),
+            "city": ["A/b=%c\u00e9", None, "A/b=%c\u00e9", "", "x"],
+            # The repeated hour in the autumn of Berlin.
+            "at": pa.array(
+                [instant, instant - datetime.timedelta(hours=1), instant, None, None],
+                pa.timestamp("ns", "Europe/Berlin"),
+            ),
+            "local": pa.array([instant.replace(tzinfo=None)] * 5, pa.timestamp("us")),
+            "day": [instant.date()] * 5,
+            "price": pa.array([Decimal("0.0000000001")] * 5, pa.decimal128(38, 10)),
+            "count": pa.array([1, 2, 1, 3, 4], pa.uint8()),
+            "is_late": [True, False, True, None, None],
+        }
+    )
+    if is_there:
+        (piece,) = delta_table(tmp_path).task_writer(Attempt(GROUP, 0, "a")).write([batch[:0]], "0")
+        deltalake.DeltaTable.create(
+            tmp_path, deltalake.Schema.from_arrow(FileDetails.of(piece).schema), partition_by=[*by]
+        )
+    table = delta_table(tmp_path, partition_by=by)
+    state = table.read(GROUP)
+    decision = compare(GROUP, [reads(0, 5)], state, table=str(table))
+    pieces = staged(table, [batch])
+    assert sorted(each.rows for each in pieces) == [1, 1, 1, 2]
+    table.commit(Attempt(GROUP, 0, "a"), pieces, decision, state)
+    read = deltalake.DeltaTable(tmp_path).to_pyarrow_table().sort_by("offset")
+    wanted = batch.set_column(
+        2, "city", pa.array([each or None for each in batch["city"].to_pylist()])
+    )
+    for name in batch.schema.names:
+        assert read[name].to_pylist() == wanted[name].to_pylist(), name
 
 
 def staged(table: DeltaTable, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
@@ -167,12 +181,12 @@ def test_types_that_only_arrow_tells_apart_become_deltas(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("column", "problem"),
-    [(pa.duration("s"), "a type that Delta does not have"), (pa.uint32(), "cast length in the")],
+    [(pa.duration("s"), "length is duration.*which Delta does not have"), (pa.null(), "cast it")],
 )
 def test_type_that_delta_does_not_have_is_named(
     tmp_path: Path, column: pa.DataType, problem: str
 ) -> None:
-    batch = pa.RecordBatch.from_pydict({"length": pa.array([1], column)})
+    batch = pa.RecordBatch.from_pydict({"length": pa.array([None], column)})
     table = delta_table(tmp_path)
     decision = compare(GROUP, [reads(0, 1)], table.read(GROUP), table=str(table))
     with pytest.raises(TableError, match=problem):

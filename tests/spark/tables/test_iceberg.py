@@ -464,30 +464,11 @@ def test_columns_that_do_not_fit_are_refused(lake: Lake, schema: pa.Schema, prob
         name: batch[name] for name in SCHEMA.names if schema.field(name) == SCHEMA.field(name)
     }
     given = pa.RecordBatch.from_pydict(columns, schema=schema)
-    attempt = Attempt(GROUP, 1, "a")
-    pieces = [*writer.table.task_writer(attempt).write([given], "0")]
     with pytest.raises(TableError, match=problem) as caught:
-        writer.table.commit(attempt, pieces, writer.decision, writer.state)
+        [*writer.table.task_writer(Attempt(GROUP, 1, "a")).write([given], "0")]
     assert "does not fit the Iceberg table" in str(caught.value)
     writer.write(reads(10, 20))
     assert lake.offsets() == list(range(20))
-
-
-@pytest.mark.parametrize(
-    ("column", "problem"),
-    [(pa.duration("s"), "a type that Iceberg does not have"), (pa.uint32(), "cast length in the")],
-)
-def test_type_that_iceberg_does_not_have_is_named(
-    lake: Lake, column: pa.DataType, problem: str
-) -> None:
-    table = lake.fenced()
-    state = table.read(GROUP)
-    decision = compare(GROUP, [reads(0, 1)], state, table=str(table))
-    attempt = Attempt(GROUP, 0, "a")
-    batch = pa.RecordBatch.from_pydict({"length": pa.array([1], column)})
-    pieces = [*table.task_writer(attempt).write([batch], "0")]
-    with pytest.raises(TableError, match=problem):
-        table.commit(attempt, pieces, decision, state)
 
 
 def test_partitioned_table_and_format_version_1_are_refused(lake: Lake) -> None:

@@ -567,10 +567,15 @@ def test_transform_returns_other_columns_and_partition_columns(query: TableQuery
     # The library skips files by their partition values.
     dataset = deltalake.DeltaTable(query.path).to_pyarrow_dataset()
     assert dataset.to_table(filter=pc.field("kind") == KINDS[1]).num_rows == ROWS // 3
-    query.options["emit"] = "ranges"
-    query.produce(ROWS, 30)
-    query.transform = None
-    assert "load the stream with" in query.run()
+
+
+@one_way("ranges")
+def test_tasks_write_a_table_with_partition_columns(query: TableQuery) -> None:
+    query.partition_by = ("topic", "partition")
+    assert query.run() == ""
+    assert query.values() == expected(ROWS)
+    dataset = deltalake.DeltaTable(query.path).to_pyarrow_dataset()
+    assert dataset.to_table(filter=pc.field("partition") == 1).num_rows == ROWS // PARTITIONS
 
 
 KINDS = ("a b/c=%d:é", "x+y", None)

@@ -1,0 +1,255 @@
+"""The one comparison of the columns of rows with those of a table, of any kind.
+
+Each conversion that is made is exact. Which types fit is decided before any row is staged; whether
+a value fits, such as a null or a decimal number, before its record batch is staged. Executors
+import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from spark_groups.errors import TableError
+from spark_groups.spark.tables.column_types import (
+    MICROS,
+    MICROS_UTC,
+    TypeMisfitError,
+    TypeRules,
+    misfits,
+)
+from spark_groups.spark.tables.column_values import (
+    ValueMisfitError,
+    converted,
+    place_of,
+    refuse_outside,
+    refuse_where,
+)
+
+_SHOWN_MAX: Final = 20
+_DAYS: Final = (-719_162, 2_932_896)
+_DAY_US: Final = 86_400_000_000
+_MICROS: Final = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)
+_FOUR_DIGIT_YEARS: Final = {pa.date32(): _DAYS, MICROS: _MICROS, MICROS_UTC: _MICROS}
+"""The years that text of a partition's value may have, since 1970, in days or microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of a table, to which rows are fitted; pickled to executors.
+
+    Args:
+        table: The name of the table in errors.
+        rules: The types and names that this kind of table has.
+        schema: Its columns, and which may be null, at each depth; None: there is no table yet.
+        partition_by: The columns whose values are in the metadata of files.
+        others: More types that a column takes, each exactly, before that of the schema.
+        with_default: Columns that need no value, though they must not be null.
+        not_written: Columns that no row may have, each with the reason.
+        shown: The type of a column in the words of the table; missing: as in the schema.
+        text_length_max: The most characters of a column.
+    """
+
+    table: str
+    rules: TypeRules
+    schema: pa.Schema | None = None
+    partition_by: tuple[str, ...] = ()
+    others: Mapping[str, tuple[pa.DataType, ...]] = field(default_factory=dict)
+    with_default: frozenset[str] = frozenset()
+    not_written: Mapping[str, str] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
+    text_length_max: Mapping[str, int] = field(default_factory=dict)
+
+    def check(self, given: pa.Schema) -> pa.Schema:
+        """Return the columns in which rows are staged: in the order of the table.
+
+        Args:
+            given: The columns of the rows.
+
+        Raises:
+            TableError: They do not fit; it names each column, both types and the cure.
+        """
+        problems = self.rules.name_problems(given.names)
+        fields: list[pa.Field] = []
+        if not len(given):
+            problems.append("it has no columns")
+        if not problems:
+            fits = self._new(given, problems) if self.schema is None else self._old(given, problems)
+            fields = [*fits]
+        lacking = [each for each in self.partition_by if each not in given.names]
+        if lacking and self.schema is None:
+            problems.append(f"partition_by names {', '.join(lacking)}, which the batch lacks")
+        if fields and all(each.name in self.partition_by for each in fields):
+            problems.append("it has no column besides those of partition_by")
+        problems += [
+            f"{each.name} is {each.type}, by which no table is partitioned"
+            for each in fields
+            if each.name in self.partition_by
+            and (kinds.is_nested(each.type) or kinds.is_binary(each.type))
+        ]
+        if problems:
+            shown = problems[:_SHOWN_MAX]
+            if len(problems) > len(shown):
+                shown.append(f"and {len(problems) - len(shown)} more")
+            raise TableError(
+                f"the batch does not fit {self.table}: {'; '.join(shown)}. Change the transform"
+                + ("" if self.schema is None else ", or the table with ALTER TABLE")
+            )
+        return pa.schema(fields)
+
+    def _new(self, given: pa.Schema, problems: list[str]) -> Iterator[pa.Field]:
+        """Yield the columns of a new table; all of them may be null."""
+        for each in given:
+            try:
+                stored = self.rules.stored(each.type, each.name)
+            except TypeMisfitError as error:  # noqa: PERF203
+                problems.append(str(error))
+            else:
+                yield pa.field(each.name, stored)
+
+    def _old(self, given: pa.Schema, problems: list[str]) -> Iterator[pa.Field]:
+        """Yield the columns of the table that the rows have."""
+        assert self.schema is not None
+        problems += [
+            f"{each} is not a column of the table" for each in given.names if each not in self.names
+        ]
+        problems += [
+            f"{name} {reason}" for name, reason in self.not_written.items() if name in given.names
+        ]
+        for each in self.schema:
+            if kinds.is_null(each.type) and each.name in given.names:
+                # A table without a type for a column takes only nulls, and no file has them.
+                problems += misfits(given.field(each.name).type, each.type, each.name)
+            elif each.name in given.names:
+                problem, fit = self._fit(given.field(each.name).type, each)
+                problems += problem
+                yield fit
+            elif not (each.nullable or each.name in self.with_default):
+                problems.append(f"{each.name} is missing, and must not be null")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the table's columns."""
+        of_schema = () if self.schema is None else self.schema.names
+        return frozenset(of_schema) | frozenset(self.not_written)
+
+    def _fit(self, given: pa.DataType, wanted: pa.Field) -> tuple[list[str], pa.Field]:
+        for each in self.others.get(wanted.name, ()):
+            if not misfits(given, each, wanted.name):
+                return [], pa.field(wanted.name, each, wanted.nullable)
+        found = misfits(given, wanted.type, wanted.name)
+        if found and wanted.name in self.shown:
+            cure = ": turn it into text with to_json" if kinds.is_nested(given) else ""
+            found = [f"{wanted.name} is {given}, not {self.shown[wanted.name]}{cure}"]
+        return found, wanted
+
+    def fitted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert record batches of a task to the columns in which they are staged.
+
+        All that it yields has one schema: the first record batch has the columns of the others.
+
+        Args:
+            batches: The rows.
+
+        Raises:
+            TableError: A type or a value does not fit.
+        """
+        columns, first = self, None
+        given: pa.Schema | None = None
+        for each in batches:
+            if given is None or not each.schema.equals(given):
+                staged, given = columns.check(each.schema), each.schema
+                if first is None:
+                    first = staged
+                    if columns.schema is None:
+                        columns = columns.now_with(first)
+                elif more := [name for name in staged.names if name not in first.names]:
+                    raise TableError(
+                        f"the batch does not fit {self.table}: columns change within a task, where"
+                        f" first rows lack {', '.join(more)}. Change the transform"
+                    )
+            assert first is not None
+            yield self._converted(each, first)
+
+    def check_staged(self, staged: Iterable[pa.Schema]) -> pa.Schema | None:
+        """Refuse staged rows that do not fit the table; return the columns of a new one.
+
+        Args:
+            staged: The columns of each piece of a batch; it was staged for the table as it was.
+
+        Raises:
+            TableError: The pieces differ, and there is no table; or the table has changed.
+        """
+        found = [*staged]
+        if not found:
+            return None
+        columns = self.now_with(found[0]) if self.schema is None else self
+        for each in found:
+            for has, wanted in zip(each, columns.check(each), strict=True):
+                if has.type != wanted.type or (has.nullable and not wanted.nullable):
+                    kind = "tasks staged different columns for"
+                    if self.schema is not None:
+                        kind = "while the batch was staged, another writer changed the columns of"
+                    raise TableError(
+                        f"{kind} {self.table}: {has} and {wanted}; start the query again"
+                    )
+        return found[0]
+
+    def now_with(self, schema: pa.Schema) -> TableColumns:
+        """Return the columns of the table, once it has those of a batch.
+
+        Args:
+            schema: The columns that `check` returned for a new table.
+        """
+        return TableColumns(self.table, self.rules, schema, self.partition_by)
+
+    def _converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
+        try:
+            arrays = [self._column(batch, each) for each in staged]
+        except ValueMisfitError as error:
+            raise TableError(
+                f"the batch does not fit {self.table}: {error} ({place_of(batch, error.row)})."
+                " Change the transform"
+            ) from None
+        return pa.RecordBatch.from_arrays(arrays, schema=staged)
+
+    def _column(self, batch: pa.RecordBatch, staged: pa.Field) -> pa.Array:
+        if staged.name in batch.schema.names:
+            given = batch.column(staged.name)
+        elif staged.name in self.with_default and batch.num_rows:
+            raise ValueMisfitError(staged.name, 0, "is missing, though earlier rows have it")
+        else:
+            # Later rows of a task may lack a column of the first.
+            given = pa.nulls(batch.num_rows)
+        found = converted(given, staged, staged.name, self.rules.limits)
+        self._check_value(found, staged)
+        return found
+
+    def _check_value(self, column: pa.Array, staged: pa.Field) -> None:
+        """Refuse text that is too long, and values that a table cannot be partitioned by.
+
+        Raises:
+            ValueMisfitError: A value is refused.
+        """
+        if staged.name in self.text_length_max:
+            length_max = self.text_length_max[staged.name]
+            refuse_where(
+                pc.greater(pc.utf8_length(column), length_max),
+                staged.name,
+                f"has more than {length_max} characters",
+            )
+        if staged.name not in self.partition_by:
+            return
+        if kinds.is_string(staged.type) and not staged.nullable:
+            refuse_where(
+                pc.equal(column, ""),
+                staged.name,
+                "is an empty text, which a partition column has as null, and must not be null",
+            )
+        if bounds := _FOUR_DIGIT_YEARS.get(staged.type):
+            refuse_outside(column, bounds, staged.name, "is outside the years 1 to 9999")
