@@ -5,12 +5,16 @@ Executors import this module, so it imports little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 
 from spark_groups.errors import TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
+_SHOWN_MAX: Final = 5
+_REFUSED: Final = re.compile(rf"^{TableError.__module__}\.TableError: (.+)$", re.MULTILINE)
 _PIECES: Final = "name string, rows bigint, size_bytes bigint, details string"
 
 
@@ -50,10 +56,23 @@ class RangesToTable:
         """
         acknowledge_tasks_at_once()
         for ranges in tasks:
-            yield from self.writer.write(self._rows(ranges), _task_name())
+            last: list[pa.RecordBatch] = []
+            try:
+                yield from self.writer.write(self._rows(ranges, last), _task_name())
+            except TableError as error:
+                raise TableError(f"{error}{_read_last(last)}") from None
 
-    def _rows(self, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, ranges: Iterable[OffsetRange], last: list[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield changed rows.
+
+        Args:
+            ranges: The ranges to read.
+            last: Gets the records that the last rows are made of.
+        """
         for each in read_ranges(self.settings, ranges):
+            last[:] = [each]
             rows = each if self.transform is None else self.transform(each)
             if not isinstance(rows, pa.RecordBatch):
                 raise TypeError(
@@ -101,8 +120,37 @@ def stage_rows(
         TableError: The columns do not fit the table; no job runs.
     """
     empty = no_rows(writer.columns.check(_arrow_schema(rows)))
-    staged = map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()
+    with refusals_of_tasks():
+        staged = map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()
     return [Piece(*each) for each in staged] or [empty]
+
+
+@contextmanager
+def refusals_of_tasks() -> Iterator[None]:
+    """Raise the error with which a task has refused rows, instead of Spark's around it.
+
+    Raises:
+        TableError: A task has raised it.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if refused := _REFUSED.search(str(error)):
+            raise TableError(refused[1]) from None
+        raise
+
+
+def _read_last(last: Sequence[pa.RecordBatch]) -> str:
+    """Return which records the last rows are made of: a transform may drop these columns."""
+    if not last or not last[0].num_rows:
+        return ""
+    by_partition = pa.Table.from_batches(last).group_by(["topic", "partition"])
+    found = by_partition.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+    shown = [
+        f"{each['topic']}-{each['partition']} offsets {each['offset_min']} to {each['offset_max']}"
+        for each in found[:_SHOWN_MAX]
+    ]
+    return f". The rows were made of {', '.join(shown)}"
 
 
 def _arrow_schema(rows: DataFrame) -> pa.Schema:

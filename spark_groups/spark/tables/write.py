@@ -53,7 +53,7 @@ from spark_groups.spark.tables.fence import (
     other_groups,
 )
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
-from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable
+from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable, refusals_of_tasks
 from spark_groups.types import OffsetRange, PlanTopic, TopicId, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
@@ -171,7 +171,8 @@ class TableWriter:
         work = RangesToTable(
             running.range_settings(), self._transform, self._table.task_writer(attempt)
         )
-        return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+        with refusals_of_tasks():
+            return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
 
 
 @dataclass(frozen=True, slots=True)

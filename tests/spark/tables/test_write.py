@@ -609,6 +609,23 @@ def test_transform_of_record_batches_runs_on_executors(query: TableQuery) -> Non
 
 
 @one_way("ranges")
+def test_value_that_does_not_fit_is_refused_with_the_records_that_it_was_made_of(
+    query: TableQuery,
+) -> None:
+    bad = Row(b"\xff", key=b"k", partition=1)
+    produce(query.kafka.bootstrap_servers, query.topic, [bad])
+    query.transform = lambda batch: pa.RecordBatch.from_arrays(
+        [batch["value"].view(pa.string())], names=["text"]
+    )
+    failure = query.run()
+    assert "text is text that is not UTF-8" in failure
+    assert f"The rows were made of {query.topic}-1 offsets {ROWS // PARTITIONS}" in failure
+    # Of the error of the task, only the last line tells something.
+    assert "PythonException" not in failure
+    assert set(query.table()["text"].to_pylist()) <= {f"{i}" for i in range(ROWS)}
+
+
+@one_way("ranges")
 def test_topic_that_is_created_again_is_written_from_its_beginning(
     query: TableQuery,
 ) -> None:
