@@ -20,9 +20,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark_groups import delta_table, iceberg_table, postgres_table, write_table
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 from spark_groups.spark.source.batch_rows import TUNING
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, columns_of, copied
+from spark_groups.spark.tables.copy_format import POSTGRES as RULES
 from spark_groups.spark.tables.fence import Decision, TableState
-from spark_groups.spark.tables.parquet_files import as_plain
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import TopicId
 
@@ -214,6 +215,11 @@ class UnfencedTable:
     dsn: str
     table: str
 
+    @property
+    def columns(self) -> TableColumns:
+        """The types that the table may have."""
+        return TableColumns(self.table, RULES)
+
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return that the table has nothing yet."""
         del group_id, topic_ids
@@ -239,7 +245,7 @@ class UnfencedTable:
         into = f"COPY {self.table} FROM STDIN (FORMAT binary)"
         with psycopg.connect(self.dsn) as connection, connection.cursor().copy(into) as copy:
             copy.write(HEADER)
-            for batch in as_plain(batches):
+            for batch in self.columns.fitted(batches):
                 rows += batch.num_rows
                 for chunk in copied(batch):
                     copy.write(chunk)
