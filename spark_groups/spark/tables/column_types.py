@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 import pyarrow as pa
@@ -21,14 +20,6 @@ _DIGITS_MAX: Final = 38
 _ELEMENT: Final = "element"
 
 
-class Nesting(Enum):
-    """Which types inside types a kind of table has."""
-
-    NONE = "none"
-    LISTS_OF_SCALARS = "lists of scalars"
-    ALL = "all"
-
-
 @dataclass(frozen=True, slots=True)
 class TypeRules:
     """The types and names that one kind of table has.
@@ -37,20 +28,24 @@ class TypeRules:
         system: The kind of table, in errors.
         stored_as: The scalar types that it has, each with the type that it is stored as. Decimal
             numbers of up to 38 digits belong to every kind.
-        nesting: Which types inside types it has.
+        listed: The types of which it has lists, if it has no other types inside types; None: it has
+            lists, maps and structs of all its types.
         limits: The values that it has.
         name_bytes_max: The longest name of a column; None: any.
         not_in_names: Characters that no name may have.
         is_case_sensitive: Whether `a` and `A` are two columns.
+        casts: Whether the commit converts staged values, and checks those that must not be null;
+            else it adds files, which have to be as the table is.
     """
 
     system: str
     stored_as: Mapping[pa.DataType, pa.DataType]
-    nesting: Nesting = Nesting.ALL
+    listed: frozenset[pa.DataType] | None = None
     limits: Limits = field(default_factory=Limits)
     name_bytes_max: int | None = None
     not_in_names: str = ""
     is_case_sensitive: bool = False
+    casts: bool = False
 
     def stored(self, given: pa.DataType, path: str) -> pa.DataType:
         """Return the type in which a new table has the values of a type.
@@ -75,17 +70,16 @@ class TypeRules:
             return nested
         raise TypeMisfitError(
             f"{path} is {given}, which {self.system} does not have: turn it into text, bytes or"
-            " another type"
+            " another type, such as with to_json"
         )
 
     def _nested(self, plain: pa.DataType, path: str) -> pa.DataType | None:
-        is_scalar_list = self.nesting is Nesting.LISTS_OF_SCALARS and kinds.is_list(plain)
-        if is_scalar_list and not kinds.is_nested(_plain(plain.value_type)):
-            return pa.list_(pa.field(_ELEMENT, self.stored(plain.value_type, f"{path}.{_ELEMENT}")))
-        if self.nesting is not Nesting.ALL:
-            return None
         if kinds.is_list(plain):
-            return pa.list_(pa.field(_ELEMENT, self.stored(plain.value_type, f"{path}.{_ELEMENT}")))
+            inner = self.stored(plain.value_type, f"{path}.{_ELEMENT}")
+            is_listed = self.listed is None or inner in self.listed
+            return pa.list_(pa.field(_ELEMENT, inner)) if is_listed else None
+        if self.listed is not None:
+            return None
         if kinds.is_map(plain):
             key = self.stored(plain.key_type, f"{path}.key")
             return pa.map_(key, self.stored(plain.item_type, f"{path}.value"))
@@ -95,6 +89,15 @@ class TypeRules:
             fields = [(each.name, self.stored(each.type, f"{path}.{each.name}")) for each in plain]
             return pa.struct(fields)
         return None
+
+    def plain_decimal(self, given: pa.DataType) -> pa.DataType | None:
+        """Return the type of decimal numbers of some rows; None: they are none, or too long.
+
+        Args:
+            given: The type of the rows.
+        """
+        plain = _plain(given)
+        return plain if kinds.is_decimal128(plain) else None
 
     def name_problems(self, names: Iterable[str], parent: str = "") -> list[str]:
         """Return why a table cannot have columns, or a column fields, of these names.
@@ -200,13 +203,14 @@ _FLOAT_FROM_BITS: Final = {pa.float32(): 16, pa.float64(): 32}
 """The widest integers that a type of floating point has exactly."""
 
 
-def misfits(given: pa.DataType, wanted: pa.DataType, path: str) -> list[str]:
+def misfits(given: pa.DataType, wanted: pa.DataType, path: str, shown: str = "") -> list[str]:
     """Return why a column of a table cannot have the values of a type; nothing: it can.
 
     Args:
         given: The type of the rows.
         wanted: The type in the table.
         path: The column, with the fields that lead to a nested type.
+        shown: The type in the words of the table; empty: as `wanted` is.
     """
     plain = _plain(given)
     if kinds.is_null(plain):
@@ -223,7 +227,9 @@ def misfits(given: pa.DataType, wanted: pa.DataType, path: str) -> list[str]:
     cure = ""
     if kinds.is_timestamp(plain) and kinds.is_timestamp(wanted):
         cure = ": one has a time zone, and the other has none; say the zone in the transform"
-    return [f"{path} is {given}, not {wanted}{cure}"]
+    if kinds.is_nested(plain) and kinds.is_string(wanted):
+        cure = ": turn it into text, such as with to_json"
+    return [f"{path} is {given}, not {shown or wanted}{cure}"]
 
 
 def _struct_misfits(given: pa.DataType, wanted: pa.DataType, path: str) -> list[str]:

@@ -16,7 +16,8 @@ import pyarrow.types as kinds
 
 _KEY: Final = "key"
 _VALUE: Final = "value"
-_RECORD: Final = ("topic", "partition", "offset")
+RECORD: Final = ("topic", "partition", "offset")
+"""The columns that name a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ def place_of(batch: pa.RecordBatch, row: int) -> str:
         batch: The rows.
         row: The number of the row in it.
     """
-    if all(name in batch.schema.names for name in _RECORD):
-        topic, partition, offset = (batch.column(name)[row].as_py() for name in _RECORD)
+    if all(name in batch.schema.names for name in RECORD):
+        topic, partition, offset = (batch.column(name)[row].as_py() for name in RECORD)
         return f"the record {topic}-{partition} offset {offset}"
     return f"row {row} of a record batch"
 
@@ -131,11 +132,13 @@ def _list(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> p
 
 
 def _map(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> pa.Array:
-    if column.null_count or column.offset:
-        # Null maps have no entries then, and the entries of other slices are left out.
+    sizes = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+    if column.null_count and sizes[column.is_null().to_numpy(zero_copy_only=False)].any():
+        # Null maps have no entries then.
         column = column.take(pa.array(np.arange(len(column))))
+        sizes = np.diff(column.offsets.to_numpy(zero_copy_only=False))
     first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-    lengths = pa.array(np.diff(column.offsets.to_numpy(zero_copy_only=False)))
+    lengths = pa.array(sizes)
     parts = []
     for part, field_, name in (
         (column.keys, wanted.key_field, _KEY),

@@ -53,6 +53,7 @@ class TableColumns:
         not_written: Columns that no row may have, each with the reason.
         shown: The type of a column in the words of the table; missing: as in the schema.
         text_length_max: The most characters of a column.
+        any_decimal: Columns of decimal numbers of any precision and scale.
     """
 
     table: str
@@ -64,6 +65,7 @@ class TableColumns:
     not_written: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[str, str] = field(default_factory=dict)
     text_length_max: Mapping[str, int] = field(default_factory=dict)
+    any_decimal: frozenset[str] = frozenset()
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
@@ -81,11 +83,15 @@ class TableColumns:
         if not problems:
             fits = self._new(given, problems) if self.schema is None else self._old(given, problems)
             fields = [*fits]
+            if not fields and not problems:
+                problems.append(f"the table stores nothing of {', '.join(given.names)}")
         lacking = [each for each in self.partition_by if each not in given.names]
         if lacking and self.schema is None:
             problems.append(f"partition_by names {', '.join(lacking)}, which the batch lacks")
         if fields and all(each.name in self.partition_by for each in fields):
-            problems.append("it has no column besides those of partition_by")
+            problems.append(
+                f"it has no column besides {', '.join(self.partition_by)} of partition_by"
+            )
         problems += [
             f"{each.name} is {each.type}, by which no table is partitioned"
             for each in fields
@@ -142,11 +148,11 @@ class TableColumns:
         for each in self.others.get(wanted.name, ()):
             if not misfits(given, each, wanted.name):
                 return [], pa.field(wanted.name, each, wanted.nullable)
-        found = misfits(given, wanted.type, wanted.name)
-        if found and wanted.name in self.shown:
-            cure = ": turn it into text with to_json" if kinds.is_nested(given) else ""
-            found = [f"{wanted.name} is {given}, not {self.shown[wanted.name]}{cure}"]
-        return found, wanted
+        plain = self.rules.plain_decimal(given)
+        if wanted.name in self.any_decimal and plain is not None:
+            return [], pa.field(wanted.name, plain, wanted.nullable)
+        shown = self.shown.get(wanted.name, "")
+        return misfits(given, wanted.type, wanted.name, shown), wanted
 
     def fitted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert record batches of a task to the columns in which they are staged.
@@ -190,7 +196,10 @@ class TableColumns:
             return None
         columns = self.now_with(found[0]) if self.schema is None else self
         for each in found:
-            for has, wanted in zip(each, columns.check(each), strict=True):
+            fit = columns.check(each)
+            if self.schema is not None and self.rules.casts:
+                continue
+            for has, wanted in zip(each, fit, strict=True):
                 if has.type != wanted.type or (has.nullable and not wanted.nullable):
                     kind = "tasks staged different columns for"
                     if self.schema is not None:
@@ -253,3 +262,22 @@ class TableColumns:
             )
         if bounds := _FOUR_DIGIT_YEARS.get(staged.type):
             refuse_outside(column, bounds, staged.name, "is outside the years 1 to 9999")
+
+
+def schema_as_text(schema: pa.Schema) -> str:
+    """Return a schema in hexadecimal digits, for the details of a piece.
+
+    Args:
+        schema: The schema.
+    """
+    text: str = schema.serialize().to_pybytes().hex()
+    return text
+
+
+def schema_of_text(text: str) -> pa.Schema:
+    """Return the schema that `schema_as_text` was given.
+
+    Args:
+        text: What it returned.
+    """
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_groups.spark.tables.column_types import Nesting, TypeRules
+from spark_groups.spark.tables.column_types import TypeRules
 from spark_groups.spark.tables.column_values import Limits
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -57,7 +57,6 @@ class _Fixed(NamedTuple):
 
 _FIXED: Final[Mapping[pa.DataType, _Fixed]] = {
     pa.bool_(): _Fixed("boolean", ">u1", pa.uint8()),
-    pa.int8(): _Fixed("smallint", ">i2"),
     pa.int16(): _Fixed("smallint", ">i2"),
     pa.int32(): _Fixed("integer", ">i4"),
     pa.int64(): _Fixed("bigint", ">i8"),
@@ -68,12 +67,23 @@ _FIXED: Final[Mapping[pa.DataType, _Fixed]] = {
     pa.timestamp("us"): _Fixed("timestamp without time zone", ">i8", pa.int64(), _EPOCH_US),
     pa.timestamp("us", "UTC"): _Fixed("timestamp with time zone", ">i8", pa.int64(), _EPOCH_US),
 }
-_VARIABLE: Final[Mapping[pa.DataType, str]] = {pa.string(): "text", pa.binary(): "bytea"}
+_VARIABLE: Final[Mapping[pa.DataType, str]] = {
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.uuid(): "uuid",
+}
 
+LISTED: Final = frozenset(
+    (
+        *(pa.bool_(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.float32(), pa.float64(), pa.string()),
+    )
+)
+"""Types whose lists have a form in this module: the text of an array."""
 POSTGRES: Final = TypeRules(
     "PostgreSQL",
-    {each: each for each in (*_FIXED, *_VARIABLE)},
-    nesting=Nesting.NONE,
+    {pa.int8(): pa.int16(), **{each: each for each in (*_FIXED, *_VARIABLE)}},
+    listed=LISTED,
     limits=Limits(
         has_zero_bytes=False,
         between={
@@ -85,6 +95,7 @@ POSTGRES: Final = TypeRules(
     name_bytes_max=NAME_BYTES_MAX,
     not_in_names="\0",
     is_case_sensitive=True,
+    casts=True,
 )
 """The types that have a form in this module."""
 
@@ -101,8 +112,13 @@ def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
 def _column_of(field: pa.Field) -> Column:
     if pa.types.is_decimal(field.type):
         return Column(field.name, "text", f"numeric({field.type.precision},{field.type.scale})")
-    sql = _FIXED[field.type].sql if field.type in _FIXED else _VARIABLE[field.type]
-    return Column(field.name, sql, sql)
+    if pa.types.is_list(field.type):
+        return Column(field.name, "text", f"{_sql(field.type.value_type)}[]")
+    return Column(field.name, _sql(field.type), _sql(field.type))
+
+
+def _sql(column: pa.DataType) -> str:
+    return _FIXED[column].sql if column in _FIXED else _VARIABLE[column]
 
 
 def copied(batch: pa.RecordBatch) -> Iterator[memoryview]:
@@ -131,8 +147,12 @@ def _fields(column: pa.Array) -> list[pa.Array]:
     """Return the sizes and values of a column's fields, one of each for a row."""
     fixed = _FIXED.get(column.type)
     if fixed is None:
-        if pa.types.is_decimal(column.type):
+        if pa.types.is_list(column.type):
+            column = _array_text(column)
+        elif pa.types.is_decimal(column.type):
             column = column.cast(pa.string())
+        elif column.type == pa.uuid():
+            column = column.storage
         sizes = column.cast(pa.binary()).cast(pa.large_binary())
         lengths = pc.fill_null(pc.binary_length(sizes), -1).to_numpy(zero_copy_only=False)
         return [_of_one_size(lengths.astype(">i4")), pc.fill_null(sizes, b"")]
@@ -154,3 +174,18 @@ def _of_one_size(items: np.ndarray[Any, Any]) -> pa.Array:
     ends = np.arange(0, (len(items) + 1) * size, size, dtype=np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(items.tobytes())]
     return pa.Array.from_buffers(pa.large_binary(), len(items), buffers)
+
+
+def _array_text(column: pa.Array) -> pa.Array:
+    """Return lists as the text of PostgreSQL's arrays."""
+    values = column.flatten()
+    texts = values.cast(pa.string())
+    if pa.types.is_string(values.type):
+        escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+        texts = pc.binary_join_element_wise('"', escaped, '"', "")
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    # An element without a value is the word without quotes.
+    lists = pa.ListArray.from_arrays(ends, pc.fill_null(texts, "NULL"))
+    joined = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
+    return pc.if_else(column.is_valid(), joined, pa.scalar(None, pa.string()))

@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -426,9 +426,24 @@ class DeltaTable:
             raise TableError(
                 f"{self} has columns that this writer does not check: {', '.join(unchecked)}"
             )
-        schema = table_schema(pa.schema(self._table.schema().to_arrow()))
+        schema = table_schema(self._arrow_schema(self._table))
         partition_by = tuple(self._table.metadata().partition_columns)
         return TableColumns(str(self), _RULES, schema, partition_by)
+
+    def _arrow_schema(self, table: deltalake.DeltaTable) -> pa.Schema:
+        """Return the table's columns as Arrow's.
+
+        Raises:
+            TableError: Arrow does not read one of them.
+        """
+        found = table.schema().to_arrow()
+        return pa.schema([self._arrow_field(found.field(name)) for name in found.names])
+
+    def _arrow_field(self, each: Any) -> pa.Field:
+        try:
+            return pa.field(each)
+        except (pa.ArrowException, ValueError) as error:
+            raise TableError(f"{self} has the column {each.name}, but {error}") from error
 
     def _actions(self, pieces: Sequence[Piece]) -> list[AddAction]:
         """Return the actions that add files to the log.

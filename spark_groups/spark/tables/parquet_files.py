@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs, parquet
 
-from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.columns import TableColumns, schema_as_text, schema_of_text
 from spark_groups.spark.tables.partition_values import split
 from spark_groups.spark.tables.table import Piece
 
@@ -44,13 +44,11 @@ class FileDetails:
     def of(cls, piece: Piece) -> FileDetails:
         """Read the details of a piece that `write_files` or `no_rows` made."""
         schema, of_file, partition_values = json.loads(piece.details)
-        read = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
-        return cls(read, of_file, partition_values)
+        return cls(schema_of_text(schema), of_file, partition_values)
 
     def text(self) -> str:
         """Return the details of a piece."""
-        schema = self.schema.serialize().to_pybytes().hex()
-        return json.dumps([schema, self.statistics, self.partition_values])
+        return json.dumps([schema_as_text(self.schema), self.statistics, self.partition_values])
 
 
 def schemas_of(pieces: Iterable[Piece]) -> list[pa.Schema]:

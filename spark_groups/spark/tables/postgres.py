@@ -6,7 +6,6 @@ entries of the batch's partitions and compares them, so no other writer can comm
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.columns import TableColumns
-from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column
+from spark_groups.spark.tables.columns import TableColumns, schema_of_text
+from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column, columns_of
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
@@ -25,6 +24,12 @@ from spark_groups.spark.tables.fence import (
     FenceKey,
     TableState,
     holds,
+)
+from spark_groups.spark.tables.postgres_columns import (
+    FIND_COLUMNS,
+    StagedRows,
+    Targets,
+    columns_of_table,
 )
 from spark_groups.spark.tables.postgres_rows import (
     ANSWER_MAX_S,
@@ -103,17 +108,6 @@ _MOVE_ON: Final = f"""
 UPDATE {{fence}} AS old SET start_offset = new.start_offset, next_offset = new.next_offset
 FROM {_VALUES} WHERE old.table_name = %(table)s AND old.group_id = %(group)s
   AND old.topic_id = new.topic_id AND old.partition = new.partition"""
-_COLUMNS: Final = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), new.type,
-  a.attgenerated <> '' OR a.attidentity = 'a',
-  a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
-  base.oid = new.type::regtype OR EXISTS (SELECT FROM pg_cast
-    WHERE castsource = new.type::regtype AND casttarget = base.oid AND castcontext = 'i')
-FROM pg_attribute a
-JOIN pg_type t ON t.oid = a.atttypid
-JOIN pg_type base ON base.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
-LEFT JOIN unnest(%(names)s::text[], %(types)s::text[]) AS new (name, type) ON new.name = a.attname
-WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped"""
 _STAGED: Final = """
 SELECT name, coalesce(size_bytes, 0), extract(epoch FROM staged_at)::float8
 FROM (
@@ -223,10 +217,12 @@ class PostgresTable:
             attempt: The attempt.
         """
         with self._transaction() as cursor:
-            schema = self._found(cursor).schema
+            place = self._found(cursor)
+            columns, _ = self._columns(cursor, place)
         table = self._names[-1]
-        columns = TableColumns(str(self), POSTGRES)
-        return PostgresTaskWriter(self._dsn, schema, table, attempt.group_id, attempt.name, columns)
+        return PostgresTaskWriter(
+            self._dsn, place.schema, table, attempt.group_id, attempt.name, columns
+        )
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Stage the rows of a DataFrame with a Spark job.
@@ -260,18 +256,18 @@ class PostgresTable:
         """
         del state
         written = [each for each in pieces if each.rows]
-        columns = self._columns(written)
         with self._transaction(is_commit=True) as cursor:
             place = self._found(cursor)
             if place.oid is None or not place.has_fence:
-                place = self._made(cursor, self._columns(described(pieces)))
+                place = self._made(cursor, pieces)
             if place.oid is None:
                 # There are no columns for a new table: a later batch creates it.
                 return
-            self._check_columns(cursor, place, columns)
+            columns, targets = self._columns(cursor, place)
+            columns.check_staged(schema_of_text(each.details) for each in written)
             self._change(cursor, place, attempt.group_id, decision.changes)
             for each in written:
-                self._move(cursor, place, each, columns)
+                self._move(cursor, place, each, targets)
         self._drop_staged(place, written)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
@@ -368,9 +364,16 @@ class PostgresTable:
         (has_fence,) = cursor.fetchone() or (False,)
         return _Place(schema, oid, has_fence)
 
-    def _made(self, cursor: Cursor, columns: Sequence[Column]) -> _Place:
-        """Create the table, with the columns of a batch, and its fence, if they do not exist."""
+    def _made(self, cursor: Cursor, pieces: Sequence[Piece]) -> _Place:
+        """Create the table, with the columns of a batch, and its fence, if they do not exist.
+
+        Raises:
+            TableError: The columns of two tasks differ.
+        """
         place = self._found(cursor)
+        staged = [schema_of_text(each.details) for each in described(pieces)]
+        schema = TableColumns(str(self), POSTGRES).check_staged(staged)
+        columns = () if schema is None else columns_of(schema)
         if place.oid is None and not columns:
             return place
         # Without the lock, of two writers that create the table one gets an error of the catalog.
@@ -387,41 +390,12 @@ class PostgresTable:
             cursor.execute(self._sql(made, place, columns=sql.SQL(", ").join(fields)))
         return self._found(cursor)
 
-    def _check_columns(self, cursor: Cursor, place: _Place, columns: Sequence[Column]) -> None:
-        """Refuse rows whose columns do not fit the table's.
-
-        Raises:
-            TableError: They do not fit.
-        """
-        if not columns:
-            return
-        cursor.execute(
-            _COLUMNS,
-            {
-                "names": [each.name for each in columns],
-                "types": [each.table_type for each in columns],
-                "oid": place.oid,
-            },
-        )
-        found = cursor.fetchall()
-        names = {row[0] for row in found}
-        problems = [
-            f"{each.name} is not a column of the table"
-            for each in columns
-            if each.name not in names
-        ]
-        for name, has, given, is_computed, is_needed, fits in found:
-            if given is None and is_needed:
-                problems.append(f"{name} is missing, and must not be null")
-            elif given is not None and is_computed:
-                problems.append(f"{name} is computed by the table")
-            elif given is not None and not fits:
-                problems.append(f"{name} is {given}, not {has}")
-        if problems:
-            raise TableError(
-                f"the batch does not fit {self}: {'; '.join(problems)}. Change the transform, or"
-                " the table with ALTER TABLE"
-            )
+    def _columns(self, cursor: Cursor, place: _Place) -> tuple[TableColumns, Targets]:
+        """Return the columns of the table, to which rows are fitted, and how they take values."""
+        if place.oid is None:
+            return TableColumns(str(self), POSTGRES), Targets()
+        cursor.execute(FIND_COLUMNS, {"oid": place.oid})
+        return columns_of_table(str(self), cursor.fetchall())
 
     def _change(
         self, cursor: Cursor, place: _Place, group_id: str, changes: Sequence[EntryChange]
@@ -445,27 +419,34 @@ class PostgresTable:
                 if cursor.rowcount != len(part):
                     raise TableChangedError(f"another writer has begun a partition of {self}")
 
-    def _move(self, cursor: Cursor, place: _Place, piece: Piece, columns: Sequence[Column]) -> None:
+    def _move(self, cursor: Cursor, place: _Place, piece: Piece, targets: Targets) -> None:
         """Move the rows of a piece into the table.
 
         Raises:
-            TableError: Rows are missing: PostgreSQL empties unlogged tables after a crash.
+            TableError: Rows are missing: PostgreSQL empties unlogged tables after a crash. Or a
+                value does not fit a column exactly.
         """
         staged = sql.Identifier(place.schema, piece.name)
-        names = [sql.Identifier(each.name) for each in columns]
-        values = [
-            sql.SQL("{}::{}").format(name, _typed(each.table_type))
-            for name, each in zip(names, columns, strict=True)
-        ]
-        cursor.execute(
-            self._sql(
-                "INSERT INTO {table} ({names}) SELECT {values} FROM {staged}",
-                place,
-                names=sql.SQL(", ").join(names),
-                values=sql.SQL(", ").join(values),
-                staged=staged,
-            )
+        columns = columns_of(schema_of_text(piece.details))
+        values = [_cast(each, targets) for each in columns]
+        inserted = self._sql(
+            "INSERT INTO {table} ({names}) SELECT {values} FROM {staged}",
+            place,
+            names=sql.SQL(", ").join(sql.Identifier(each.name) for each in columns),
+            values=sql.SQL(", ").join(values),
+            staged=staged,
         )
+        rows = StagedRows(str(self), cursor, staged, columns, piece.rows)
+        try:
+            with cursor.connection.transaction():
+                for each, value in zip(columns, values, strict=True):
+                    if each.name in targets.compared:
+                        rows.check_unchanged(each, value)
+                cursor.execute(inserted)
+        except (psycopg.DataError, errors.CheckViolation, errors.NotNullViolation) as error:
+            for each, value in zip(columns, values, strict=True):
+                rows.check_cast(each, value)
+            raise TableError(f"the batch does not fit {self}: {message_of(error)}") from None
         if cursor.rowcount != piece.rows:
             # A trigger of the table may have dropped rows, which is no error.
             cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(staged))
@@ -492,17 +473,6 @@ class PostgresTable:
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names)))
         except TableError as error:
             logger.info("%s: staged rows are left to spark-groups table vacuum: %s", self, error)
-
-    def _columns(self, pieces: Sequence[Piece]) -> tuple[Column, ...]:
-        """Return the columns of staged rows; none if there are no rows.
-
-        Raises:
-            TableError: The columns of two tasks differ.
-        """
-        found = {each.details for each in pieces}
-        if len(found) > 1:
-            raise TableError(f"tasks staged rows with different columns for {self}")
-        return tuple(Column(*each) for text in found for each in json.loads(text))
 
     def _check_not_dropped(
         self, group_id: str, place: _Place, rows: Sequence[tuple[Any, ...]]
@@ -546,6 +516,12 @@ def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
         "starts": [each.entry.start_offset for each in changes],
         "nexts": [each.entry.next_offset for each in changes],
     }
+
+
+def _cast(column: Column, targets: Targets) -> sql.Composed:
+    """Return a staged column as a value of the table's."""
+    wanted = targets.types.get(column.name, column.table_type)
+    return sql.SQL("{}::{}").format(sql.Identifier(column.name), _typed(wanted))
 
 
 def _typed(text: str) -> sql.SQL:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableError
-from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.columns import TableColumns, schema_as_text
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, Column, columns_of, copied
 from spark_groups.spark.tables.table import Piece
 
@@ -197,7 +197,7 @@ class PostgresTaskWriter:
                         size_bytes += len(chunk)
                         copy.write(chunk)
                 copy.write(TRAILER)
-        return Piece(name, rows, size_bytes, json.dumps(columns))
+        return Piece(name, rows, size_bytes, schema_as_text(first.schema))
 
     def _statements(
         self, name: str, columns: Iterable[Column], staged_at: str
@@ -224,12 +224,9 @@ def no_rows(schema: pa.Schema) -> Piece:
     """Return what stands for a batch without rows, whose columns a new table has.
 
     Args:
-        schema: The columns of the batch, with plain types.
-
-    Raises:
-        TableError: PostgreSQL has no such type.
+        schema: The columns of the batch.
     """
-    return Piece("", 0, details=json.dumps(columns_of(schema)))
+    return Piece("", 0, details=schema_as_text(schema))
 
 
 def message_of(error: psycopg.Error) -> str:

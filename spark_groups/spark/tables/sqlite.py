@@ -6,7 +6,6 @@ adds them in one transaction, in which it compares the entries.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, Nesting, TypeRules
+from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules
 from spark_groups.spark.tables.column_values import Limits
-from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.columns import TableColumns, schema_as_text, schema_of_text
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
@@ -63,17 +62,19 @@ _TYPES: Final[Mapping[pa.DataType, str]] = {
 _RULES: Final = TypeRules(
     "SQLite",
     {each: each for each in _TYPES},
-    nesting=Nesting.NONE,
+    listed=frozenset(),
+    casts=True,
     # SQLite stores NaN as null.
     limits=Limits(has_nan=False),
 )
-_TAKEN_BY: Final[Mapping[str, Sequence[str]]] = {
-    "INTEGER": ("INTEGER", "NUMERIC"),
-    "REAL": ("REAL", "NUMERIC"),
-    "TEXT": ("TEXT",),
-    "BLOB": ("BLOB",),
+_TAKEN: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
+    "INTEGER": (pa.bool_(), pa.int64()),
+    "NUMERIC": (pa.bool_(), pa.int64(), pa.float64()),
+    "REAL": (pa.float64(),),
+    "TEXT": (pa.date32(), pa.time64("us"), MICROS, MICROS_UTC, pa.string()),
+    "BLOB": (pa.binary(),),
 }
-"""The affinities of columns that do not change values of a type."""
+"""The Arrow types whose values a column of each affinity does not change."""
 
 
 def sqlite_table(path: str | Path, table: str) -> SqliteTable:
@@ -122,7 +123,6 @@ class ArrowTaskWriter:
                     empty = _no_rows(each.schema)
                     continue
                 if writer is None:
-                    _columns_of(each.schema)
                     self.directory.mkdir(exist_ok=True)
                     writer = pa.ipc.new_file(str(path), each.schema)
                 writer.write_batch(each)
@@ -173,8 +173,8 @@ class SqliteTable:
             return TableState()
         with self._transaction("DEFERRED") as connection:
             entries = self._entries(connection)
-            columns = self._columns(connection)
-        if entries and not columns:
+            is_there = self._is_there(connection)
+        if entries and not is_there:
             raise TableRestoredError(
                 f"{self} was dropped, so it lacks rows that its fence counts; to begin again:"
                 f" DELETE FROM {FENCE} WHERE table_name = '{self._table}'; to have all records"
@@ -186,7 +186,7 @@ class SqliteTable:
             for key, entry in entries.items()
             if topic_ids is None or key.topic_id in topic_ids
         }
-        return TableState(is_there=bool(columns), entries=wanted)
+        return TableState(is_there=is_there, entries=wanted)
 
     def task_writer(self, attempt: Attempt) -> ArrowTaskWriter:
         """Return the writer that stages rows in the tasks of an attempt.
@@ -206,7 +206,11 @@ class SqliteTable:
                 f"{self} is a file of this machine, and the master is {master}: use local[*], or"
                 " spark_groups.postgres_table"
             )
-        return ArrowTaskWriter(self.staged, attempt.name, TableColumns(str(self), _RULES))
+        columns = TableColumns(str(self), _RULES)
+        if self._path.exists():
+            with self._transaction("DEFERRED") as connection:
+                columns = self._columns(connection)
+        return ArrowTaskWriter(self.staged, attempt.name, columns)
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Stage the rows of a DataFrame with a Spark job.
@@ -243,13 +247,14 @@ class SqliteTable:
             entries = self._entries(connection)
             if not holds(decision.changes, entries.get):
                 raise TableChangedError(f"another writer has committed to {self}")
-            if entries and not self._columns(connection):
+            if entries and not self._is_there(connection):
                 raise TableChangedError(f"{self} was dropped after it was compared")
             for each in written:
                 self._add(connection, each)
             for each in described(pieces)[:1]:
-                self._make(connection, json.loads(each.details or "{}"))
-            if not self._columns(connection):
+                if each.details:
+                    self._make(connection, schema_of_text(each.details))
+            if not self._is_there(connection):
                 # There are no columns for a new table: a later batch creates it.
                 return
             connection.execute(_MAKE_FENCE)
@@ -319,33 +324,58 @@ class SqliteTable:
             )
         }
 
-    def _columns(self, connection: sqlite3.Connection) -> Mapping[str, tuple[str, bool]]:
-        """Return each column's type, and whether each row needs a value for it."""
-        found = connection.execute(f"PRAGMA table_info({_quoted(self._table)})")
-        return {
-            name: (kind.upper(), bool(is_needed) and default is None)
-            for _, name, kind, is_needed, default, _ in found
-        }
+    def _columns(self, connection: sqlite3.Connection) -> TableColumns:
+        """Return the columns of the table, to which rows are fitted."""
+        found = connection.execute(f"PRAGMA table_xinfo({_quoted(self._table)})").fetchall()
+        if not found:
+            return TableColumns(str(self), _RULES)
+        fields, others, texts = [], {}, set()
+        for _, name, kind, needed, _, _, hidden in found:
+            if hidden:
+                continue
+            affinity = _affinity(kind.upper())
+            *others[name], widest = _TAKEN[affinity]
+            fields.append(pa.field(name, widest, not needed))
+            if affinity == "TEXT":
+                texts.add(name)
+        return TableColumns(
+            str(self),
+            _RULES,
+            pa.schema(fields),
+            others={name: tuple(types) for name, types in others.items()},
+            with_default=frozenset(
+                name for _, name, _, _, default, is_key, _ in found if default or is_key
+            ),
+            not_written={
+                name: "is computed by the table" for _, name, *_, hidden in found if hidden
+            },
+            shown={name: kind or "BLOB" for _, name, kind, *_ in found},
+            any_decimal=frozenset(texts),
+        )
+
+    def _is_there(self, connection: sqlite3.Connection) -> bool:
+        return self._columns(connection).schema is not None
 
     def _add(self, connection: sqlite3.Connection, piece: Piece) -> None:
         """Add the rows of a staged file, and create the table if there is none."""
         with pa.memory_map(str(self.staged / piece.name)) as source:
             reader = pa.ipc.open_file(source)
-            columns = _columns_of(reader.schema)
-            self._make(connection, columns)
-            self._check_columns(self._columns(connection), columns)
-            names = ", ".join(map(_quoted, columns))
-            marks = ", ".join("?" * len(columns))
+            self._make(connection, reader.schema)
+            self._columns(connection).check_staged([reader.schema])
+            names = ", ".join(map(_quoted, reader.schema.names))
+            marks = ", ".join("?" * len(reader.schema))
             into = f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})"
             for index in range(reader.num_record_batches):
                 batch = reader.get_batch(index)
-                values = [self._values(batch, name) for name in columns]
+                values = [self._values(batch, name) for name in batch.schema.names]
                 connection.executemany(into, zip(*values, strict=True))
 
-    def _make(self, connection: sqlite3.Connection, columns: Mapping[str, str]) -> None:
-        """Create the table, if there is none."""
-        if columns and not self._columns(connection):
-            fields = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+    def _make(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
+        """Create the table, if there is none; decimal numbers become text."""
+        if not self._is_there(connection):
+            fields = ", ".join(
+                f"{_quoted(each.name)} {_TYPES.get(each.type, 'TEXT')}" for each in schema
+            )
             connection.execute(f"CREATE TABLE {_quoted(self._table)} ({fields})")
 
     def _values(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
@@ -362,39 +392,10 @@ class SqliteTable:
                 " 9999; change it in the transform"
             ) from error
 
-    def _check_columns(self, has: Mapping[str, tuple[str, bool]], given: Mapping[str, str]) -> None:
-        """Refuse rows whose columns do not fit the table's.
-
-        Raises:
-            TableError: They do not fit.
-        """
-        problems = [
-            f"{name} is not a column of the table"
-            if name not in has
-            else f"{name} is {kind}, not {has[name][0]}"
-            for name, kind in given.items()
-            if name not in has or _affinity(has[name][0]) not in _TAKEN_BY[kind]
-        ]
-        problems += [
-            f"{name} is missing, and must not be null"
-            for name, (_, is_needed) in has.items()
-            if is_needed and name not in given
-        ]
-        if problems:
-            raise TableError(
-                f"the batch does not fit {self}: {'; '.join(problems)}. Change the transform, or"
-                " the table"
-            )
-
-
-def _columns_of(schema: pa.Schema) -> Mapping[str, str]:
-    """Return the names and types of columns in SQLite; decimal numbers become text."""
-    return {each.name: _TYPES.get(each.type, "TEXT") for each in schema}
-
 
 def _no_rows(schema: pa.Schema) -> Piece:
     """Return what stands for a batch without rows, whose columns a new table has."""
-    return Piece("", 0, details=json.dumps(_columns_of(schema)))
+    return Piece("", 0, details=schema_as_text(schema))
 
 
 def _affinity(declared: str) -> str:

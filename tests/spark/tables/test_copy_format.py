@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from decimal import Decimal
 
 import psycopg
@@ -15,7 +16,6 @@ UTC = datetime.timezone.utc
 AT = datetime.datetime.fromisoformat("1969-07-20 20:17:40.123456")
 COLUMNS = {
     "boolean": (pa.bool_(), [True, False]),
-    "tiny": (pa.int8(), [-128, 127]),
     "short": (pa.int16(), [-32768, 32767]),
     "integer": (pa.int32(), [-(2**31), 2**31 - 1]),
     "long": (pa.int64(), [-(2**63), 2**63 - 1]),
@@ -30,6 +30,10 @@ COLUMNS = {
     ),
     "text": (pa.string(), ["", "süß, 'quoted' \\ \n"]),
     "bytes": (pa.binary(), [b"", bytes(range(256))]),
+    "uuid": (pa.uuid(), [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)]),
+    "counts": (pa.list_(pa.int32()), [[], [1, None, -(2**31)]]),
+    "tags": (pa.list_(pa.string()), [["", None, "NULL", 'a"b\\c', "{,}", "süß"], ["x"]]),
+    "rates": (pa.list_(pa.float64()), [[-0.1, 1e300], [float("inf")]]),
     "decimal": (pa.decimal128(10, 2), [Decimal("-12345678.90"), Decimal("0.01")]),
 }
 SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in COLUMNS.items()])

@@ -275,7 +275,7 @@ def test_query_continues_after_a_new_column(place: Place) -> None:
     ("schema", "problem"),
     [
         (SCHEMA.append(pa.field("carrier", pa.string())), "carrier is not a column of the table"),
-        (SCHEMA.set(3, pa.field("value", pa.string())), "value is text, not (bytea|BLOB)"),
+        (SCHEMA.set(3, pa.field("value", pa.string())), "value is string, not (bytea|BLOB)"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(place: Place, schema: pa.Schema, problem: str) -> None:
@@ -286,9 +286,8 @@ def test_columns_that_do_not_fit_are_refused(place: Place, schema: pa.Schema, pr
     given = rows(reads(10, 20), SCHEMA.append(pa.field("carrier", pa.string())))
     columns = [given[name].cast(schema.field(name).type) for name in schema.names]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    pieces = [*writer.table.task_writer(attempt).write([batch], "0")]
-    with pytest.raises(TableError, match=f"(?i){problem}"):
-        writer.table.commit(attempt, pieces, writer.decision, writer.state)
+    with pytest.raises(TableError, match=problem):
+        [*writer.table.task_writer(attempt).write([batch], "0")]
     writer.write(reads(10, 20))
     assert place.offsets() == list(range(20))
 
@@ -297,9 +296,8 @@ def test_missing_column_that_must_not_be_null_is_refused(place: Place) -> None:
     place.run('CREATE TABLE rows (partition int, "offset" bigint NOT NULL)')
     writer = Writer(place)
     writer.look(reads(0, 10))
-    writer.stage(pa.schema([SCHEMA.field("partition")]))
     with pytest.raises(TableError, match="offset is missing, and must not be null"):
-        writer.commit()
+        writer.stage(pa.schema([SCHEMA.field("partition")]))
 
 
 def test_table_of_the_user_accepts_rows(place: Place) -> None:
@@ -428,7 +426,7 @@ def end_connections(place: PostgresPlace, state: str) -> None:
     )
 
 
-@pytest.mark.parametrize("step", ["_check_columns", "_change", "_move"])
+@pytest.mark.parametrize("step", ["_change", "_move"])
 @pytest.mark.parametrize("is_after", [False, True])
 def test_driver_that_dies_in_its_transaction_changes_nothing(
     on_postgres: PostgresPlace, monkeypatch: pytest.MonkeyPatch, step: str, is_after: bool
@@ -598,9 +596,8 @@ def test_column_that_the_table_computes_is_refused(on_postgres: PostgresPlace) -
     on_postgres.run("CREATE TABLE rows (partition int GENERATED ALWAYS AS IDENTITY)")
     writer = Writer(on_postgres)
     writer.look(reads(0, 10))
-    writer.stage(pa.schema([SCHEMA.field("partition")]))
     with pytest.raises(TableError, match="partition is computed by the table"):
-        writer.commit()
+        writer.stage(pa.schema([SCHEMA.field("partition")]))
 
 
 def test_name_of_a_table_may_have_a_schema(on_postgres: PostgresPlace, postgres: str) -> None:
