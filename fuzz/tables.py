@@ -280,6 +280,8 @@ def _tightened(chance: random.Random, column: pa.DataType) -> pa.DataType:
     nullable = chance.random() < 0.6
     if any(kinds.is_null(column.field(index).type) for index in range(column.num_fields)):
         return column
+    if kinds.is_map(column) and kinds.is_null(column.item_type):
+        return column
     if kinds.is_struct(column):
         return pa.struct([pa.field(each.name, each.type, nullable) for each in column])
     if kinds.is_list(column):
@@ -599,6 +601,8 @@ class PostgresStore:
             "real": ("{}::float8", pa.float64()),
             "uuid": ("uuid_send({})", pa.binary()),
             "jsonb": ("{}::text", pa.string()),
+            # It is filled with blanks, which its text does not have.
+            "character": ("{}::text", pa.string()),
             "inet": ("{}::text", pa.string()),
         }
         selected = [

@@ -181,6 +181,7 @@ class PostgresTable:
         self._names = names
         self._text = text
         self._connection: Connection | None = None
+        self._resolved: _Place | None = None
         # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
 
@@ -204,10 +205,13 @@ class PostgresTable:
         with self._transaction() as cursor:
             place = self._found(cursor)
             if not place.has_fence:
+                self._check_same(place)
                 return TableState(is_there=place.oid is not None)
             cursor.execute(self._sql(_READ, place), {"table": self._names[-1], "topics": topics})
             rows = cursor.fetchall()
         self._check_not_dropped(group_id, place, rows)
+        if not rows:
+            self._check_same(place)
         return TableState(is_there=place.oid is not None, entries=dict(map(_entry, rows)))
 
     def task_writer(self, attempt: Attempt) -> PostgresTaskWriter:
@@ -362,7 +366,30 @@ class PostgresTable:
             [sql.Identifier(schema, FENCE).as_string(cursor)],
         )
         (has_fence,) = cursor.fetchone() or (False,)
-        return _Place(schema, oid, has_fence)
+        place = _Place(schema, oid, has_fence)
+        if self._resolved is not None and self._resolved.schema != schema:
+            self._check_same(place)
+        if self._resolved is None or self._resolved.oid is None:
+            self._resolved = place
+        return place
+
+    def _check_same(self, place: _Place) -> None:
+        """Refuse another table than the one that the name has led to before.
+
+        Raises:
+            TableError: It is another one.
+        """
+        before = self._resolved
+        is_same = before is None or before.schema == place.schema
+        if before is None or (is_same and before.oid in {None, place.oid}):
+            return
+        # The next run of the query looks the name up again.
+        self._resolved = None
+        raise TableError(
+            f"{self} was the table with the oid {before.oid} in the schema {before.schema}, and its"
+            f" name leads to the one with the oid {place.oid} in {place.schema} now. Name the table"
+            " with its schema, and start the query again"
+        )
 
     def _made(self, cursor: Cursor, pieces: Sequence[Piece]) -> _Place:
         """Create the table, with the columns of a batch, and its fence, if they do not exist.
@@ -484,6 +511,7 @@ class PostgresTable:
         """
         if all(row[-1] == place.oid for row in rows):
             return
+        self._resolved = None
         fence = self._sql("{fence}", place).as_string(None)
         name = sql.Literal(self._names[-1]).as_string(None)
         table = sql.Literal(self._sql("{table}", place).as_string(None)).as_string(None)

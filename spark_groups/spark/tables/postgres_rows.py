@@ -49,7 +49,11 @@ _CONNECTION: Final = {
     "application_name": "spark-groups",
 }
 _SETTINGS: Final = """
-SELECT set_config('lock_timeout', %(wait)s, true),
+SELECT (SELECT count(set_config(name, reset_val, true)) FROM pg_settings
+    WHERE name IN ('search_path', 'role')),
+  set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true),
+  set_config('extra_float_digits', '1', true),
+  set_config('lock_timeout', %(wait)s, true),
   set_config('idle_in_transaction_session_timeout', %(wait)s, true),
   set_config('synchronous_commit',
     CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
@@ -57,6 +61,8 @@ SELECT set_config('lock_timeout', %(wait)s, true),
   extract(epoch FROM set_config('statement_timeout',
     CASE current_setting('statement_timeout') WHEN '0' THEN %(statement)s
     ELSE current_setting('statement_timeout') END, true)::interval)::float8"""
+"""Another client of a pooler may have left settings in the session: those on which a value or a
+name depends are set in each transaction. The reset value is that of the role, database or dsn."""
 
 Returned = TypeVar("Returned")
 
@@ -102,7 +108,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             return answer
 
     def limit(self, *, wait_ms: int, statement_ms: int) -> None:
-        """Set the limits of the transaction that was begun.
+        """Set the limits of the transaction that was begun, and on what its values depend.
 
         Args:
             wait_ms: How long it waits for locks, and how long it may stand still.
