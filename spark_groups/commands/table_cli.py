@@ -206,7 +206,8 @@ def repair(  # noqa: PLR0917
 ) -> None:
     """Plan a fence that fits the rows of a restored table, and set it with --execute.
 
-    Delta's RESTORE and a rollback of Iceberg bring old rows back, but not the fence of that time.
+    Delta's RESTORE and a rollback of Iceberg bring old rows back, but not the fence of that time; a
+    table that was created in the place of another one has none of its rows.
     After this command, set the group's offsets with `reset-offsets --from-table`, and start the
     query with a new checkpointLocation: it then reads the missing records again. PostgreSQL and
     SQLite restore rows and fence together.
@@ -341,8 +342,10 @@ def set_table_offsets(
     own = {key for key in state.entries if key.group_id == group_id}
     restored = _restored(group_id, state, table)
     is_whole = given is not None and own <= {key_of(group_id, each) for each in wanted}
-    if not (is_whole and is_backwards):
-        # After a restore, a user who has checked the rows may set all entries back.
+    is_adopted = given is None and state.replaced is not None
+    if not ((is_whole and is_backwards) or is_adopted):
+        # After a restore, a user who has checked the rows may set all entries back; and one who
+        # has put another table in the place of the old one says that it has its rows.
         refusal = refusal or restored
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
@@ -438,7 +441,10 @@ def repair_table(
     rows: list[ChangeRow] = []
     changes: list[EntryChange] = []
     if not isinstance(table, RestorableTable) or not _restored(group_id, state, table):
-        refusal = "The table was not restored after the group's last commit: nothing to repair."
+        refusal = (
+            "The table was not restored after the group's last commit, nor replaced: nothing to"
+            " repair."
+        )
     else:
         entries = _entries(state, group_id)
         with reached(str(table)), working("reading the table's history"):

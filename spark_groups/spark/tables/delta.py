@@ -25,6 +25,7 @@ from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.delta_log import (
+    TABLE,
     VERSION,
     DeltaLog,
     committed_paths,
@@ -153,6 +154,8 @@ class DeltaTable:
         self._compression = compression
         self._files = files_of(uri, options)
         self._table: deltalake.DeltaTable | None = None
+        self._first_id: str | None = None
+        """The id of the table that was opened first: older fences have none."""
         self._log = DeltaLog(self._files)
         self._warned_of: set[str] = set()
         # Two queries of one application may write to the same table.
@@ -193,7 +196,24 @@ class DeltaTable:
                 },
                 recorded_version=recorded,
                 restored_to=None if recorded is None else self._log.restored_to(recorded),
+                replaced=self._replaced(group_id),
             )
+
+    def _table_id(self, group_id: str, version: int) -> dict[str, int]:
+        """Return the transaction that records the table's id, unless it is recorded."""
+        if self._table is None:
+            return {}
+        now = str(self._table.metadata().id)
+        is_recorded = self._log.is_recorded(group_id, now)
+        return {} if is_recorded else {f"{TABLE}{group_id}/{now}": version}
+
+    def _replaced(self, group_id: str) -> tuple[str, str] | None:
+        """Return the ids of the table that a group has written, and of the one in its place."""
+        assert self._table is not None
+        now = str(self._table.metadata().id)
+        before = self._log.recorded_table_id(group_id) or self._first_id or now
+        self._first_id = before
+        return None if before == now else (before, now)
 
     def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
         """Return the writer that stages files in the tasks of an attempt.
@@ -249,6 +269,7 @@ class DeltaTable:
         transactions = {
             **transactions_of(decision.changes),
             f"{VERSION}{attempt.group_id}": version,
+            **self._table_id(attempt.group_id, version),
         }
         schema = self._columns().check_staged(schemas_of(has_columns))
         properties = deltalake.CommitProperties(
@@ -278,7 +299,8 @@ class DeltaTable:
     def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
         """Return the group's entries in the version whose rows the table has.
 
-        This is the current version unless the table was restored after the group's last commit.
+        This is the current version unless the table was restored after the group's last commit. A
+        table that has replaced another one has none.
 
         Args:
             group_id: The group.
@@ -291,7 +313,8 @@ class DeltaTable:
                 commit.
         """
         with self._lock:
-            self.read(group_id)
+            if self.read(group_id).replaced:
+                return {}
             log = self._log
             while (recorded := log.recorded_version(group_id)) is not None:
                 restore = log.last_restore(recorded)
@@ -513,6 +536,7 @@ class DeltaTable:
                 raise
             raise TableChangedError(f"another writer has created {self}") from error
         self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
+        self._first_id = str(self._table.metadata().id)
 
     def _append(
         self,

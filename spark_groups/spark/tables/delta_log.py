@@ -7,6 +7,7 @@ reads nothing.
     spark-groups/<group>/<topic id>/<partition>         the next offset
     spark-groups-start/<group>/<topic id>/<partition>   the first offset
     spark-groups-version/<group>                        the version of the group's last commit
+    spark-groups-table/<group>/<table id>               the group's first commit there
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 NEXT: Final = "spark-groups/"
 START: Final = "spark-groups-start/"
 VERSION: Final = "spark-groups-version/"
+TABLE: Final = "spark-groups-table/"
 _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(
@@ -76,6 +78,11 @@ class DeltaLog:
         self.entries: dict[FenceKey, Entry] = {}
         self._starts: dict[FenceKey, int] = {}
         self._group_versions: dict[str, int] = {}
+        self._table_ids: dict[str, tuple[int, str]] = {}
+        """The id of the table that each group has written last, behind the version of its first
+        commit to it."""
+        self._ids: dict[int, str] = {}
+        """The id that the table has from a version on, where its commit was read."""
         self._restores: dict[int, int | None] = {}
         """The version that each restore went back to, by its own; None: to a time."""
         self._seen_from = 0
@@ -127,6 +134,30 @@ class DeltaLog:
             group_id: The group.
         """
         return self._group_versions.get(group_id)
+
+    def is_recorded(self, group_id: str, table_id: str) -> bool:
+        """Return whether a table's id is the last one that a group has recorded.
+
+        Args:
+            group_id: The group.
+            table_id: The id.
+        """
+        return self._table_ids.get(group_id, (0, ""))[1] == table_id
+
+    def recorded_table_id(self, group_id: str) -> str | None:
+        """Return the id of the table that a group has written last; None: none is recorded.
+
+        Args:
+            group_id: The group.
+        """
+        recorded = self._table_ids.get(group_id)
+        if recorded is not None:
+            return recorded[1]
+        # The commit that creates a table cannot record its id.
+        until = self._group_versions.get(group_id, -1)
+        return max(
+            ((at, each) for at, each in self._ids.items() if at <= until), default=(0, None)
+        )[1]
 
     def restored_to(self, after: int) -> int | None:
         """Return the lowest version that the table was restored to; None: it was not restored.
@@ -181,6 +212,9 @@ class DeltaLog:
         actions = list(actions)
         self._note_all(each["txn"] for each in actions if "txn" in each)
         self._note_restore(version, actions)
+        for each in actions:
+            if "metaData" in each:
+                self._ids[version] = each["metaData"]["id"]
         self.version = version
 
     def _note_all(self, transactions: Iterable[Mapping[str, Any]]) -> None:
@@ -188,7 +222,7 @@ class DeltaLog:
         ours = {
             each["appId"]: int(each["version"])
             for each in transactions
-            if each["appId"].startswith((NEXT, START, VERSION))
+            if each["appId"].startswith((NEXT, START, VERSION, TABLE))
         }
         for name in sorted(ours, key=lambda each: not each.startswith(START)):
             self._note(name, ours[name])
@@ -196,6 +230,12 @@ class DeltaLog:
     def _note(self, name: str, number: int) -> None:
         if name.startswith(VERSION):
             self._group_versions[name.removeprefix(VERSION)] = number
+            return
+        if name.startswith(TABLE):
+            group_id, _, table_id = name.removeprefix(TABLE).rpartition("/")
+            self._table_ids[group_id] = max(
+                self._table_ids.get(group_id, (-1, "")), (number, table_id)
+            )
             return
         kind = START if name.startswith(START) else NEXT
         key = _key_of(name.removeprefix(kind))
@@ -314,10 +354,10 @@ def _checkpointed(files: fs.FileSystem, name: str) -> Iterator[Mapping[str, Any]
 
 
 def _actions(text: bytes) -> Iterator[dict[str, Any]]:
-    """Return the application transactions and the commit information of a commit."""
+    """Return the application transactions, metadata and commit information of a commit."""
     for line in text.splitlines():
         # A commit may add thousands of files; their lines are not parsed.
-        if b'"txn"' in line[:16] or b'"commitInfo"' in line[:32]:
+        if b'"txn"' in line[:16] or b'"commitInfo"' in line[:32] or b'"metaData"' in line[:16]:
             yield json.loads(line)
 
 

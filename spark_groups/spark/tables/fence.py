@@ -131,6 +131,8 @@ class TableState:
             if the group has not committed, or if a restore of the table restores its fence, too.
         restored_to: The lowest version that the table was restored to after `recorded_version`;
             None if it was not restored.
+        replaced: The ids of the table that the group has written, and of the one in its place;
+            None: it is the same table.
         unsaved: Entries that the table cannot have yet, because it does not exist. The commit that
             creates it has them.
     """
@@ -140,6 +142,7 @@ class TableState:
     entries: Mapping[FenceKey, Entry] = field(default_factory=dict)
     recorded_version: int | None = None
     restored_to: int | None = None
+    replaced: tuple[str, str] | None = None
     unsaved: Mapping[FenceKey, Entry] = field(default_factory=dict)
 
     def entry(self, key: FenceKey) -> Entry | None:
@@ -415,9 +418,9 @@ def _reset_commands(group_id: str, places: Iterable[Place]) -> Iterator[str]:
 
 
 def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
-    """Refuse a table that was restored to a version before the group's last commit.
+    """Refuse a table that was restored to a version before the group's last commit, or replaced.
 
-    The restore removed rows, but may have kept the entries that count them.
+    This removed rows, but may have kept the entries that count them.
 
     Args:
         group_id: The group.
@@ -425,8 +428,20 @@ def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
         table: The name of the table in an error.
 
     Raises:
-        TableRestoredError: The table was restored.
+        TableRestoredError: The table was restored or replaced.
     """
+    if state.replaced is not None:
+        before, now = state.replaced
+        group = shlex.quote(group_id)
+        raise TableRestoredError(
+            f"another table is in the place of {table}: its id is {now}, and the group {group_id!r}"
+            f" has written the one with the id {before}, whose fence the log still has. Stop the"
+            " group's queries. If the table has the rows of the old one, run: spark-groups table"
+            f" set-offsets {group} --table TABLE --to-current --execute. To begin again, run:"
+            f" spark-groups table repair TABLE --group {group} --execute; then: spark-groups"
+            f" reset-offsets {group} --from-table TABLE --all-topics --execute; then"
+            f" {NEW_CHECKPOINT}"
+        )
     recorded, restored_to = state.recorded_version, state.restored_to
     if recorded is None or restored_to is None or restored_to >= recorded:
         return

@@ -1,6 +1,6 @@
 """The columns of a PostgreSQL table, and the Arrow types that each takes exactly.
 
-The server would also cast what is not exact: numbers are rounded, and a time without a zone gets
+The casts of the server lose things: numbers are rounded, and a time without a zone gets
 that of the session. So its own casts decide nothing: a value goes through one only where it comes
 back from it the same, or where the server validates text.
 """

@@ -1,4 +1,4 @@
-"""Columns of a PostgreSQL table: what is written exactly, and what is refused."""
+"""Columns of a PostgreSQL table: values are written exactly, or refused."""
 
 from __future__ import annotations
 

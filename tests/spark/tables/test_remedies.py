@@ -24,6 +24,7 @@ from spark_groups.spark.tables.write import TableWriter
 from tests.brokers import Row, create_topic, produce
 from tests.ops.printed import follow, printed
 from tests.spark.tables.places import PostgresPlace, SqlitePlace
+from tests.spark.tables.replaced import replace_table
 from tests.spark.tables.test_write import (
     PARTITIONS,
     ROWS,
@@ -139,6 +140,21 @@ def test_restored_table_is_written_again_as_the_error_and_the_command_say(
     assert NEW_CHECKPOINT in str(view["next_step"])
     obey(query, printed(str(view["next_step"])))
     assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
+@pytest.mark.parametrize("is_adopted", [True, False])
+def test_table_in_the_place_of_another_one_goes_on_or_begins_again_as_the_error_says(
+    query: TableQuery, is_adopted: bool
+) -> None:
+    assert query.run() == ""
+    replace_table(query.path, keeps_rows=is_adopted)
+    query.produce(ROWS, MORE)
+    failure = query.run()
+    assert "another table is in the place of" in failure
+    adopt, *begin_again = dict.fromkeys(printed(failure))
+    obey(query, [adopt] if is_adopted else begin_again)
+    assert query.run(checkpoint=OLD if is_adopted else NEW) == ""
     assert query.values() == expected(ROWS + MORE)
 
 
