@@ -24,11 +24,13 @@ from pyarrow import fs
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.delta_features import Protocol, check_features
 from spark_groups.spark.tables.delta_log import (
     TABLE,
     VERSION,
     DeltaLog,
     committed_paths,
+    damaged_checkpoint,
     transactions_of,
 )
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
@@ -366,18 +368,31 @@ class DeltaTable:
         remove_files(self._files, orphans)
 
     def _opened(self) -> deltalake.DeltaTable | None:
-        """Return the current table, after a check of its settings; None if there is none."""
-        if self._table is not None and self._log.is_still_there():
-            self._table.update_incremental()
-        else:
-            try:
+        """Return the current table, after a check of its settings; None if there is none.
+
+        Raises:
+            TableError: It cannot be opened, or has a setting or a feature that it must not have.
+        """
+        try:
+            if self._table is not None and self._log.is_still_there():
+                self._table.update_incremental()
+            else:
                 table = deltalake.DeltaTable(self._uri, storage_options=self._options)
-            except TableNotFoundError as error:
-                if self._table is not None:
-                    raise TableError(f"{self} was dropped; start the query again") from error
-                return None
-            self._check_is_the_same(table)
-            self._table, self._log = table, DeltaLog(self._files)
+                self._check_is_the_same(table)
+                self._table, self._log = table, DeltaLog(self._files)
+        except TableNotFoundError as error:
+            if self._table is not None:
+                raise TableError(f"{self} was dropped; start the query again") from error
+            return None
+        except (DeltaError, OSError) as error:
+            cure = ""
+            if damage := damaged_checkpoint(self._files):
+                cure = (
+                    f". {damage}. Restore the file; or, if the log has all commits after an older"
+                    " checkpoint, or from 0 on, delete this one and _last_checkpoint"
+                )
+            raise TableError(f"{self} cannot be opened: {_first_line(error)}{cure}") from error
+        check_features(Protocol(*self._table.protocol()), table=str(self))
         self._check_settings(self._table)
         return self._table
 
@@ -449,20 +464,28 @@ class DeltaTable:
             raise TableError(
                 f"{self} has columns that this writer does not check: {', '.join(unchecked)}"
             )
-        schema = table_schema(self._arrow_schema(self._table))
-        partition_by = tuple(self._table.metadata().partition_columns)
-        return TableColumns(str(self), _RULES, schema, partition_by)
-
-    def _arrow_schema(self, table: deltalake.DeltaTable) -> pa.Schema:
-        """Return the table's columns as Arrow's.
-
-        Raises:
-            TableError: Arrow does not read one of them.
-        """
-        found = table.schema().to_arrow()
-        return pa.schema([self._arrow_field(found.field(name)) for name in found.names])
+        variants = {
+            each["name"]: "is variant, which this writer does not write"
+            for each in fields
+            if '"variant"' in json.dumps(each["type"])
+        }
+        found = self._table.schema().to_arrow()
+        names = [each for each in found.names if each not in variants]
+        schema = pa.schema([self._arrow_field(found.field(name)) for name in names])
+        return TableColumns(
+            str(self),
+            _RULES,
+            table_schema(schema),
+            tuple(self._table.metadata().partition_columns),
+            not_written=variants,
+        )
 
     def _arrow_field(self, each: Any) -> pa.Field:
+        """Return a column of the table.
+
+        Raises:
+            TableError: Arrow does not read it.
+        """
         try:
             return pa.field(each)
         except (pa.ArrowException, ValueError) as error:
@@ -531,9 +554,9 @@ class DeltaTable:
                 storage_options=self._options,
                 commit_properties=properties,
             )
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             if not deltalake.DeltaTable.is_deltatable(self._uri, self._options):
-                raise
+                raise TableError(f"{self} cannot be created: {_first_line(error)}") from error
             raise TableChangedError(f"another writer has created {self}") from error
         self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
         self._first_id = str(self._table.metadata().id)
@@ -552,8 +575,15 @@ class DeltaTable:
                 self._table.metadata().partition_columns,
                 commit_properties=properties,
             )
-        except deltalake.exceptions.CommitFailedError as error:
-            raise TableChangedError(f"another writer has committed to {self}: {error}") from error
+        except (DeltaError, OSError) as error:
+            # The library raises one error for a commit that came second, and for any other cause.
+            if self._log.has_commit(self._table.version() + 1):
+                raise TableChangedError(
+                    f"another writer has committed to {self}: {_first_line(error)}"
+                ) from error
+            raise TableError(
+                f"{self} was not changed, and no other writer has committed: {_first_line(error)}"
+            ) from error
 
     def _write_checkpoint(self, version: int) -> None:
         """Write a checkpoint as often as Spark does; the library has another default.
@@ -568,3 +598,8 @@ class DeltaTable:
             self._table.create_checkpoint()
         except Exception as error:
             logger.warning("%s: no checkpoint of version %d was written: %s", self, version, error)
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error says, without a stack of the library."""
+    return str(error).split("\n", 1)[0]

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+import pyarrow as pa
 from pyarrow import fs, parquet
 
 from spark_groups.errors import TableChangedError, TableError
@@ -34,6 +35,8 @@ START: Final = "spark-groups-start/"
 VERSION: Final = "spark-groups-version/"
 TABLE: Final = "spark-groups-table/"
 _LOG: Final = "_delta_log"
+DAMAGED: Final = (pa.ArrowException, OSError, ValueError, KeyError)
+"""Errors of a file that is empty, cut, or no checkpoint."""
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(
     r"(\d{20})\.checkpoint\.(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
@@ -127,6 +130,15 @@ class DeltaLog:
         """
         return self.version >= 0 and self._last_file == self._file_of(self.version)
 
+    def has_commit(self, version: int) -> bool:
+        """Return whether the log has the commit of a version.
+
+        Args:
+            version: The version.
+        """
+        found = self._files.get_file_info(f"{_LOG}/{_commit_name(version)}")
+        return bool(found.type is fs.FileType.File)
+
     def recorded_version(self, group_id: str) -> int | None:
         """Return the version that a group's last commit recorded; None: it has not committed.
 
@@ -182,12 +194,31 @@ class DeltaLog:
         return None if at is None else (at, self._restores[at])
 
     def _load(self, version: int) -> None:
-        """Read the last checkpoint that is not newer than a version."""
-        checkpoint, names = _last_checkpoint(self._names(), version)
-        for name in names:
-            self._note_all(_checkpointed(self._files, name))
-        self.version = checkpoint
-        self._seen_from = checkpoint + 1
+        """Read the last whole checkpoint that is not newer than a version.
+
+        Raises:
+            TableError: It cannot be read, and the log lacks the commits from an older one on.
+        """
+        all_names = self._names()
+        there = set(_commits(all_names))
+        problem = ""
+        for checkpoint, names in _checkpoints(all_names, version):
+            if problem and not there.issuperset(range(checkpoint + 1, version + 1)):
+                continue
+            try:
+                found = [each for name in names for each in _checkpointed(self._files, name)]
+            except DAMAGED as error:
+                problem = problem or f"{', '.join(names)} cannot be read: {error}"
+                logger.warning("a checkpoint of Delta's log is damaged, and is left out: %s", error)
+                continue
+            self._note_all(found)
+            self.version = checkpoint
+            self._seen_from = checkpoint + 1
+            return
+        raise TableError(
+            f"Delta's log is damaged: {problem}, and it lacks commits after older checkpoints."
+            f" Restore the file below {_LOG}, or the table from a backup"
+        )
 
     def _look_back(self, first: int) -> None:
         """Search for restores in commits before the checkpoint, which does not record them."""
@@ -283,10 +314,15 @@ def committed_paths(files: fs.FileSystem, prefix: str) -> set[str]:
     """
     names = [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
     commits = _commits(names)
-    _, checkpoints = _last_checkpoint(names, max(commits, default=0))
+    _, checkpoints = _checkpoints(names, max(commits, default=0))[0]
     found: set[str] = set()
-    for name in checkpoints:
-        found |= _checkpointed_paths(files, name)
+    try:
+        for name in checkpoints:
+            found |= _checkpointed_paths(files, name)
+    except DAMAGED as error:
+        raise TableError(
+            f"Delta's log is damaged: {', '.join(checkpoints)} cannot be read: {error}"
+        ) from error
     for each in commits:
         with files.open_input_stream(f"{_LOG}/{_commit_name(each)}") as stream:
             text = bytes(stream.read())
@@ -324,9 +360,9 @@ def _commits(names: Iterable[str]) -> list[int]:
     return [int(found[1]) for found in map(_COMMIT.fullmatch, names) if found]
 
 
-def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
-    """Return the version of the last complete checkpoint, and its files; -1 if there is none."""
-    whole: dict[int, list[str]] = {}
+def _checkpoints(names: Iterable[str], version: int) -> list[tuple[int, list[str]]]:
+    """Return the version and files of each complete checkpoint, the last one first; then -1."""
+    whole: dict[int, list[str]] = {-1: []}
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
@@ -340,7 +376,26 @@ def _last_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]
     for (at, count), found in parts.items():
         if len(found) == count:
             whole.setdefault(at, found)
-    return max(whole.items(), default=(-1, []))
+    return sorted(whole.items(), reverse=True)
+
+
+def damaged_checkpoint(files: fs.FileSystem) -> str:
+    """Return why the last checkpoint of a log cannot be read; empty: it can be.
+
+    Args:
+        files: The table's directory.
+    """
+    try:
+        names = [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
+    except OSError:
+        return ""
+    _, last = _checkpoints(names, max(_commits(names), default=0))[0]
+    try:
+        for name in last:
+            list(_checkpointed(files, name))
+    except DAMAGED as error:
+        return f"The file {_LOG}/{', '.join(last)} is damaged: {error}"
+    return ""
 
 
 def _checkpointed(files: fs.FileSystem, name: str) -> Iterator[Mapping[str, Any]]:
