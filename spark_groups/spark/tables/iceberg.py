@@ -37,6 +37,7 @@ from spark_groups.spark.tables.fence import (
     TableState,
     holds,
 )
+from spark_groups.spark.tables.iceberg_errors import catalog_errors
 from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
@@ -52,11 +53,9 @@ try:
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.exceptions import (
         CommitFailedException,
-        CommitStateUnknownException,
         NoSuchNamespaceError,
         NoSuchTableError,
         NotInstalledError,
-        TableAlreadyExistsError,
     )
     from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException
     from pyiceberg.schema import Schema
@@ -65,7 +64,7 @@ try:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.types import DateType, TimestampType, TimestamptzType
-    from requests import RequestException, Session
+    from requests import Session
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
@@ -385,7 +384,7 @@ class IcebergTable:
             compared = None if self._table is None else _version(self._table.metadata)
             if compared != state.version:
                 raise TableChangedError(f"another query of this application has written {self}")
-            try:
+            with catalog_errors(str(self), is_commit=True):
                 transaction = self._begun(has_columns)
                 try:
                     self._stage(transaction, attempt, written, decision)
@@ -393,14 +392,6 @@ class IcebergTable:
                     transaction = _without_bounds(self._begun(has_columns))
                     self._stage(transaction, attempt, written, decision)
                 self._table = transaction.commit_transaction()
-            except (CommitFailedException, TableAlreadyExistsError) as error:
-                raise TableChangedError(
-                    f"another writer has committed to {self}: {error}"
-                ) from error
-            except (CommitStateUnknownException, RequestException) as error:
-                raise TableChangedError(
-                    f"the catalog does not know whether it has committed to {self}: {error}"
-                ) from error
 
     def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
         """Return the group's entries in the version whose rows the table has.
@@ -477,7 +468,8 @@ class IcebergTable:
     def _opened(self) -> Table | None:
         """Return the current table, after checks; None if there is none."""
         try:
-            table = self._catalog.load_table(self._identifier)
+            with catalog_errors(str(self)):
+                table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             if self._table is not None:
                 raise TableError(f"{self} was dropped; start the query again") from error
@@ -488,6 +480,11 @@ class IcebergTable:
             raise TableError(
                 f"{self} has format version 1, whose snapshots have no sequence numbers:"
                 " ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '2')"
+            )
+        if table.metadata.format_version > 2:
+            raise TableError(
+                f"{self} has format version {table.metadata.format_version}, which this writer does"
+                " not write, and a table cannot go back: write to one with format version 2"
             )
         if not table.spec().is_unpartitioned():
             raise TableError(
@@ -520,7 +517,8 @@ class IcebergTable:
         table = self._table
         if table is None:
             # The catalog chooses the location of a new table; this transaction is not committed.
-            table = self._new_table(Schema())._table
+            with catalog_errors(str(self)):
+                table = self._new_table(Schema())._table
             self._new_location = table.location()
         return table.location_provider().data_path, PyArrowFileIO(table.io.properties)
 

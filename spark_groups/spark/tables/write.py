@@ -370,8 +370,8 @@ def write_batch(  # noqa: PLR0917
 def _check_in_time(now_s: float, deadline_s: float, batch: Batch, error: TableChangedError) -> None:
     if now_s >= deadline_s:
         raise TableChangedError(
-            f"batch {batch.batch_id} was refused for {COMMIT_WAIT_S:g} s, because other writers"
-            f" committed first: {error}"
+            f"batch {batch.batch_id} could not be written for {COMMIT_WAIT_S:g} s. The last reason:"
+            f" {error}"
         ) from error
 
 
