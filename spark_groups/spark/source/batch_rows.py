@@ -23,7 +23,7 @@ from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit
-from spark_groups.spark.source.running_query import RunningQuery, running_query
+from spark_groups.spark.source.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.config_references import PATHS_VARIABLE, Allowed, resolved
@@ -115,6 +115,7 @@ def _running(batch: DataFrame) -> RunningQuery:
             "foreach_batch_rows requires the stream that load() returned: transform the rows in the"
             " handler"
         )
+    batch_frame_id(batch, "foreach_batch_rows", "transform the rows in the handler")
     if running.checked.emit is not Emit.RANGES:
         raise OptionsError('foreach_batch_rows requires a stream with .option("emit", "ranges")')
     return running

@@ -20,6 +20,9 @@ from spark_groups.wire.cluster_identity import ClusterIdentity
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _LOADED_STREAM: Final = "StreamingRelationV2"
+_BATCH: Final = "LogicalRDD"
+_BATCH_ROWS: Final = "SQLExecutionRDD"
+"""The plan of the frame that Spark 4 passes to foreachBatch, and the class of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,30 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         before.ranges if before and is_own else (),
         is_as_loaded=_is_loaded(plan),
         cluster_id=planned.cluster_id if planned else None,
+    )
+
+
+def batch_frame_id(batch: DataFrame, caller: str, cure: str) -> int:
+    """Return a number that no frame of another batch has, of the frame that Spark has passed.
+
+    Args:
+        batch: What the function got that `caller` has returned.
+        caller: The function to name in errors.
+        cure: Where changes of rows belong instead.
+
+    Raises:
+        OptionsError: It is another frame, such as one that was filtered or limited.
+    """
+    frame: Any = batch
+    plan = frame._jdf.queryExecution().logical()
+    if plan.getClass().getSimpleName() == _BATCH:
+        rdd = plan.rdd()
+        if rdd.getClass().getSimpleName() == _BATCH_ROWS:
+            return int(rdd.id())
+    raise OptionsError(
+        f"the function of {caller} got a DataFrame that is not the batch as Spark passes it to"
+        " foreachBatch, but one that was made of it or read elsewhere: the offsets of the whole"
+        f" batch would be committed. Pass the batch as it is; {cure}"
     )
 
 

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -25,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.spark.options.own_columns import OwnColumns
 from spark_groups.spark.options.packed import SOURCE_NAME, Load
 from spark_groups.spark.source.packing import pack
 from spark_groups.systems import check_system
@@ -55,7 +55,7 @@ NO_LIMIT_ROWS: Final = 2**62
 """The default read limit. It is not `ReadAllAvailable`, so that this can only mean Trigger.Once."""
 
 
-class KafkaGroupDataSource(DataSource):
+class KafkaGroupDataSource(OwnColumns):
     """Topics of a Kafka cluster, read as a member of a consumer group."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class KafkaGroupDataSource(DataSource):
         """Return the name of the format."""
         return SOURCE_NAME
 
-    def schema(self) -> str:
+    def columns(self) -> str:
         """Return the columns of Spark's own Kafka source, or of ranges if the load emits them."""
         return self._load.columns
 

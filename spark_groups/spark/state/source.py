@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_groups.errors import GroupNotFoundError
+from spark_groups.spark.options.own_columns import OwnColumns
 from spark_groups.systems import check_system
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ STATE_COLUMNS: Final = (
 """Spark's DDL, with the names of `spark-groups describe --json`."""
 
 
-class KafkaGroupStateDataSource(DataSource):
+class KafkaGroupStateDataSource(OwnColumns):
     """The current state of consumer groups, one row per partition."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -50,7 +51,7 @@ class KafkaGroupStateDataSource(DataSource):
         """Return the name of the format."""
         return "kafka-group-state"
 
-    def schema(self) -> str:
+    def columns(self) -> str:
         """Return the columns."""
         return STATE_COLUMNS
 

@@ -37,7 +37,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.source.running_query import RunningQuery, running_query
+from spark_groups.spark.source.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.spark.tables.fence import (
     Begun,
     Decision,
@@ -103,6 +103,8 @@ class TableWriter:
         self._transform: Any = transform
         self._notices = Notices()
         self._beginnings = Beginnings()
+        self._frames: dict[int, tuple[str, int]] = {}
+        """The run and batch of the last frame."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch.
@@ -112,7 +114,8 @@ class TableWriter:
             batch_id: Spark's number for it.
 
         Raises:
-            OptionsError: The stream is not the one that `load()` returned.
+            OptionsError: The stream is not the one that `load()` returned, or the frame is not the
+                batch.
             TableError: The batch cannot be written; the message has the reason and the remedy.
         """
         running = running_query(batch, "write_table")
@@ -121,6 +124,7 @@ class TableWriter:
                 "write_table takes a stream of kafka-group as load() returned it: pass a function"
                 " that changes the rows as its second argument"
             )
+        self._check_frame(batch, (running.run_id, batch_id))
         checked = running.checked
         stage = self._stage_ranges if checked.emit is Emit.RANGES else self._stage_rows
         write_batch(
@@ -138,6 +142,18 @@ class TableWriter:
             GroupLogs(running),
             self._beginnings,
         )
+
+    def _check_frame(self, batch: DataFrame, of: tuple[str, int]) -> None:
+        """Refuse a frame that is not the batch.
+
+        Raises:
+            OptionsError: It was made of the batch, read elsewhere, or is that of an earlier batch.
+        """
+        cure = "a function that changes the rows is the second argument of write_table"
+        frame = batch_frame_id(batch, "write_table", cure)
+        if self._frames.setdefault(frame, of) != of:
+            raise OptionsError("the function of write_table got the DataFrame of an earlier batch")
+        self._frames = {frame: of}
 
     def _stage_rows(
         self,
