@@ -6,11 +6,18 @@ them. What is expected is computed from the rows alone, not by the converter of 
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import logging
 import math
 import random
+import tempfile
+import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -383,7 +390,11 @@ def play(store: Store, case: Case) -> str:
     if case.existing is not None and not store.create(case.existing, case.partition_by):
         return "no such table"
     table = store.table(case.partition_by)
-    state: TableState = table.read("g")
+    try:
+        state: TableState = table.read("g")
+    except TableError:
+        # It has a feature, such as nanoseconds, that this writer does not have.
+        return "no such table"
     try:
         pieces = [*table.task_writer(_ATTEMPT).write(case.batches, "0")]
         table.commit(_ATTEMPT, pieces, Decision(), state)
@@ -616,3 +627,65 @@ class PostgresStore:
             values = [row[index] for row in rows]
             arrays.append(pa.array(values) if column is None else _of_values(values, column))
         yield "SQL", pa.Table.from_arrays(arrays, names=[name for name, _ in found])
+
+
+@cache
+def _server() -> str:
+    """Start a PostgreSQL that ends with this process; return how it is reached."""
+    from chaos.systems.postgres import running_postgres  # noqa: PLC0415
+
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(running_postgres())
+
+
+def _quiet() -> None:
+    """Drop the libraries' warnings, of which each case may cause some."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+
+
+def feed_delta(seed: bytes) -> None:
+    """Play a case with a Delta table.
+
+    Args:
+        seed: Any bytes.
+    """
+    _quiet()
+    with tempfile.TemporaryDirectory() as directory:
+        play(DeltaStore(Path(directory) / "t"), drawn_case(seed))
+
+
+def feed_iceberg(seed: bytes) -> None:
+    """Play a case with an Iceberg table.
+
+    Args:
+        seed: Any bytes.
+    """
+    _quiet()
+    with tempfile.TemporaryDirectory() as directory:
+        play(IcebergStore(Path(directory) / "t"), drawn_case(seed))
+
+
+def feed_postgres(seed: bytes) -> None:
+    """Play a case with a PostgreSQL table.
+
+    Args:
+        seed: Any bytes.
+    """
+    import psycopg  # noqa: PLC0415
+
+    _quiet()
+    schema = f"s{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(_server(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        try:
+            play(PostgresStore(_server(), schema), drawn_case(seed))
+        finally:
+            connection.execute("SET client_min_messages = error")
+            connection.execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+def seeds() -> list[bytes]:
+    """Return inputs from which others are drawn."""
+    return [b"%d" % number for number in range(40)]

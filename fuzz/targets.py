@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from fuzz import tables
 from fuzz.guard import guarded
 from spark_groups.errors import OptionsError, ProtocolError, SparkGroupsError
 from spark_groups.lab.assignors.streams_metadata import (
@@ -630,5 +631,8 @@ TARGETS: Final = (
     Target("control", _control_corpus, _feed_control),
     Target("options", _option_corpus, _feed_options),
     Target("toml", _toml_corpus, _feed_toml),
+    Target("Delta tables", tables.seeds, tables.feed_delta),
+    Target("Iceberg tables", tables.seeds, tables.feed_iceberg),
+    Target("PostgreSQL tables", tables.seeds, tables.feed_postgres),
 )
 """All of them; the time is shared evenly."""

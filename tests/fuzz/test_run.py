@@ -13,7 +13,14 @@ from fuzz.run import ROOT, feed
 from fuzz.targets import TARGETS
 
 SEED = 13
-INPUTS = {"records": 100, "toml": 100, "options": 500}
+INPUTS = {
+    "records": 100,
+    "toml": 100,
+    "options": 500,
+    "Delta tables": 300,
+    "Iceberg tables": 200,
+    "PostgreSQL tables": 300,
+}
 BROKEN = "tests.fuzz.broken"
 
 
