@@ -523,10 +523,12 @@ class PostgresStore:
     Args:
         dsn: How the server is reached.
         schema: The schema, which is made and dropped.
+        is_varied: Whether columns of a table get types that rows fit nearly.
     """
 
     dsn: str
     schema: str
+    is_varied: bool = True
     name: str = "PostgreSQL"
 
     @property
@@ -562,7 +564,11 @@ class PostgresStore:
             fields = [
                 sql.SQL("{} {} {}").format(
                     sql.Identifier(each.name),
-                    sql.SQL(chance.choice(narrower.get(each.table_type, (each.table_type,)))),
+                    sql.SQL(
+                        chance.choice(narrower.get(each.table_type, (each.table_type,)))
+                        if self.is_varied
+                        else each.table_type
+                    ),
                     sql.SQL("" if field.nullable else "NOT NULL"),
                 )
                 for each, field in zip(columns, schema, strict=True)

@@ -110,6 +110,28 @@ spark.stop()
 """
 
 
+_MODULES: Final = """
+import contextlib, importlib, io, json, pkgutil
+found = []
+for each in pkgutil.iter_modules():
+    if not each.name.startswith("pyspark_"):
+        continue
+    file = getattr(each.module_finder.find_spec(each.name), "origin", each.name)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            module = importlib.import_module(each.name)
+    except BaseException as error:
+        found.append((file, f"fails on import with {type(error).__name__}: {error}"))
+        continue
+    one = getattr(module, "DefaultSource", None)
+    if hasattr(one, "name") and not one.__module__.startswith("spark_groups."):
+        if one.name() == "kafka-group":
+            found.append((file, "has another data source with the name kafka-group"))
+print(json.dumps(found))
+"""
+"""Spark imports each top-level module with this beginning; one that fails hides all of them."""
+
+
 class Outcome(Enum):
     """The result of a check."""
 
@@ -231,15 +253,40 @@ def check_discovery(environment: Mapping[str, str]) -> Check:
     name = "kafka-group in Spark"
     code, output = _run((sys.executable, "-c", _SESSION), environment, SESSION_TIMEOUT_S)
     loaded = [line for line in output.splitlines() if line.startswith("loaded ")]
-    if code == 0 and loaded:
+    if code == 0 and loaded and ",timestampType" in loaded[0]:
         return Check(name=name, outcome=Outcome.OK, found=f"found by Spark {loaded[0].split()[1]}")
     cure = "call spark_groups.register(spark), which reports the missing prerequisite"
+    if hiding := hiding_modules(environment):
+        files = "; ".join(f"{file} {problem}" for file, problem in hiding)
+        cure = (
+            "Spark imports every module named pyspark_* on its path to find data sources: rename"
+            " these files, or start in another directory"
+        )
+        return Check(name=name, outcome=Outcome.FAILED, found=files, cure=cure)
     if "DATA_SOURCE_NOT_FOUND" in output:
         found = "[DATA_SOURCE_NOT_FOUND]: Spark's workers do not have the package"
     else:
         found = f"exit code {code}: {_last_line(output)}"
         cure = "check that JAVA_HOME and SPARK_HOME point to this installation"
     return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
+
+
+def hiding_modules(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the files because of which Spark does not find the source, each with the problem.
+
+    Args:
+        environment: That of Spark.
+    """
+    python = environment.get("PYSPARK_PYTHON") or "python3"
+    path = shutil.which(python, path=environment.get("PATH"))
+    if path is None:
+        return []
+    _, output = _run((path, "-c", _MODULES), environment, WORKER_TIMEOUT_S)
+    try:
+        found = json.loads(_last_line(output))
+        return [(str(file), str(problem)) for file, problem in found]
+    except (TypeError, ValueError):
+        return []
 
 
 def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:

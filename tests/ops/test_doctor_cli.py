@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,12 @@ from spark_groups.ops.doctor_cli import (
     Check,
     Diagnosis,
     Outcome,
+    check_discovery,
     check_fast_reader,
     check_python,
     check_spark,
     check_workers,
+    hiding_modules,
     render_diagnosis,
 )
 from tests.ops.commands import Run
@@ -119,3 +122,48 @@ def test_a_warning_is_no_failure() -> None:
 def test_another_program_is_not_a_python() -> None:
     (found,) = check_workers({"PYSPARK_PYTHON": "/bin/true"}, sys.version_info[:2])
     assert (found.outcome, "is not a Python" in found.found) == (Outcome.FAILED, True)
+
+
+_OTHER = """
+from pyspark.sql.datasource import DataSource
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls):
+        return "kafka-group"
+    def schema(self):
+        return "a int"
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("import no_such_module", "fails on import with ModuleNotFoundError: No module named 'no_"),
+        ("raise SystemExit(3)", "fails on import with SystemExit: 3"),
+    ],
+)
+def test_module_that_hides_the_source_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    file = tmp_path / "pyspark_zebra.py"
+    file.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    check = check_discovery(environment)
+    assert check.outcome is Outcome.FAILED
+    assert f"{file} {problem}" in check.found
+    assert "rename these files" in check.cure
+    file.unlink()
+    assert check_discovery(environment).outcome is Outcome.OK
+
+
+def test_module_with_a_source_of_the_same_name_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of two modules Spark takes depends on their places on its path."""
+    file = tmp_path / "pyspark_zebra.py"
+    file.write_text(_OTHER)
+    monkeypatch.chdir(tmp_path)
+    found = hiding_modules({**os.environ, "PYSPARK_PYTHON": sys.executable})
+    assert found == [(str(file), "has another data source with the name kafka-group")]

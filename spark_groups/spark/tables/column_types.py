@@ -5,7 +5,7 @@ Executors import this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +30,7 @@ class TypeRules:
             numbers of up to 38 digits belong to every kind.
         listed: The types of which it has lists, if it has no other types inside types; None: it has
             lists, maps and structs of all its types.
+        not_in_maps: Types that no key and no value of a map of a new table may have, at any depth.
         limits: The values that it has.
         name_bytes_max: The longest name of a column; None: any.
         not_in_names: Characters that no name may have.
@@ -41,6 +42,7 @@ class TypeRules:
     system: str
     stored_as: Mapping[pa.DataType, pa.DataType]
     listed: frozenset[pa.DataType] | None = None
+    not_in_maps: frozenset[pa.DataType] = frozenset()
     limits: Limits = field(default_factory=Limits)
     name_bytes_max: int | None = None
     not_in_names: str = ""
@@ -82,7 +84,13 @@ class TypeRules:
             return None
         if kinds.is_map(plain):
             key = self.stored(plain.key_type, f"{path}.key")
-            return pa.map_(key, self.stored(plain.item_type, f"{path}.value"))
+            item = self.stored(plain.item_type, f"{path}.value")
+            if found := self.not_in_maps & {*_types_in(key), *_types_in(item)}:
+                raise TypeMisfitError(
+                    f"{path} has {', '.join(map(str, found))} in a map, with which {self.system}"
+                    " makes a table that no reader opens: say a time zone, or turn it into text"
+                )
+            return pa.map_(key, item)
         if kinds.is_struct(plain) and plain.num_fields:
             if problems := self.name_problems([each.name for each in plain], path):
                 raise TypeMisfitError("; ".join(problems))
@@ -155,6 +163,13 @@ def _table_type(column: pa.DataType) -> pa.DataType:
     if kinds.is_struct(plain):
         return pa.struct([_table_field(each) for each in plain])
     return plain
+
+
+def _types_in(column: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type, and those inside it."""
+    yield column
+    for index in range(column.num_fields):
+        yield from _types_in(column.field(index).type)
 
 
 _LISTS: Final = (

@@ -118,9 +118,33 @@ def _struct(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) ->
             row = pc.index(pc.and_not(value.is_null(), is_null), True).as_py()
             reason = "is null, which the table does not allow"
             raise ValueMisfitError(f"{path}.{each.name}", row, reason)
+        if not each.nullable and value.null_count:
+            # A Parquet file has no nulls there, and no reader sees the values below a null.
+            places = pa.array(np.arange(len(value)))
+            filled = pc.if_else(value.is_valid(), places, len(value))
+            value = pa.concat_arrays([value, _any_value(each.type)]).take(filled)
         fields.append(value)
     mask = is_null if column.null_count else None
     return pa.StructArray.from_arrays(fields, fields=[*wanted], mask=mask)
+
+
+def _any_value(wanted: pa.DataType) -> pa.Array:  # noqa: PLR0911
+    """Return one value of a type."""
+    if kinds.is_struct(wanted):
+        fields = [_any_value(each.type) for each in wanted]
+        return pa.StructArray.from_arrays(fields, fields=[*wanted])
+    if kinds.is_list(wanted) or kinds.is_map(wanted):
+        return pa.array([[]], wanted)
+    if kinds.is_string(wanted) or kinds.is_binary(wanted):
+        return pa.array([""]).cast(wanted)
+    if isinstance(wanted, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(wanted, _any_value(wanted.storage_type))
+    if kinds.is_fixed_size_binary(wanted):
+        return pa.array([bytes(wanted.byte_width)], wanted)
+    if kinds.is_temporal(wanted):
+        width = pa.int32() if wanted.bit_width == 32 else pa.int64()
+        return pa.array([0], width).view(wanted)
+    return pa.array([0]).cast(wanted)
 
 
 def _list(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> pa.Array:

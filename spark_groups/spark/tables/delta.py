@@ -86,6 +86,8 @@ _RULES: Final = TypeRules(
             MICROS_UTC,
         )
     },
+    # deltalake 1.6 does not declare the feature of these there.
+    not_in_maps=frozenset({MICROS}),
     not_in_names=" ,;{}()\n\t=",
 )
 

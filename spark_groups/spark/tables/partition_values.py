@@ -23,7 +23,8 @@ def split(
 
     Args:
         rows: The rows.
-        partition_by: The columns; none: all rows are in one partition.
+        partition_by: The columns; none: all rows are in one partition. Rows that lack one have null
+            there.
 
     Yields:
         The value of each column as text, and the rows. Empty text is that of rows with empty text,
@@ -33,10 +34,13 @@ def split(
         yield {}, rows
         return
     names = [f"{number}" for number in range(len(partition_by))]
-    keys = pa.table([_texts(rows[each]) for each in partition_by], names=names)
+    given = [each for each in partition_by if each in rows.column_names]
+    nulls = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
+    texts = [_texts(rows[each]) if each in given else nulls for each in partition_by]
+    keys = pa.table(texts, names=names)
     numbered = keys.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     found = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
-    rest = rows.drop_columns([*partition_by])
+    rest = rows.drop_columns(given)
     for index in range(found.num_rows):
         values = (found[each][index].as_py() for each in names)
         chosen = found[f"{_ROW}_list"][index].values

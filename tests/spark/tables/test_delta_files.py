@@ -104,7 +104,7 @@ def test_rows_of_tasks_are_split_by_partition(tmp_path: Path, is_there: bool) ->
             ),
             "local": pa.array([instant.replace(tzinfo=None)] * 5, pa.timestamp("us")),
             "day": [instant.date()] * 5,
-            "price": pa.array([Decimal("0.0000000001")] * 5, pa.decimal128(38, 10)),
+            "price": pa.array([Decimal(-7)] * 5, pa.decimal128(38, 0)),
             "count": pa.array([1, 2, 1, 3, 4], pa.uint8()),
             "is_late": [True, False, True, None, None],
         }
