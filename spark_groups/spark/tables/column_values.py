@@ -63,10 +63,15 @@ def place_of(batch: pa.RecordBatch, row: int) -> str:
         batch: The rows.
         row: The number of the row in it.
     """
-    if all(name in batch.schema.names for name in RECORD):
+    place = f"row {row} of a record batch"
+    if not all(name in batch.schema.names for name in RECORD):
+        return place
+    try:
         topic, partition, offset = (batch.column(name)[row].as_py() for name in RECORD)
-        return f"the record {topic}-{partition} offset {offset}"
-    return f"row {row} of a record batch"
+    except ValueError:
+        # The topic may be the text that is not UTF-8.
+        return place
+    return f"the record {topic}-{partition} offset {offset}"
 
 
 def converted(column: pa.Array, wanted: pa.Field, path: str, limits: Limits) -> pa.Array:

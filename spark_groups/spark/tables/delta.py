@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 import time
 import urllib.parse
@@ -65,6 +66,9 @@ _INTERVAL: Final = "delta.checkpointInterval"
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 _MAPPING: Final = "delta.columnMapping.mode"
 _CONSTRAINT: Final = "delta.constraints."
+_TEXT_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata in which Spark keeps the length of text, which only writers check."""
+_TEXT_LENGTH: Final = re.compile(r"(?:var)?char\((\d+)\)")
 _UNSAFE: Final = "allow_unsafe_rename"
 _UNCHECKED: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 _RULES: Final = TypeRules(
@@ -466,20 +470,25 @@ class DeltaTable:
             raise TableError(
                 f"{self} has columns that this writer does not check: {', '.join(unchecked)}"
             )
-        variants = {
-            each["name"]: "is variant, which this writer does not write"
-            for each in fields
-            if '"variant"' in json.dumps(each["type"])
-        }
+        not_written, lengths = {}, {}
+        for each in fields:
+            kind = each["metadata"].get(_TEXT_TYPE, "")
+            if '"variant"' in json.dumps(each["type"]):
+                not_written[each["name"]] = "is variant, which this writer does not write"
+            elif length := _TEXT_LENGTH.fullmatch(kind):
+                lengths[each["name"]] = int(length[1])
+            elif kind:
+                not_written[each["name"]] = f"is {kind}, whose lengths this writer does not check"
         found = self._table.schema().to_arrow()
-        names = [each for each in found.names if each not in variants]
+        names = [each for each in found.names if each not in not_written]
         schema = pa.schema([self._arrow_field(found.field(name)) for name in names])
         return TableColumns(
             str(self),
             _RULES,
             table_schema(schema),
             tuple(self._table.metadata().partition_columns),
-            not_written=variants,
+            not_written=not_written,
+            text_length_max=lengths,
         )
 
     def _arrow_field(self, each: Any) -> pa.Field:

@@ -249,6 +249,14 @@ def test_refused_text_has_the_place_of_its_record(tmp_path: Path) -> None:
         [*table.task_writer(Attempt("g", 0, "a")).write([batch], "0")]
 
 
+def test_topic_that_is_not_utf_8_has_a_place_too(tmp_path: Path) -> None:
+    table = DeltaStore(tmp_path).table(())
+    table.read("g")
+    batch = pa.RecordBatch.from_pydict({"topic": BAD_TEXT, "partition": [3], "offset": [7]})
+    with pytest.raises(TableError, match=r"topic is text that is not UTF-8 .row 0 of a record"):
+        [*table.task_writer(Attempt("g", 0, "a")).write([batch], "0")]
+
+
 @pytest.mark.parametrize("system", ["Delta", "Iceberg"])
 @pytest.mark.parametrize(
     ("names", "problem"),

@@ -212,3 +212,20 @@ def test_full_vacuum_between_staging_and_commit_is_refused(tmp_path: Path) -> No
     with pytest.raises(TableError, match=r"lacks .*start the query again"):
         writer.table.commit(writer.attempt, pieces, writer.decision, writer.state)
     assert writer.table.read(GROUP).entries == {KEY: Entry(0, 10)}
+
+
+def test_text_that_is_too_long_for_spark_is_refused(tmp_path: Path) -> None:
+    """Only writers check the lengths of CHAR and VARCHAR, which are in the metadata."""
+    with_protocol(tmp_path, "appendOnly")
+
+    def change(action: dict[str, Any]) -> None:
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            for each in schema["fields"]:
+                if each["name"] == "topic":
+                    each["metadata"]["__CHAR_VARCHAR_TYPE_STRING"] = "varchar(9)"
+            action["metaData"]["schemaString"] = json.dumps(schema)
+
+    change_first_commit(tmp_path, change)
+    with pytest.raises(TableError, match=r"topic has more than 9 characters .*offset 0"):
+        Writer(tmp_path).write(reads(0, 10))
