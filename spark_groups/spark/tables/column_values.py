@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -68,7 +69,7 @@ def place_of(batch: pa.RecordBatch, row: int) -> str:
         return place
     try:
         topic, partition, offset = (batch.column(name)[row].as_py() for name in RECORD)
-    except ValueError:
+    except (ValueError, OverflowError):
         # The topic may be the text that is not UTF-8.
         return place
     return f"the record {topic}-{partition} offset {offset}"
@@ -149,6 +150,8 @@ def _any_value(wanted: pa.DataType) -> pa.Array:  # noqa: PLR0911
     if kinds.is_temporal(wanted):
         width = pa.int32() if wanted.bit_width == 32 else pa.int64()
         return pa.array([0], width).view(wanted)
+    if kinds.is_decimal(wanted):
+        return pa.array([Decimal(0)], wanted)
     return pa.array([0]).cast(wanted)
 
 
