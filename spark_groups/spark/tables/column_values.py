@@ -17,6 +17,7 @@ import pyarrow.types as kinds
 
 _KEY: Final = "key"
 _VALUE: Final = "value"
+_NULL: Final = "is null, which the table does not allow"
 RECORD: Final = ("topic", "partition", "offset")
 """The columns that name a record."""
 
@@ -88,9 +89,8 @@ def converted(column: pa.Array, wanted: pa.Field, path: str, limits: Limits) -> 
         ValueMisfitError: A value does not fit.
     """
     found = _converted(column, wanted.type, path, limits)
-    if not wanted.nullable and found.null_count:
-        row = pc.index(found.is_null(), True).as_py()
-        raise ValueMisfitError(path, row, "is null, which the table does not allow")
+    if not wanted.nullable:
+        refuse_where(found.is_null(), path, _NULL)
     return found
 
 
@@ -111,7 +111,7 @@ def _converted(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits)
 
 
 def _struct(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> pa.Array:
-    # Fields below a null are nulls in what this returns.
+    # Fields below a null are nulls in what this returns, except those of runs.
     given = dict(zip((each.name for each in column.type), column.flatten(), strict=True))
     fields = []
     is_null = column.is_null()
@@ -120,11 +120,8 @@ def _struct(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) ->
         if nested is None:
             nested = pa.nulls(len(column))
         value = _converted(nested, each.type, f"{path}.{each.name}", limits)
-        if not each.nullable and value.null_count > column.null_count:
-            row = pc.index(pc.and_not(value.is_null(), is_null), True).as_py()
-            reason = "is null, which the table does not allow"
-            raise ValueMisfitError(f"{path}.{each.name}", row, reason)
         if not each.nullable and value.null_count:
+            refuse_where(pc.and_not(value.is_null(), is_null), f"{path}.{each.name}", _NULL)
             # A Parquet file has no nulls there, and no reader sees the values below a null.
             places = pa.array(np.arange(len(value)))
             filled = pc.if_else(value.is_valid(), places, len(value))
@@ -164,20 +161,16 @@ def _list(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> p
 
 
 def _map(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> pa.Array:
-    sizes = np.diff(column.offsets.to_numpy(zero_copy_only=False))
-    if column.null_count and sizes[column.is_null().to_numpy(zero_copy_only=False)].any():
-        # Null maps have no entries then.
-        column = column.take(pa.array(np.arange(len(column))))
-        sizes = np.diff(column.offsets.to_numpy(zero_copy_only=False))
-    first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-    lengths = pa.array(sizes)
+    ends = pa.array(column.offsets.to_numpy(zero_copy_only=False))
     parts = []
     for part, field_, name in (
         (column.keys, wanted.key_field, _KEY),
         (column.items, wanted.item_field, _VALUE),
     ):
-        entries = part.slice(first, last - first)
-        parts.append(_nested(entries, field_, f"{path}.{name}", limits, lengths))
+        # A list leaves out what is below a null, which a map may have.
+        entries = pa.ListArray.from_arrays(ends, part, mask=_mask(column))
+        lengths = pc.fill_null(pc.list_value_length(entries), 0)
+        parts.append(_nested(entries.flatten(), field_, f"{path}.{name}", limits, lengths))
     return pa.MapArray.from_arrays(_ends(lengths), *parts, type=wanted, mask=_mask(column))
 
 

@@ -7,7 +7,7 @@ import this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -145,7 +145,7 @@ class TableColumns:
         return frozenset(of_schema) | frozenset(self.not_written)
 
     def _fit(self, given: pa.DataType, wanted: pa.Field) -> tuple[list[str], pa.Field]:
-        for each in self.others.get(wanted.name, ()):
+        for each in () if kinds.is_null(given) else self.others.get(wanted.name, ()):
             if not misfits(given, each, wanted.name):
                 return [], pa.field(wanted.name, each, wanted.nullable)
         plain = self.rules.plain_decimal(given)
@@ -174,13 +174,31 @@ class TableColumns:
                     first = staged
                     if columns.schema is None:
                         columns = columns.now_with(first)
-                elif more := [name for name in staged.names if name not in first.names]:
-                    raise TableError(
-                        f"the batch does not fit {self.table}: columns change within a task, where"
-                        f" first rows lack {', '.join(more)}. Change the transform"
-                    )
+                else:
+                    self._check_later(each.schema, staged.names, first)
             assert first is not None
             yield self._converted(each, first)
+
+    def _check_later(self, given: pa.Schema, names: Sequence[str], first: pa.Schema) -> None:
+        """Refuse later rows of a task that cannot be staged as its first ones are.
+
+        Args:
+            given: Their columns.
+            names: Those that the table stores.
+            first: The columns in which the first rows are staged.
+
+        Raises:
+            TableError: They lack a column, or it has another of the types that the table takes.
+        """
+        problems = [f"first rows lack {each}" for each in names if each not in first.names]
+        for each in first:
+            if each.name in names:
+                problems += misfits(given.field(each.name).type, each.type, each.name)
+        if problems:
+            raise TableError(
+                f"the batch does not fit {self.table}: columns change within a task, where"
+                f" {'; '.join(problems)}. Change the transform"
+            )
 
     def check_staged(self, staged: Iterable[pa.Schema]) -> pa.Schema | None:
         """Refuse staged rows that do not fit the table; return the columns of a new one.

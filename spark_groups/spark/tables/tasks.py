@@ -15,6 +15,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from spark_groups.errors import TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
 _SHOWN_MAX: Final = 5
 _REFUSED: Final = re.compile(rf"^{TableError.__module__}\.TableError: (.+)$", re.MULTILINE)
+_NOT_IN_ARROW: Final = {
+    "VariantType": "turn it into text with to_json",
+    "GeometryType": "turn it into bytes with st_asbinary",
+    "GeographyType": "turn it into bytes with st_asbinary",
+    "CalendarIntervalType": "cast it to STRING",
+    "YearMonthIntervalType": "cast it to STRING or INT",
+}
+"""The types of Spark that Arrow does not have, or has as a struct of their parts."""
 _PIECES: Final = "name string, rows bigint, size_bytes bigint, details string"
 
 
@@ -159,10 +168,38 @@ def _arrow_schema(rows: DataFrame) -> pa.Schema:
     Raises:
         TableError: Arrow has no such type.
     """
-    names = [each.name for each in rows.schema if "variant" in each.dataType.simpleString()]
-    if names:
-        raise TableError(f"no table takes VARIANT: turn {', '.join(names)} into text with to_json")
+    problems = [p for each in rows.schema for p in _not_in_arrow(each.dataType, each.name)]
+    if problems:
+        raise TableError(
+            f"the batch does not fit any table: {'; '.join(problems)}. Change the transform"
+        )
     return rows.limit(0).toArrow().schema
+
+
+def _not_in_arrow(column: DataType, path: str) -> Iterator[str]:
+    """Yield why Arrow, as Spark fills it, cannot have the values of a type.
+
+    Args:
+        column: The type.
+        path: The column, with the fields that lead to a nested type.
+    """
+    # By name: Spark 4.0 lacks some of them.
+    if cure := _NOT_IN_ARROW.get(type(column).__name__):
+        yield f"{path} is {column.simpleString().upper()}, which no table takes: {cure}"
+    elif isinstance(column, StructType):
+        for each in column:
+            yield from _not_in_arrow(each.dataType, f"{path}.{each.name}")
+    elif isinstance(column, ArrayType):
+        yield from _inside(column.elementType, f"{path}.element", column.containsNull)
+    elif isinstance(column, MapType):
+        yield from _inside(column.keyType, f"{path}.key", has_null=False)
+        yield from _inside(column.valueType, f"{path}.value", column.valueContainsNull)
+
+
+def _inside(column: DataType, path: str, has_null: bool) -> Iterator[str]:
+    if isinstance(column, NullType) and not has_null:
+        yield f"{path} has no type: cast it"
+    yield from _not_in_arrow(column, path)
 
 
 def _task_name() -> str:

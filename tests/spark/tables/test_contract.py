@@ -13,11 +13,13 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from fuzz.tables import DeltaStore, IcebergStore, PostgresStore, Store
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.fence import Decision
-from spark_groups.spark.tables.table import Attempt
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from tests.spark.tables.places import PostgresPlace
 
 UTC = datetime.timezone.utc
@@ -25,6 +27,7 @@ AT = datetime.datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
 """The first of the two instants of Berlin's repeated hour in autumn: the other is an hour later."""
 NAIVE = AT.replace(tzinfo=None)
 BAD_TEXT = pa.array([b"\xff"], pa.binary()).view(pa.string())
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), pa.array([5, None, 7]))
 NESTED = frozenset({"Delta", "Iceberg"})
 ALL = NESTED | {"PostgreSQL"}
 
@@ -85,6 +88,24 @@ FAULTS: dict[str, Fault] = {
         (pa.array([[("k", None)]], pa.map_(pa.string(), pa.int64())),),
         pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
         r"a\.value is null",
+        systems=NESTED,
+    ),
+    "null among runs, beside a null struct": Fault(
+        (pa.StructArray.from_arrays([RUNS], ["x"], mask=pa.array([True, False, False])),),
+        strict(pa.int64()),
+        r"a\.x is null.*row 1",
+        systems=NESTED,
+    ),
+    "runs below a null map": Fault(
+        (
+            pa.MapArray.from_arrays(
+                pa.array([0, 1, 3], pa.int32()),
+                pa.array(["k", "l", "m"]),
+                RUNS,
+                mask=pa.array([False, True]),
+            ),
+        ),
+        read=([("k", 5)], None),
         systems=NESTED,
     ),
     "unsigned numbers": Fault((pa.array([2**32 - 1], pa.uint32()),), read=(2**32 - 1,)),
@@ -190,6 +211,14 @@ FAULTS: dict[str, Fault] = {
         partition_by=True,
     ),
 }
+NOT_IN_SPARK = (
+    *("null among runs, beside a null struct", "runs below a null map", "uuid"),
+    *("unsigned numbers", "the largest unsigned numbers", "unsigned numbers in a list"),
+    *("unsigned numbers in a struct", "unsigned numbers for a signed int"),
+    *("another type within a task, exact", "another type within a task"),
+    *("nanoseconds that do not divide", "views and dictionaries"),
+)
+"""Rows that no DataFrame has."""
 CELLS = [(name, system) for name, fault in FAULTS.items() for system in sorted(fault.systems)]
 
 
@@ -207,31 +236,88 @@ def store_of(tmp_path: Path, postgres: str) -> Iterator[Callable[[str], Store]]:
     place.run(f"DROP SCHEMA {place.schema} CASCADE")
 
 
-@pytest.mark.parametrize(("name", "system"), CELLS)
-def test_rows_are_refused_or_read_back(
-    store_of: Callable[[str], Store], name: str, system: str
-) -> None:
-    fault, store = FAULTS[name], store_of(system)
+def play(fault: Fault, store: Store, stage: Callable[[FencedTable, Attempt], list[Piece]]) -> None:
+    """Write rows to a table, and compare the error, or what each reader finds, with the fault."""
     partition_by = ("a",) if fault.partition_by else ()
     if fault.table is not None:
         fields = [pa.field("a", fault.table, fault.nullable), pa.field("b", pa.int64())]
         assert store.create(pa.schema(fields), partition_by)
     table = store.table(partition_by)
     state, attempt = table.read("g"), Attempt("g", 0, "a")
-    batches = [
+    if fault.refused:
+        with pytest.raises(TableError, match=f"the batch does not fit .*{fault.refused}"):
+            stage(table, attempt)
+        return
+    table.commit(attempt, stage(table, attempt), Decision(), state)
+    for reader, found in store.rows():
+        values = found["a"].to_pylist()
+        assert sorted(values, key=repr) == sorted(fault.read, key=repr), reader
+
+
+def batches_of(fault: Fault) -> list[pa.RecordBatch]:
+    return [
         pa.RecordBatch.from_arrays([each, pa.array(range(len(each)), pa.int64())], names=["a", "b"])
         for each in fault.given
     ]
-    if fault.refused:
-        with pytest.raises(TableError, match=f"the batch does not fit .*{fault.refused}"):
-            [*table.task_writer(attempt).write(batches, "0")]
-        return
-    pieces = [*table.task_writer(attempt).write(batches, "0")]
-    table.commit(attempt, pieces, Decision(), state)
-    for reader, found in store.rows():
-        values = found["a"].to_pylist()
-        assert len(values) == len(fault.read), reader
-        assert all(each in values for each in fault.read), reader
+
+
+@pytest.mark.parametrize(("name", "system"), CELLS)
+def test_rows_are_refused_or_read_back(
+    store_of: Callable[[str], Store], name: str, system: str
+) -> None:
+    fault = FAULTS[name]
+    play(
+        fault,
+        store_of(system),
+        lambda table, attempt: [*table.task_writer(attempt).write(batches_of(fault), "0")],
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "system"), [each for each in CELLS if each[0] not in NOT_IN_SPARK]
+)
+def test_rows_of_a_dataframe_are_refused_or_read_back(
+    spark: SparkSession, store_of: Callable[[str], Store], name: str, system: str
+) -> None:
+    fault = FAULTS[name]
+    rows = pa.Table.from_batches(batches_of(fault))
+    columns = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    frame = spark.createDataFrame(rows, columns).coalesce(1)
+    play(fault, store_of(system), lambda table, attempt: [*table.write_rows(frame, attempt)])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        ("parse_json('1')", "a is VARIANT, .*to_json"),
+        ("map('k', array(parse_json('1')))", r"a\.value\.element is VARIANT"),
+        ("interval '1' month", "a is INTERVAL MONTH"),
+        ("named_struct('x', make_interval(1))", r"a\.x is INTERVAL"),
+        ("interval '1' day", "a is duration.*does not have"),
+        ("array()", r"a\.element has no type: cast it"),
+        ("map()", r"a\.key has no type: cast it; a\.value has"),
+        ("null", "a has only nulls and no type: cast it"),
+        ("time'10:00:00'", ""),
+        ("array(null)", r"a\.element has only nulls and no type: cast it"),
+        ("cast(X'ff' AS string)", "a is text that is not UTF-8"),
+        ("named_struct('variant', 1)", ""),
+    ],
+)
+def test_types_of_spark_are_written_or_refused_by_name(
+    spark: SparkSession, tmp_path: Path, column: str, problem: str
+) -> None:
+    rows = spark.sql(f"SELECT {column} AS a, 1 AS b")
+    table, attempt = IcebergStore(tmp_path).table(()), Attempt("g", 0, "a")
+    state = table.read("g")
+    if problem:
+        with pytest.raises(TableError, match=f"the batch does not fit .*{problem}"):
+            table.write_rows(rows, attempt)
+    else:
+        table.commit(attempt, table.write_rows(rows, attempt), Decision(), state)
+        ((_, found), *_) = IcebergStore(tmp_path).rows()
+        assert found.num_rows == 1
 
 
 def test_empty_text_of_a_partition_becomes_null_with_a_warning(

@@ -147,6 +147,15 @@ def test_tasks_may_lack_columns_that_have_a_default_or_may_be_null(place: Postgr
     assert place.run("SELECT * FROM rows ORDER BY b") == [(None, 2, "x"), (1, 7, None)]
 
 
+def test_rows_of_a_task_whose_column_takes_another_type_are_refused(place: PostgresPlace) -> None:
+    place.run("CREATE TABLE rows (a uuid)")
+    of_one_type, of_another = batch(pa.array([ID.bytes], pa.uuid())), batch(pa.array([str(ID)]))
+    with pytest.raises(TableError, match=r"within a task, where a is string, not .*uuid"):
+        write(place, of_one_type, of_another)
+    write(place, batch(pa.nulls(1)), of_another)
+    assert place.run("SELECT * FROM rows ORDER BY a") == [(ID,), (None,)]
+
+
 def test_new_table_has_arrays_and_odd_names(place: PostgresPlace) -> None:
     names = ['per%cent "quoted"', "select", "söm", "n" * 63, "A", "a"]
     given = pa.RecordBatch.from_arrays([pa.array([["x"]])] * len(names), names=names)
