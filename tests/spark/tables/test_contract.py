@@ -16,12 +16,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from benchmarks.connector import fetch_delta
+from benchmarks.tables import DELTA_SPARK
 from fuzz.tables import DeltaStore, IcebergStore, PostgresStore, Store
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.fence import Decision
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from tests.spark.tables.places import PostgresPlace
 
+Stage = Callable[[FencedTable, Attempt], list[Piece]]
 UTC = datetime.timezone.utc
 AT = datetime.datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
 """The first of the two instants of Berlin's repeated hour in autumn: the other is an hour later."""
@@ -236,7 +239,7 @@ def store_of(tmp_path: Path, postgres: str) -> Iterator[Callable[[str], Store]]:
     place.run(f"DROP SCHEMA {place.schema} CASCADE")
 
 
-def play(fault: Fault, store: Store, stage: Callable[[FencedTable, Attempt], list[Piece]]) -> None:
+def play(fault: Fault, store: Store, stage: Stage) -> None:
     """Write rows to a table, and compare the error, or what each reader finds, with the fault."""
     partition_by = ("a",) if fault.partition_by else ()
     if fault.table is not None:
@@ -261,16 +264,17 @@ def batches_of(fault: Fault) -> list[pa.RecordBatch]:
     ]
 
 
+def with_arrow(fault: Fault) -> Stage:
+    """Return how one task stages the rows without Spark."""
+    return lambda table, attempt: [*table.task_writer(attempt).write(batches_of(fault), "0")]
+
+
 @pytest.mark.parametrize(("name", "system"), CELLS)
 def test_rows_are_refused_or_read_back(
     store_of: Callable[[str], Store], name: str, system: str
 ) -> None:
     fault = FAULTS[name]
-    play(
-        fault,
-        store_of(system),
-        lambda table, attempt: [*table.task_writer(attempt).write(batches_of(fault), "0")],
-    )
+    play(fault, store_of(system), with_arrow(fault))
 
 
 @pytest.mark.spark
@@ -285,6 +289,34 @@ def test_rows_of_a_dataframe_are_refused_or_read_back(
     columns = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     frame = spark.createDataFrame(rows, columns).coalesce(1)
     play(fault, store_of(system), lambda table, attempt: [*table.write_rows(frame, attempt)])
+
+
+@pytest.fixture(scope="module")
+def delta_spark(spark: SparkSession) -> SparkSession:
+    """A session that reads Delta tables; Iceberg has no runtime for this version of Spark."""
+    session = spark.newSession()
+    for jar in fetch_delta(DELTA_SPARK):
+        session.sql(f"ADD JAR '{jar}'")
+    # Else it asks for a catalog that only a new application can have.
+    session.conf.set("spark.databricks.delta.requiredSparkConfsCheck.enabled", "false")
+    session.conf.set("spark.databricks.delta.snapshotPartitions", "1")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    return session
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "name",
+    [name for name, fault in FAULTS.items() if "Delta" in fault.systems and not fault.refused],
+)
+def test_delta_spark_reads_the_rows(delta_spark: SparkSession, tmp_path: Path, name: str) -> None:
+    fault = FAULTS[name]
+    play(fault, DeltaStore(tmp_path), with_arrow(fault))
+    rows = delta_spark.read.format("delta").load(str(tmp_path))
+    # PySpark 4.2 cannot turn a null struct into Arrow if a field of it is NOT NULL.
+    without_not_null = rows["a"].cast(rows.schema["a"].dataType.simpleString())
+    found = rows.select(without_not_null.alias("a")).toArrow()
+    assert sorted(found["a"].to_pylist(), key=repr) == sorted(fault.read, key=repr)
 
 
 @pytest.mark.spark
