@@ -77,7 +77,7 @@ class Query:
         self._range_settings = self._options.range_settings()
         self._server = ControlServer(
             os.getppid(),
-            Listening(reports_batches=True, holds_revocations=False),
+            Listening(reported_groups=(self._options.group_id,), holds_revocations=False),
             lambda *_: None,
             directories_of_runner(),
         )

@@ -46,7 +46,7 @@ from spark_groups.spark.control.messages import (
     QueryRefused,
     Released,
 )
-from spark_groups.spark.source.running_query import split_group
+from spark_groups.spark.source.running_query import groups_of, split_group
 from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -113,8 +113,10 @@ class GroupListener:
         }
         self._queries: dict[str, str] = {}
         """Query IDs by member ID, from reported batches."""
+        self._groups: dict[str, frozenset[str]] = {}
+        """The groups of the session's queries, by run ID."""
         self._refused: dict[str, QueryRefused] = {}
-        """Refusals by query ID."""
+        """Refusals by run ID."""
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
             MAX_WAITING_CHANGES
         )
@@ -122,7 +124,7 @@ class GroupListener:
         self._server = ControlServer(
             jvm_pid,
             Listening(
-                reports_batches=True,
+                reported_groups=(),
                 holds_revocations=on_revoked is not None,
                 spark_ui=spark_ui,
             ),
@@ -130,11 +132,28 @@ class GroupListener:
             directories,
             self._refusals,
         )
+
+    def start(self) -> None:
+        """Let runners connect, and serve callbacks."""
         self._server.start(
             "offsets are committed at the next trigger, Trigger.Once is refused, and rebalance"
             " callbacks are never called"
         )
         threading.Thread(target=self._serve, name="rebalance-listener", daemon=True).start()
+
+    def note_groups(self, run_id: str, group_ids: frozenset[str]) -> None:
+        """Tell runners that connect from now on whose batches Spark reports, until `ended`.
+
+        Spark reports no queries of other sessions.
+        """
+        if len(self._groups) >= MAX_QUERIES:
+            del self._groups[next(iter(self._groups))]
+        self._groups[run_id] = group_ids
+        self._tell_groups()
+
+    def _tell_groups(self) -> None:
+        groups = tuple(sorted(frozenset().union(*self._groups.values())))
+        self._server.listening = replace(self._server.listening, reported_groups=groups)
 
     def note_parallelism(self, default_parallelism: int) -> None:
         """Tell runners that connect from now on Spark's default number of tasks."""
@@ -171,14 +190,16 @@ class GroupListener:
                 )
             )
 
-    def refuse(self, query_id: str, group_id: str, reason: str) -> None:
+    def refuse(self, run_id: str, group_id: str, reason: str) -> None:
         """Make a starting query fail, until `ended`."""
         if len(self._refused) < MAX_QUERIES:
-            self._refused[query_id] = QueryRefused(group_id=group_id, reason=reason)
+            self._refused[run_id] = QueryRefused(group_id=group_id, reason=reason)
 
-    def ended(self, query_id: str) -> None:
-        """Report to the runners that a query has ended."""
-        self._refused.pop(query_id, None)
+    def ended(self, query_id: str, run_id: str) -> None:
+        """Report to the runners that a run of a query has ended; it may run again already."""
+        self._refused.pop(run_id, None)
+        if self._groups.pop(run_id, None) is not None:
+            self._tell_groups()
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
 
@@ -266,7 +287,8 @@ class _QueryEvents(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         # Spark waits for this call before it creates the query's runners.
-        self._safely(lambda: self._refuse_if_split(str(event.id)))
+        self._safely(lambda: self._refuse_if_split(str(event.id), str(event.runId)))
+        self._safely(lambda: self.note_groups(str(event.id), str(event.runId)))
         # It grows while executors register.
         self._safely(
             lambda: self._listener.note_parallelism(self._session.sparkContext.defaultParallelism)
@@ -292,13 +314,24 @@ class _QueryEvents(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._runs.pop(str(event.runId), None)
-        self._safely(lambda: self._listener.ended(str(event.id)))
+        self._safely(lambda: self._listener.ended(str(event.id), str(event.runId)))
 
-    def _refuse_if_split(self, query_id: str) -> None:
+    def note_groups(self, query_id: str, run_id: str) -> None:
+        """Note the groups of a query of the session.
+
+        Args:
+            query_id: Spark's ID of the query.
+            run_id: That of its run.
+        """
+        found: Any = self._session.streams.get(query_id)
+        if found is not None:
+            self._listener.note_groups(run_id, groups_of(found._jsq.streamingQuery()))
+
+    def _refuse_if_split(self, query_id: str, run_id: str) -> None:
         found: Any = self._session.streams.get(query_id)
         split = split_group(found._jsq.streamingQuery()) if found is not None else None
         if split is not None:
-            self._listener.refuse(query_id, *split)
+            self._listener.refuse(run_id, *split)
 
     def _run(self, run_id: str, query_id: str) -> _Run:
         if run_id not in self._runs:
@@ -334,13 +367,14 @@ def listen(
 ) -> GroupListener:
     """Commit offsets as soon as a batch is finished, and call back when partitions change.
 
-    Call it once per session, before queries start. Callbacks run in sequence on one thread, for all
-    queries of the session's JVM. The member calls `on_revoked` before it releases partitions, when
-    no task reads them and finished offsets are committed; the revocation waits until the call
-    returns, for at most 90 % of the rebalance timeout. `on_lost` is best effort: other members may
-    already own the partitions. A query that ends releases its partitions without a call; use
-    Spark's `onQueryTerminated`. If no directory can hold the control socket, a warning reports it
-    and queries run without a listener.
+    Call it once per session, before queries start: Spark reports to it the batches of that
+    session's queries alone, not those of a session that `newSession()` returns. Callbacks run in
+    sequence on one thread, for all queries of the session's JVM. The member calls `on_revoked`
+    before it releases partitions, when no task reads them and finished offsets are committed; the
+    revocation waits until the call returns, for at most 90 % of the rebalance timeout. `on_lost` is
+    best effort: other members may already own the partitions. A query that ends releases its
+    partitions without a call; use Spark's `onQueryTerminated`. If no directory can hold the control
+    socket, a warning reports it and queries run without a listener.
 
     Args:
         spark: A classic session, not Spark Connect.
@@ -378,6 +412,9 @@ def listen(
     events = _QueryEvents(listener, spark)
 
     spark.streams.addListener(events)
+    for each in spark.streams.active:
+        events.note_groups(str(each.id), str(each.runId))
+    listener.start()
     listener.on_close(lambda timeout_s: remove_listener(spark, events, timeout_s))
     # After the interpreter ends, Spark's calls would fail and be logged as errors.
     atexit.unregister(close_listeners)

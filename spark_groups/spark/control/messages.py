@@ -35,13 +35,13 @@ class Listening(Message):
     """A driver listens; its first message, except `QueryRefused`.
 
     Args:
-        reports_batches: Whether the driver reports finished batches.
+        reported_groups: The groups of the queries whose finished batches the driver reports.
         holds_revocations: Whether the driver's code runs before a revocation completes.
         spark_ui: URL of the Spark UI; empty if unknown.
         default_parallelism: Spark's default number of tasks; 0 if unknown.
     """
 
-    reports_batches: bool
+    reported_groups: tuple[str, ...]
     holds_revocations: bool
     spark_ui: str = ""
     default_parallelism: int = 0
@@ -169,12 +169,19 @@ def _exactly(kind: type) -> Callable[[object], Any]:
     return check
 
 
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(_exactly(str)(each) for each in value)
+
+
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "str": _exactly(str),
     "int": _exactly(int),
     "bool": _exactly(bool),
     "float": _exactly(float),
     "Names": _names,
+    "tuple[str, ...]": _texts,
 }
 
 

@@ -146,9 +146,12 @@ class RunnerControl:
 
     @property
     def is_reported_to(self) -> bool:
-        """Whether a driver reports committed batches."""
+        """Whether a driver reports the finished batches of this query's group."""
         with self._changed:
-            return any(each.reports_batches for each in self._listening.values())
+            return self._is_reported_to()
+
+    def _is_reported_to(self) -> bool:
+        return any(self._group_id in each.reported_groups for each in self._listening.values())
 
     @property
     def spark_ui(self) -> str | None:
@@ -214,8 +217,7 @@ class RunnerControl:
 
     def _awaits_report(self) -> bool:
         # A drain ends with a report.
-        reports = any(each.reports_batches for each in self._listening.values())
-        return reports or (self._is_draining and bool(self._listening))
+        return self._is_reported_to() or (self._is_draining and bool(self._listening))
 
     def _received(self, link: Link, message: Message) -> None:
         try:

@@ -194,7 +194,7 @@ class _Drain:
     """Stops planning in the runners of a JVM, and reports their last committed plans."""
 
     def __init__(self, jvm_pid: int, directories: Sequence[Path]) -> None:
-        listening = Listening(reports_batches=False, holds_revocations=False)
+        listening = Listening(reported_groups=(), holds_revocations=False)
         self._server = ControlServer(jvm_pid, listening, self._received, directories)
         self._changed = threading.Condition()
         self._draining: set[Link] = set()

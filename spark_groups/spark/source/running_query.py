@@ -151,6 +151,15 @@ def split_group(execution: Any) -> tuple[str, str] | None:
     return None
 
 
+def groups_of(execution: Any) -> frozenset[str]:
+    """Return the groups that a query joins.
+
+    Args:
+        execution: The StreamExecution of Spark.
+    """
+    return frozenset(_options_of(each).group_id for each in _streams(execution.analyzedPlan()))
+
+
 def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) -> Cluster:
     """Return a client of a stream's cluster; without its identity, of the first one met."""
     return Cluster(

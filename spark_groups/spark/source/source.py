@@ -261,7 +261,7 @@ if HAS_ADMISSION_CONTROL:
                 raise OptionsError(
                     "Trigger.Once is refused: without a listener, the offsets of its only batch"
                     " would not be committed. Use trigger(availableNow=True), or call"
-                    " spark_groups.listen(spark) before the query starts"
+                    " spark_groups.listen(spark) with the session of the query before it starts"
                 )
             run.prepare_available_now()
             return dict(run.latest_offset(start, everything=True))

@@ -32,7 +32,7 @@ class Driver:
 
     Args:
         directory: Where its socket lies.
-        reports_batches: What it says of itself.
+        group_id: The group whose batches it reports; empty: it reports none.
         holds_revocations: What it says of itself.
         spark_ui: What it says of its application.
         default_parallelism: What it says of its application.
@@ -42,7 +42,7 @@ class Driver:
         self,
         directory: Path,
         *,
-        reports_batches: bool = True,
+        group_id: str = "",
         holds_revocations: bool = False,
         spark_ui: str = "",
         default_parallelism: int = 0,
@@ -52,7 +52,7 @@ class Driver:
         self.server = ControlServer(
             self.jvm_pid,
             Listening(
-                reports_batches=reports_batches,
+                reported_groups=(group_id,) if group_id else (),
                 holds_revocations=holds_revocations,
                 spark_ui=spark_ui,
                 default_parallelism=default_parallelism,

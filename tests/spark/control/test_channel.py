@@ -35,7 +35,7 @@ from spark_groups.spark.control.messages import (
 from tests.waiting import wait_until
 
 JVM = 4711
-LISTENING = Listening(reports_batches=True, holds_revocations=False)
+LISTENING = Listening(reported_groups=("g",), holds_revocations=False)
 INTRODUCED = Introduced(pid=12, group_id="flights")
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
@@ -72,6 +73,12 @@ class Runner:
         )
 
 
+def opened(jvm_pid: int, **given: Any) -> GroupListener:
+    listener = GroupListener(jvm_pid, **given)
+    listener.start()
+    return listener
+
+
 @pytest.fixture
 def moves() -> queue.SimpleQueue[PartitionsMoved]:
     return queue.SimpleQueue()
@@ -80,7 +87,7 @@ def moves() -> queue.SimpleQueue[PartitionsMoved]:
 def test_partitions_are_handed_to_the_callbacks_as_values(
     moves: queue.SimpleQueue[PartitionsMoved], tmp_path: Path
 ) -> None:
-    listener = GroupListener(
+    listener = opened(
         JVM,
         on_assigned=moves.put,
         on_revoked=moves.put,
@@ -90,7 +97,7 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
     )
     runner = Runner(tmp_path)
     assert runner.next() == Listening(
-        reports_batches=True, holds_revocations=True, spark_ui="http://driver-1:4040"
+        reported_groups=(), holds_revocations=True, spark_ui="http://driver-1:4040"
     )
     runner.change("assigned")
     expected = PartitionsMoved(
@@ -120,7 +127,7 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
     assert runner.next() == Released(number=5)
     runner.change("lost")
     assert moves.get(timeout=20).deadline_s is None
-    listener.ended("q1")
+    listener.ended("q1", "r1")
     assert runner.next() == NothingMoreReported(query_id="q1", had_reports=True)
     listener.close()
 
@@ -132,7 +139,7 @@ def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
     def on_revoked(moved: PartitionsMoved) -> None:
         raise kind("no disk")
 
-    listener = GroupListener(JVM, on_revoked=on_revoked, directories=[tmp_path])
+    listener = opened(JVM, on_revoked=on_revoked, directories=[tmp_path])
     runner = Runner(tmp_path)
     runner.next()
     for number in (1, 2):
@@ -144,9 +151,9 @@ def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
 
 
 def test_without_callbacks_revocations_are_not_held(tmp_path: Path) -> None:
-    listener = GroupListener(JVM, directories=[tmp_path])
+    listener = opened(JVM, directories=[tmp_path])
     runner = Runner(tmp_path)
-    assert runner.next() == Listening(reports_batches=True, holds_revocations=False)
+    assert runner.next() == Listening(reported_groups=(), holds_revocations=False)
     runner.change("revoked", number=1)
     assert runner.next() == Released(number=1)
     listener.close()
@@ -162,7 +169,7 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
         hanging.set()
         released.wait(60)
 
-    listener = GroupListener(JVM, on_revoked=on_revoked, directories=[tmp_path])
+    listener = opened(JVM, on_revoked=on_revoked, directories=[tmp_path])
     runner = Runner(tmp_path)
     runner.next()
     runner.change("revoked", number=1, deadline_s=100.0)
@@ -179,19 +186,19 @@ def test_a_callback_that_does_not_return_keeps_no_more_than_its_own(
 def test_a_refusal_is_reported_before_the_greeting_until_the_query_has_ended(
     tmp_path: Path,
 ) -> None:
-    listener = GroupListener(JVM, directories=[tmp_path])
-    greeting = Listening(reports_batches=True, holds_revocations=False)
-    listener.refuse("q1", "g", "it has two streams")
+    listener = opened(JVM, directories=[tmp_path])
+    greeting = Listening(reported_groups=(), holds_revocations=False)
+    listener.refuse("r1", "g", "it has two streams")
     refused = Runner(tmp_path)
     assert refused.next() == QueryRefused(group_id="g", reason="it has two streams")
     assert refused.next() == greeting
-    listener.ended("q1")
+    listener.ended("q1", "r1")
     assert Runner(tmp_path).next() == greeting
     listener.close()
 
 
 def test_runners_receive_the_parallelism_when_they_connect(tmp_path: Path) -> None:
-    listener = GroupListener(JVM, directories=[tmp_path])
+    listener = opened(JVM, directories=[tmp_path])
     listener.note_parallelism(2)
     assert Runner(tmp_path).next().default_parallelism == 2
     listener.note_parallelism(16)
@@ -199,8 +206,21 @@ def test_runners_receive_the_parallelism_when_they_connect(tmp_path: Path) -> No
     listener.close()
 
 
+def test_runners_learn_the_groups_of_queries_until_their_runs_end(tmp_path: Path) -> None:
+    listener = opened(JVM, directories=[tmp_path])
+    listener.note_groups("r1", frozenset({"g", "h"}))
+    # The same query starts again before Spark has reported the end of its first run.
+    listener.note_groups("r2", frozenset({"g"}))
+    assert Runner(tmp_path).next().reported_groups == ("g", "h")
+    listener.ended("q1", "r1")
+    assert Runner(tmp_path).next().reported_groups == ("g",)
+    listener.ended("q1", "r2")
+    assert Runner(tmp_path).next().reported_groups == ()
+    listener.close()
+
+
 def test_listening_ends_also_when_the_session_is_gone(tmp_path: Path) -> None:
-    listener = GroupListener(JVM, directories=[tmp_path])
+    listener = opened(JVM, directories=[tmp_path])
 
     def remove(timeout_s: float) -> None:
         raise ConnectionError("no JVM")
@@ -274,7 +294,7 @@ def test_all_listeners_share_one_timeout_which_is_short_where_no_thread_starts(
         allowed_s.append(timeout_s)
         clock.append(clock[-1] + 0.75 * timeout_s)
 
-    listeners = [GroupListener(JVM, directories=[tmp_path / name]) for name in ("a", "b", "c")]
+    listeners = [opened(JVM, directories=[tmp_path / name]) for name in ("a", "b", "c")]
     for each in listeners:
         each.on_close(remove)
     clock = [100.0]
@@ -292,11 +312,11 @@ def test_a_listener_that_cannot_be_found_says_what_is_missing(
     moves: queue.SimpleQueue[PartitionsMoved], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "taken").touch()
-    listener = GroupListener(JVM, on_assigned=moves.put, directories=[tmp_path / "taken"])
+    listener = opened(JVM, on_assigned=moves.put, directories=[tmp_path / "taken"])
     for text in ("committed at the next trigger", "Trigger.Once is refused", "XDG_RUNTIME_DIR"):
         assert text in caplog.text
     listener.report("q1", [PLAN], is_stateful=False)
-    listener.ended("q1")
+    listener.ended("q1", "r1")
     listener.close()
 
 
@@ -336,6 +356,23 @@ class TestOnSpark:
     """Queries that are listened to."""
 
     pytestmark = needs_spark
+
+    @pytest.mark.skipif(
+        not HAS_ADMISSION_CONTROL, reason="before Spark 4.2 a source sees no trigger"
+    )
+    def test_trigger_once_of_a_session_that_no_listener_hears_is_refused(
+        self, query: GroupQuery, listening: GroupListener
+    ) -> None:
+        session = query.spark
+        query.spark = session.newSession()
+        with query.running(once=True) as unheard, pytest.raises(StreamingQueryException) as caught:
+            unheard.awaitTermination(READ_S)
+        assert "Trigger.Once is refused" in str(caught.value)
+        query.spark = session
+        with query.running(once=True) as heard:
+            assert heard.awaitTermination(READ_S)
+        wait_until(lambda: query.members() == 0, READ_S, "an empty group")
+        assert sum(query.committed().values()) == 30
 
     def test_with_a_long_trigger_the_batch_is_committed_and_handed_over_at_once(
         self,

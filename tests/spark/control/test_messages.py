@@ -23,7 +23,7 @@ from spark_groups.spark.control.messages import (
 )
 
 MESSAGES = (
-    Listening(reports_batches=True, holds_revocations=False, default_parallelism=8),
+    Listening(reported_groups=("g", "h"), holds_revocations=False, default_parallelism=8),
     QueryRefused(group_id="flights", reason="it has two streams"),
     BatchReported(
         plan='{"é": "\\n"}',

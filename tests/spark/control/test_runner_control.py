@@ -71,7 +71,7 @@ def group(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Grou
 def test_assigned_and_revoked_partitions_are_reported_and_a_revocation_waits(
     group: Group, tmp_path: Path
 ) -> None:
-    with Driver(tmp_path, holds_revocations=True) as driver:
+    with Driver(tmp_path, group_id=group.group_id, holds_revocations=True) as driver:
         first, _ = group.talking(driver, tmp_path)
         came = driver.changed("assigned")
         assert came.partitions == ((group.topic, 0), (group.topic, 1))
@@ -93,7 +93,7 @@ def test_assigned_and_revoked_partitions_are_reported_and_a_revocation_waits(
 
 
 def test_a_driver_that_dies_holds_nothing_any_more(group: Group, tmp_path: Path) -> None:
-    with Driver(tmp_path, holds_revocations=True) as driver:
+    with Driver(tmp_path, group_id=group.group_id, holds_revocations=True) as driver:
         group.talking(driver, tmp_path)
         driver.changed("assigned")
         second = group.member()
@@ -102,7 +102,7 @@ def test_a_driver_that_dies_holds_nothing_any_more(group: Group, tmp_path: Path)
 
 
 def test_without_a_callback_for_revocations_nothing_waits(group: Group, tmp_path: Path) -> None:
-    with Driver(tmp_path) as driver:
+    with Driver(tmp_path, group_id=group.group_id) as driver:
         group.talking(driver, tmp_path)
         driver.changed("assigned")
         second = group.member()
@@ -111,17 +111,17 @@ def test_without_a_callback_for_revocations_nothing_waits(group: Group, tmp_path
 
 
 def test_the_spark_ui_is_known_by_the_word_of_a_driver(group: Group, tmp_path: Path) -> None:
-    with Driver(tmp_path, spark_ui="http://driver-1:4040") as driver:
+    with Driver(tmp_path, group_id=group.group_id, spark_ui="http://driver-1:4040") as driver:
         _, control = group.talking(driver, tmp_path)
         assert control.spark_ui == "http://driver-1:4040"
     wait_until(lambda: control.spark_ui is None, what="the end of the link")
 
 
 def test_a_late_listener_receives_the_owned_partitions(group: Group, tmp_path: Path) -> None:
-    with Driver(tmp_path) as first:
+    with Driver(tmp_path, group_id=group.group_id) as first:
         member, control = group.talking(first, tmp_path)
         first.changed("assigned")
-        with Driver(tmp_path) as second:
+        with Driver(tmp_path, group_id=group.group_id) as second:
             # The runner looks for sockets of its own JVM only.
             control._client._jvm_pid = second.jvm_pid
             owned = second.changed("assigned")
@@ -133,7 +133,10 @@ def test_a_late_listener_receives_the_owned_partitions(group: Group, tmp_path: P
 def test_partitions_that_move_away_from_state(
     policy: MoveWithState, group: Group, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Driver(tmp_path) as driver, caplog.at_level(logging.WARNING, "spark_groups.spark"):
+    with (
+        Driver(tmp_path, group_id=group.group_id) as driver,
+        caplog.at_level(logging.WARNING, "spark_groups.spark"),
+    ):
         first, control = group.talking(driver, tmp_path, policy)
         driver.changed("assigned")
         fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
@@ -157,7 +160,7 @@ def test_partitions_that_move_away_from_state(
 def test_partitions_that_move_before_the_first_report_are_judged_by_it(
     is_stateful: bool, group: Group, tmp_path: Path
 ) -> None:
-    with Driver(tmp_path) as driver:
+    with Driver(tmp_path, group_id=group.group_id) as driver:
         first, control = group.talking(driver, tmp_path, MoveWithState.FAIL)
         driver.changed("assigned")
         fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
@@ -179,7 +182,10 @@ def test_partitions_that_move_before_the_first_report_are_judged_by_it(
 def test_partitions_of_a_query_without_state_may_move(
     group: Group, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Driver(tmp_path) as driver, caplog.at_level(logging.WARNING, "spark_groups.spark"):
+    with (
+        Driver(tmp_path, group_id=group.group_id) as driver,
+        caplog.at_level(logging.WARNING, "spark_groups.spark"),
+    ):
         first, control = group.talking(driver, tmp_path, MoveWithState.FAIL)
         group.member()
         wait_until(lambda: len(first.assigned) == 1, 30, "the hand-over")
@@ -202,7 +208,7 @@ def seconds_of_waiting(control: RunnerControl, timeout_s: float) -> float:
 
 def test_the_last_report_is_waited_for_only_while_it_may_come(group: Group, tmp_path: Path) -> None:
     fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
-    with Driver(tmp_path) as driver:
+    with Driver(tmp_path, group_id=group.group_id) as driver:
         first, control = group.talking(driver, tmp_path)
         plan = first.plan_rows()
         control.expect(plan)
@@ -217,7 +223,7 @@ def test_the_last_report_is_waited_for_only_while_it_may_come(group: Group, tmp_
 
 def test_the_end_of_a_query_ends_the_waiting_for_its_report(group: Group, tmp_path: Path) -> None:
     fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
-    with Driver(tmp_path) as driver:
+    with Driver(tmp_path, group_id=group.group_id) as driver:
         first, control = group.talking(driver, tmp_path)
         plan = first.plan_rows()
         control.expect(plan)

@@ -164,7 +164,7 @@ def test_topics_that_are_subscribed_no_more_are_replayed_with_a_warning(
 
 def listening(run: QueryRun, directory: Path, **listens: Any) -> Driver:
     """Have a driver listen to a run that was just made."""
-    driver = Driver(directory, **listens)
+    driver = Driver(directory, **{"group_id": run.control._group_id, **listens})
     run.control._client._jvm_pid = driver.jvm_pid
     run.control._client._directories = (directory,)
     run.control.start()
@@ -175,7 +175,7 @@ def test_a_drained_run_plans_nothing_and_commits_what_the_driver_reported(
     start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     run = start()
-    with listening(run, tmp_path, reports_batches=False) as driver:
+    with listening(run, tmp_path, group_id="") as driver:
         planned = until_rows(run, NOTHING_PLANNED)
         driver.drain()
         assert run.latest_offset(NOTHING_PLANNED) == NOTHING_PLANNED
