@@ -16,6 +16,11 @@ from spark_groups.spark.tables.column_values import Limits
 
 MICROS: Final = pa.timestamp("us")
 MICROS_UTC: Final = pa.timestamp("us", "UTC")
+IN_LAKES: Final = (
+    *(pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary()),
+    *(pa.date32(), MICROS, MICROS_UTC),
+)
+"""The types that both Delta and Iceberg have."""
 _DIGITS_MAX: Final = 38
 _ELEMENT: Final = "element"
 
@@ -66,8 +71,8 @@ class TypeRules:
             return self.stored_as[plain]
         if kinds.is_uint64(plain):
             return pa.decimal128(20, 0)
-        if kinds.is_decimal(plain) and plain.precision <= _DIGITS_MAX:
-            return pa.decimal128(plain.precision, plain.scale)
+        if kinds.is_decimal128(plain):
+            return plain
         if nested := self._nested(plain, path):
             return nested
         raise TypeMisfitError(

@@ -167,7 +167,7 @@ def _map(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> pa
         (column.keys, wanted.key_field, _KEY),
         (column.items, wanted.item_field, _VALUE),
     ):
-        # A list leaves out what is below a null, which a map may have.
+        # A list leaves out the entries of a null, which a map may have.
         entries = pa.ListArray.from_arrays(ends, part, mask=_mask(column))
         lengths = pc.fill_null(pc.list_value_length(entries), 0)
         parts.append(_nested(entries.flatten(), field_, f"{path}.{name}", limits, lengths))
@@ -204,7 +204,7 @@ def _scalar(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) ->
             f"does not fit {wanted} exactly",
         )
     if kinds.is_string(wanted):
-        _checked(found, _validated, path, "is text that is not UTF-8")
+        _checked(found, _validated, path, "is text with bytes that are not UTF-8")
         if not limits.has_zero_bytes:
             refuse_where(pc.match_substring(found, "\0"), path, "is text with the character 0")
     if kinds.is_floating(wanted) and not limits.has_nan:

@@ -28,7 +28,7 @@ _EPOCH_DAYS: Final = 10_957
 _EPOCH_US: Final = _EPOCH_DAYS * 86_400_000_000
 _DAYS: Final = (-2_440_588, 2_145_031_948)
 """The first day that PostgreSQL has, in the year 4713 BC, and the last one, since 1970."""
-_TIMES_US: Final = (_DAYS[0] * 86_400_000_000, 2**63 - 1 - 10_957 * 86_400_000_000)
+_TIMES_US: Final = (_DAYS[0] * 86_400_000_000, 2**63 - 1 - _EPOCH_US)
 
 
 class Column(NamedTuple):

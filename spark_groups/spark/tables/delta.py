@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules, table_schema
+from spark_groups.spark.tables.column_types import IN_LAKES, MICROS, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.delta_features import Protocol, check_features
 from spark_groups.spark.tables.delta_log import (
@@ -73,23 +73,7 @@ _UNSAFE: Final = "allow_unsafe_rename"
 _UNCHECKED: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 _RULES: Final = TypeRules(
     "Delta",
-    {
-        each: each
-        for each in (
-            pa.bool_(),
-            pa.int8(),
-            pa.int16(),
-            pa.int32(),
-            pa.int64(),
-            pa.float32(),
-            pa.float64(),
-            pa.string(),
-            pa.binary(),
-            pa.date32(),
-            MICROS,
-            MICROS_UTC,
-        )
-    },
+    {each: each for each in (*IN_LAKES, pa.int8(), pa.int16())},
     # deltalake 1.6 does not declare the feature of these there.
     not_in_maps=frozenset({MICROS}),
     not_in_names=" ,;{}()\n\t=",

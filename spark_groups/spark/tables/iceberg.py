@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules, table_schema
+from spark_groups.spark.tables.column_types import IN_LAKES, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
@@ -88,23 +88,7 @@ _RULES: Final = TypeRules(
     {
         pa.int8(): pa.int32(),
         pa.int16(): pa.int32(),
-        **{
-            each: each
-            for each in (
-                pa.bool_(),
-                pa.int32(),
-                pa.int64(),
-                pa.float32(),
-                pa.float64(),
-                pa.string(),
-                pa.binary(),
-                pa.date32(),
-                pa.time64("us"),
-                MICROS,
-                MICROS_UTC,
-                pa.uuid(),
-            )
-        },
+        **{each: each for each in (*IN_LAKES, pa.time64("us"), pa.uuid())},
     },
 )
 _NEW_TABLE: Final = {

@@ -208,12 +208,7 @@ class StagedRows:
     def check_cast(self, column: Column, value: sql.Composable) -> None:
         """Refuse the first value that the server does not take; called after it took not all.
 
-        Args:
-            column: The staged column.
-            value: The value that the table would have.
-
-        Raises:
-            TableError: There is one.
+        Args and errors are those of `check_unchanged`.
         """
         first, count = 0, self.count
         if not (reason := self._problem(value, first, count)):

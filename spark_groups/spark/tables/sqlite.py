@@ -354,7 +354,7 @@ class SqliteTable:
         )
 
     def _is_there(self, connection: sqlite3.Connection) -> bool:
-        return self._columns(connection).schema is not None
+        return bool(connection.execute(f"PRAGMA table_xinfo({_quoted(self._table)})").fetchone())
 
     def _add(self, connection: sqlite3.Connection, piece: Piece) -> None:
         """Add the rows of a staged file, and create the table if there is none."""

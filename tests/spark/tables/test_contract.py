@@ -168,10 +168,10 @@ FAULTS: dict[str, Fault] = {
     ),
     "a wider integer": Fault((pa.array([1]),), pa.int32(), "a is int64, not"),
     "wider floating point": Fault((pa.array([0.5]),), pa.float32(), "a is double, not"),
-    "text that is not UTF-8": Fault((BAD_TEXT,), refused="a is text that is not UTF-8"),
+    "text that is not UTF-8": Fault((BAD_TEXT,), refused="a is text with bytes that are not UTF-8"),
     "nested text that is not UTF-8": Fault(
         (pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), BAD_TEXT),),
-        refused=r"a\.element is text that is not UTF-8",
+        refused=r"a\.element is text with bytes that are not UTF-8",
     ),
     "a type that no table has": Fault(
         (pa.array([1], pa.duration("s")),), refused="a is duration.*does not have"
@@ -333,7 +333,7 @@ def test_delta_spark_reads_the_rows(delta_spark: SparkSession, tmp_path: Path, n
         ("null", "a has only nulls and no type: cast it"),
         ("time'10:00:00'", ""),
         ("array(null)", r"a\.element has only nulls and no type: cast it"),
-        ("cast(X'ff' AS string)", "a is text that is not UTF-8"),
+        ("cast(X'ff' AS string)", "a is text with bytes that are not UTF-8"),
         ("named_struct('variant', 1)", ""),
     ],
 )
@@ -370,7 +370,9 @@ def test_refused_text_has_the_place_of_its_record(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pydict(
         {"topic": ["t"], "partition": [3], "offset": [7], "headers": BAD_TEXT}
     )
-    with pytest.raises(TableError, match=r"headers is text that is not UTF-8 .the record t-3 off"):
+    with pytest.raises(
+        TableError, match=r"headers is text with bytes that are not UTF-8 .the record t-3 off"
+    ):
         [*table.task_writer(Attempt("g", 0, "a")).write([batch], "0")]
 
 
@@ -378,7 +380,9 @@ def test_topic_that_is_not_utf_8_has_a_place_too(tmp_path: Path) -> None:
     table = DeltaStore(tmp_path).table(())
     table.read("g")
     batch = pa.RecordBatch.from_pydict({"topic": BAD_TEXT, "partition": [3], "offset": [7]})
-    with pytest.raises(TableError, match=r"topic is text that is not UTF-8 .row 0 of a record"):
+    with pytest.raises(
+        TableError, match=r"topic is text with bytes that are not UTF-8 .row 0 of a record"
+    ):
         [*table.task_writer(Attempt("g", 0, "a")).write([batch], "0")]
 
 

@@ -13,9 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic
 from tests.spark.tables.test_write import (
-    PARTITIONS,
     READ_S,
     ROWS,
     TableQuery,
@@ -37,20 +35,9 @@ DERIVED: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 @pytest.fixture
-def query(  # noqa: PLR0917
-    spark: SparkSession,
-    kafka: EmbeddedKafka,
-    group_id: str,
-    topic_name: str,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> TableQuery:
+def query(query_of: Callable[..., TableQuery], request: pytest.FixtureRequest) -> TableQuery:
     """A query on a topic with rows; `emit` is the parameter."""
-    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
-    options = {"emit": request.param, "maxOffsetsPerTrigger": "60"}
-    made = TableQuery(spark, kafka, group_id, topic_name, tmp_path, options)
-    made.produce(0, ROWS)
-    return made
+    return query_of(TableQuery, request.param)
 
 
 @both_ways

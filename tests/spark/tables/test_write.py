@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, length
 
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.backoff import MAX_BACKOFF_S
 from spark_groups.protocol.messages import OffsetAndMetadata
@@ -346,20 +345,9 @@ def expected(count: int) -> Counter[bytes]:
 
 
 @pytest.fixture
-def query(  # noqa: PLR0917
-    spark: SparkSession,
-    kafka: EmbeddedKafka,
-    group_id: str,
-    topic_name: str,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> TableQuery:
+def query(query_of: Callable[..., TableQuery], request: pytest.FixtureRequest) -> TableQuery:
     """A query on a topic with rows; `emit` is the parameter."""
-    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
-    options = {"emit": request.param, "maxOffsetsPerTrigger": "60"}
-    made = TableQuery(spark, kafka, group_id, topic_name, tmp_path, options)
-    made.produce(0, ROWS)
-    return made
+    return query_of(TableQuery, request.param)
 
 
 def both_ways(test: Callable[..., None]) -> Callable[..., None]:
@@ -620,7 +608,7 @@ def test_value_that_does_not_fit_is_refused_with_the_records_that_it_was_made_of
         [batch["value"].view(pa.string())], names=["text"]
     )
     failure = query.run()
-    assert "text is text that is not UTF-8" in failure
+    assert "text is text with bytes that are not UTF-8" in failure
     assert f"The rows were made of {query.topic}-1 offsets {ROWS // PARTITIONS}" in failure
     # Of the error of the task, only the last line tells something.
     assert "PythonException" not in failure

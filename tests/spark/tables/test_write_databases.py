@@ -11,15 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, struct
 
 import spark_groups
 from spark_groups.errors import OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.table import Attempt
-from tests.brokers import create_topic
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 from tests.spark.tables.test_write import (
     PARTITIONS,
@@ -47,23 +45,16 @@ class DatabaseQuery(TableQuery):
 
 
 @pytest.fixture(params=[f"{kind}-{way}" for kind in ("postgres", "sqlite") for way in WAYS])
-def query(  # noqa: PLR0917
-    spark: SparkSession,
-    kafka: EmbeddedKafka,
-    group_id: str,
-    topic_name: str,
+def query(
+    query_of: Callable[..., DatabaseQuery],
     tmp_path: Path,
     postgres: str,
     request: pytest.FixtureRequest,
 ) -> DatabaseQuery:
     """A query on a topic with rows; the parameter is the database and `emit`."""
     kind, way = request.param.split("-")
-    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
-    options = {"emit": way, "maxOffsetsPerTrigger": "60", "maxRecordsPerPartition": "7"}
     place = PostgresPlace(postgres) if kind == "postgres" else SqlitePlace(tmp_path / "rows.db")
-    made = DatabaseQuery(spark, kafka, group_id, topic_name, tmp_path, options, place=place)
-    made.produce(0, ROWS)
-    return made
+    return query_of(DatabaseQuery, way, place, maxRecordsPerPartition="7")
 
 
 def only(*parameters: str) -> Any:

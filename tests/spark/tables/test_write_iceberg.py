@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 import spark_groups
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.fence import Entry
-from tests.brokers import create_topic
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.test_write import (
     PARTITIONS,
@@ -48,20 +45,9 @@ class LakeQuery(TableQuery):
 
 
 @pytest.fixture(params=WAYS)
-def query(  # noqa: PLR0917
-    spark: SparkSession,
-    kafka: EmbeddedKafka,
-    group_id: str,
-    topic_name: str,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> LakeQuery:
+def query(query_of: Callable[..., LakeQuery], request: pytest.FixtureRequest) -> LakeQuery:
     """A query on a topic with rows; `emit` is the parameter."""
-    create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
-    options = {"emit": request.param, "maxOffsetsPerTrigger": "60"}
-    made = LakeQuery(spark, kafka, group_id, topic_name, tmp_path, options)
-    made.produce(0, ROWS)
-    return made
+    return query_of(LakeQuery, request.param)
 
 
 def test_every_record_is_in_the_table_once(query: LakeQuery) -> None:

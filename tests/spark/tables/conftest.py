@@ -1,0 +1,31 @@
+"""What tests of queries that write tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_groups.lab.broker.embedded import EmbeddedKafka
+from tests.brokers import create_topic
+from tests.spark.tables.test_write import PARTITIONS, ROWS, TableQuery
+
+
+@pytest.fixture
+def query_of(
+    spark: SparkSession, kafka: EmbeddedKafka, group_id: str, topic_name: str, tmp_path: Path
+) -> Callable[..., Any]:
+    """Return a query of a class on a topic with rows, with `emit` and more options."""
+
+    def made(kind: type[TableQuery], emit: str, place: object = None, **more: str) -> TableQuery:
+        create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
+        options = {"emit": emit, "maxOffsetsPerTrigger": "60", **more}
+        places = {} if place is None else {"place": place}
+        query = kind(spark, kafka, group_id, topic_name, tmp_path, options, **places)
+        query.produce(0, ROWS)
+        return query
+
+    return made
