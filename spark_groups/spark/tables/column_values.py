@@ -156,7 +156,7 @@ def _list(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> p
     """Convert lists, large lists, lists of one size and views of lists."""
     lengths = pc.fill_null(pc.list_value_length(column), 0)
     field_ = wanted.value_field
-    values = _nested(column.flatten(), field_, f"{path}.{field_.name}", limits, lengths)
+    values = _nested(column, field_, f"{path}.{field_.name}", limits, lengths)
     return pa.ListArray.from_arrays(_ends(lengths), values, type=wanted, mask=_mask(column))
 
 
@@ -170,14 +170,16 @@ def _map(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) -> pa
         # A list leaves out the entries of a null, which a map may have.
         entries = pa.ListArray.from_arrays(ends, part, mask=_mask(column))
         lengths = pc.fill_null(pc.list_value_length(entries), 0)
-        parts.append(_nested(entries.flatten(), field_, f"{path}.{name}", limits, lengths))
+        parts.append(_nested(entries, field_, f"{path}.{name}", limits, lengths))
     return pa.MapArray.from_arrays(_ends(lengths), *parts, type=wanted, mask=_mask(column))
 
 
 def _nested(
-    values: pa.Array, wanted: pa.Field, path: str, limits: Limits, lengths: pa.Array
+    lists: pa.Array, wanted: pa.Field, path: str, limits: Limits, lengths: pa.Array
 ) -> pa.Array:
-    """Convert the values inside lists or maps of certain lengths."""
+    """Convert the values inside lists of certain lengths."""
+    # pyarrow 26 cannot make an array of no values of some types, such as maps of UUIDs.
+    values = lists.flatten() if pc.sum(lengths).as_py() else lists.values[:0]
     try:
         return converted(values, wanted, path, limits)
     except ValueMisfitError as error:

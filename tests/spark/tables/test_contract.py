@@ -31,6 +31,9 @@ AT = datetime.datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
 NAIVE = AT.replace(tzinfo=None)
 BAD_TEXT = pa.array([b"\xff"], pa.binary()).view(pa.string())
 RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), pa.array([5, None, 7]))
+OF_UUID = pa.MapArray.from_arrays(
+    pa.array([0, 1], pa.int32()), pa.array(["k"]), pa.array([uuid.UUID(int=5).bytes], pa.uuid())
+)
 NESTED = frozenset({"Delta", "Iceberg"})
 ALL = NESTED | {"PostgreSQL"}
 
@@ -110,6 +113,15 @@ FAULTS: dict[str, Fault] = {
         ),
         read=([("k", 5)], None),
         systems=NESTED,
+    ),
+    "empty views of lists of maps of UUIDs": Fault(
+        (
+            pa.ListViewArray.from_arrays(
+                pa.array([0, 0], pa.int32()), pa.array([0, 0], pa.int32()), OF_UUID
+            ),
+        ),
+        read=([], []),
+        systems=frozenset({"Iceberg"}),
     ),
     "unsigned numbers": Fault((pa.array([2**32 - 1], pa.uint32()),), read=(2**32 - 1,)),
     "the largest unsigned numbers": Fault(
@@ -216,6 +228,7 @@ FAULTS: dict[str, Fault] = {
 }
 NOT_IN_SPARK = (
     *("null among runs, beside a null struct", "runs below a null map", "uuid"),
+    "empty views of lists of maps of UUIDs",
     *("unsigned numbers", "the largest unsigned numbers", "unsigned numbers in a list"),
     *("unsigned numbers in a struct", "unsigned numbers for a signed int"),
     *("another type within a task, exact", "another type within a task"),
