@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -15,9 +16,13 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from spark_groups.errors import OptionsError
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
 from spark_groups.types import OffsetRange
+
+ADDRESS_SPACE_BYTES: Final = 768 * 1024 * 1024
+"""The address space that a worker needs for small records; with 600 MiB it crashed."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +46,29 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
         BrokerUnreachableError: No record arrived for `poll_timeout_s`.
         DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
         NotCompiledError: The reader is `fast`, and is unavailable.
-        OptionsError: `kafka.client.rack` names a variable that is not set here.
+        OptionsError: `kafka.client.rack` names a variable that is not set here, or this process has
+            too little address space.
     """
+    check_address_space(resource.getrlimit(resource.RLIMIT_AS)[0])
     yield from _reader(settings.reader).read_ranges(settings.in_process(os.environ), ranges)
     _freeze_first_rows()
+
+
+def check_address_space(limit_bytes: int) -> None:
+    """Refuse to read in a process that would crash without a word while it reads.
+
+    Args:
+        limit_bytes: The address space that it may use; `resource.RLIM_INFINITY`: any.
+
+    Raises:
+        OptionsError: It is too little.
+    """
+    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < ADDRESS_SPACE_BYTES:
+        raise OptionsError(
+            f"a Python worker may use {limit_bytes >> 20} MiB of address space, and reading takes"
+            f" {ADDRESS_SPACE_BYTES >> 20}: set spark.executor.pyspark.memory to 1g or more for"
+            " each core of an executor, or leave it out (or raise `ulimit -v`)"
+        )
 
 
 def warm_up(settings: RangeSettings, topics: Sequence[str]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import resource
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +24,7 @@ from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading import reader as readers
 from spark_groups.spark.reading.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
-from spark_groups.spark.reading.reader import _reader, read_ranges
+from spark_groups.spark.reading.reader import _reader, check_address_space, read_ranges
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
@@ -40,6 +43,21 @@ def settings(kafka: EmbeddedKafka, group_id: str, request: pytest.FixtureRequest
         request_timeout_s=10.0,
         reader=request.param,
     )
+
+
+def test_process_with_too_little_address_space_reads_nothing() -> None:
+    check_address_space(resource.RLIM_INFINITY)
+    check_address_space(1 << 30)
+    # Only another process can be limited, and have an end.
+    code = (
+        "import resource; from spark_groups.spark.reading import reader;"
+        "resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20));"
+        "next(reader.read_ranges(None, ()))"
+    )
+    arguments = [sys.executable, "-c", code]
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert "OptionsError: a Python worker may use 600 MiB of address space" in ended.stderr
+    assert "set spark.executor.pyspark.memory to 1g or more" in ended.stderr
 
 
 Rows = list[dict[str, object]]
