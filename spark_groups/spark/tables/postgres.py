@@ -6,11 +6,13 @@ entries of the batch's partitions and compares them, so no other writer can comm
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
@@ -83,9 +85,18 @@ CREATE TABLE IF NOT EXISTS {fence} (
   PRIMARY KEY (table_name, group_id, topic_id, partition),
   CHECK (0 <= start_offset AND start_offset <= next_offset)
 )"""
+_RESOLVE: Final = """
+SELECT pg_catalog.to_regclass(%s::pg_catalog.text)::pg_catalog.oid, pg_catalog.current_schema()"""
 _FIND: Final = """
-SELECT n.nspname, c.oid, c.relkind::text, c.relpersistence::text
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
+SELECT n.nspname, c.relkind::text, c.relpersistence::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"""
+_FIND_FENCE: Final = """
+SELECT f.relkind = 'r' AND f.relpersistence = 'p',
+  f.relowner IN (n.nspowner, c.relowner) OR r.rolsuper OR pg_has_role(f.relowner, 'USAGE'),
+  r.rolname::text
+FROM pg_class f JOIN pg_namespace n ON n.oid = f.relnamespace
+JOIN pg_roles r ON r.oid = f.relowner LEFT JOIN pg_class c ON c.oid = %s
+WHERE f.oid = to_regclass(%s)"""
 _READ: Final = """
 SELECT group_id, topic_id, partition, start_offset, next_offset, table_oid FROM {fence}
 WHERE table_name = %(table)s AND (%(topics)s::uuid[] IS NULL OR topic_id = ANY(%(topics)s::uuid[]))
@@ -109,17 +120,13 @@ UPDATE {{fence}} AS old SET start_offset = new.start_offset, next_offset = new.n
 FROM {_VALUES} WHERE old.table_name = %(table)s AND old.group_id = %(group)s
   AND old.topic_id = new.topic_id AND old.partition = new.partition"""
 _STAGED: Final = """
-SELECT name, coalesce(size_bytes, 0), extract(epoch FROM staged_at)::float8
-FROM (
-  SELECT c.relname AS name, pg_total_relation_size(c.oid) AS size_bytes,
-    note ->> 'table' AS table_name, (note ->> 'staged_at')::timestamptz AS staged_at
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-  CROSS JOIN LATERAL (SELECT CASE WHEN text LIKE '{"table"%%' THEN text::jsonb END AS note
-    FROM obj_description(c.oid, 'pg_class') AS text) AS noted
-  WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND starts_with(c.relname, %(prefix)s)
-) AS staged
-WHERE table_name = %(table)s AND staged_at <= now() - make_interval(secs => %(age_s)s)
-ORDER BY name"""
+SELECT c.relname, coalesce(pg_total_relation_size(c.oid), 0),
+  obj_description(c.oid, 'pg_class'), now()
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relkind = 'r' AND starts_with(c.relname, %(prefix)s)
+  AND pg_has_role(c.relowner, 'USAGE')
+ORDER BY c.relname"""
+"""Tables that this role may drop."""
 
 
 def postgres_table(dsn: str, table: str) -> PostgresTable:
@@ -284,9 +291,15 @@ class PostgresTable:
             TableError: The database cannot be reached.
         """
         with self._transaction() as cursor:
-            asked = {"schema": self._found(cursor).schema, "table": self._names[-1]}
-            cursor.execute(_STAGED, {**asked, "prefix": PREFIX, "age_s": older_than_s})
-            return [Orphan(*row) for row in cursor.fetchall()]
+            asked = {"schema": self._found(cursor).schema, "prefix": PREFIX}
+            cursor.execute(_STAGED, asked)
+            found = cursor.fetchall()
+        return [
+            Orphan(name, size_bytes, at.timestamp())
+            for name, size_bytes, comment, now in found
+            if (at := _staged_at(comment, self._names[-1])) is not None
+            and (now - at).total_seconds() >= older_than_s
+        ]
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Drop orphans.
@@ -324,6 +337,11 @@ class PostgresTable:
                     ) from None
                 raise TableError(f"{self}: {message_of(error)}") from None
 
+    def _connected_now(self) -> Connection:
+        """Return the connection of the transaction that runs."""
+        assert self._connection is not None
+        return self._connection
+
     def _connected(self) -> Connection:
         """Return a connection that works; a new one if the last one is broken."""
         connection = self._connection
@@ -345,33 +363,58 @@ class PostgresTable:
             TableError: It is a view, or a foreign, temporary or unlogged table; or there is no
                 schema.
         """
-        cursor.execute(_FIND, [sql.Identifier(*self._names).as_string(cursor)])
-        row = cursor.fetchone()
+        with self._connected_now().role_path():
+            cursor.execute(_RESOLVE, [sql.Identifier(*self._names).as_string(cursor)])
+            oid, schema = cursor.fetchone() or (None, None)
+        row = None if oid is None else cursor.execute(_FIND, [oid]).fetchone()
         if row is None:
             oid = None
-            cursor.execute("SELECT current_schema()")
-            (schema,) = cursor.fetchone() or (None,)
             schema = self._names[0] if len(self._names) > 1 else schema
             if schema is None:
                 raise TableError(f"{self}: there is no schema on the search path")
         else:
-            schema, oid, kind, persistence = row
+            schema, kind, persistence = row
             if kind not in {"r", "p"} or persistence != "p":
                 raise TableError(
                     f"{self} is a view, or a foreign, temporary or unlogged table: it could lose"
                     " rows that its fence counts"
                 )
-        cursor.execute(
-            "SELECT to_regclass(%s) IS NOT NULL",
-            [sql.Identifier(schema, FENCE).as_string(cursor)],
-        )
-        (has_fence,) = cursor.fetchone() or (False,)
+        has_fence = self._has_fence(cursor, schema, oid)
         place = _Place(schema, oid, has_fence)
         if self._resolved is not None and self._resolved.schema != schema:
             self._check_same(place)
         if self._resolved is None or self._resolved.oid is None:
             self._resolved = place
         return place
+
+    def _has_fence(self, cursor: Cursor, schema: str, oid: int | None) -> bool:
+        """Return whether there is a table of entries.
+
+        Args:
+            cursor: The cursor of the transaction.
+            schema: The schema of the table.
+            oid: The oid of the table; None: there is no table.
+
+        Raises:
+            TableError: The relation of that name is none that a writer of the table has made.
+        """
+        fence = sql.Identifier(schema, FENCE).as_string(cursor)
+        row = cursor.execute(_FIND_FENCE, [oid, fence]).fetchone()
+        if row is None:
+            return False
+        is_table, is_trusted, owner = row
+        if not is_table:
+            raise TableError(
+                f"{self}: {fence} is a view, or another relation that is no ordinary table: drop"
+                " it, or name a table of another schema"
+            )
+        if not is_trusted:
+            raise TableError(
+                f"{self}: {fence} belongs to the role {owner}, which could change the entries:"
+                " it must belong to the owner of the table or of the schema, or to a role that the"
+                " writer has. As its owner: ALTER TABLE ... OWNER TO ..."
+            )
+        return True
 
     def _check_same(self, place: _Place) -> None:
         """Refuse another table than the one that the name has led to before.
@@ -469,12 +512,15 @@ class PostgresTable:
                 for each, value in zip(columns, values, strict=True):
                     if each.name in targets.compared:
                         rows.check_unchanged(each, value)
-                cursor.execute(inserted)
+                # Triggers and functions of the table may need the path of the role.
+                with self._connected_now().role_path(first="pg_catalog"):
+                    cursor.execute(inserted)
+                    moved = cursor.rowcount
         except (psycopg.DataError, errors.CheckViolation, errors.NotNullViolation) as error:
             for each, value in zip(columns, values, strict=True):
                 rows.check_cast(each, value)
             raise TableError(f"the batch does not fit {self}: {message_of(error)}") from None
-        if cursor.rowcount != piece.rows:
+        if moved != piece.rows:
             # A trigger of the table may have dropped rows, which is no error.
             cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(staged))
             (there,) = cursor.fetchone() or (0,)
@@ -544,6 +590,21 @@ def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
         "starts": [each.entry.start_offset for each in changes],
         "nexts": [each.entry.next_offset for each in changes],
     }
+
+
+def _staged_at(comment: str | None, table: str) -> datetime | None:
+    """Return when rows of a table were staged; None: the comment is not of its writers.
+
+    Args:
+        comment: The comment of a table with staged rows, or with anything.
+        table: The table that the rows are for.
+    """
+    try:
+        note = json.loads(comment or "")
+        at = datetime.fromisoformat(note["staged_at"]) if note["table"] == table else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return at if at is not None and at.tzinfo is not None else None
 
 
 def _cast(column: Column, targets: Targets) -> sql.Composed:

@@ -11,6 +11,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -49,8 +50,8 @@ _CONNECTION: Final = {
     "application_name": "spark-groups",
 }
 _SETTINGS: Final = """
-SELECT (SELECT count(set_config(name, reset_val, true)) FROM pg_settings
-    WHERE name IN ('search_path', 'role')),
+SELECT (SELECT reset_val FROM pg_settings WHERE name = 'search_path'),
+  (SELECT set_config(name, reset_val, true) FROM pg_settings WHERE name = 'role'),
   set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true),
   set_config('extra_float_digits', '1', true),
   set_config('lock_timeout', %(wait)s, true),
@@ -63,6 +64,10 @@ SELECT (SELECT count(set_config(name, reset_val, true)) FROM pg_settings
     ELSE current_setting('statement_timeout') END, true)::interval)::float8"""
 """Another client of a pooler may have left settings in the session: those on which a value or a
 name depends are set in each transaction. The reset value is that of the role, database or dsn."""
+_OWN_PATH: Final = "SET LOCAL search_path TO pg_catalog, pg_temp"
+"""With the path of the role, a function, operator or type of a schema on it could be taken for one
+of PostgreSQL, by a role that may create one there (CVE-2018-1058)."""
+_SET_PATH: Final = "SELECT pg_catalog.set_config('search_path', %s::pg_catalog.text, true)"
 
 Returned = TypeVar("Returned")
 
@@ -76,6 +81,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     answer_max_s = ANSWER_MAX_S
     """How long the server may take."""
+    _role_path = ""
+    """The `search_path` of the role, database or dsn."""
 
     def wait(self, gen: PQGen[Returned], *given: Any, **named: Any) -> Returned:
         """Wait for the server's answer.
@@ -114,9 +121,22 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             wait_ms: How long it waits for locks, and how long it may stand still.
             statement_ms: How long a statement may take, if there is no limit yet.
         """
+        self.execute(_OWN_PATH)
         given = {"wait": str(wait_ms), "statement": str(statement_ms)}
-        *_, limit_s = self.execute(_SETTINGS, given).fetchone() or (0.0,)
+        self._role_path, *_, limit_s = self.execute(_SETTINGS, given).fetchone() or ("", 0.0)
         self.answer_max_s = limit_s + ANSWER_MAX_S
+
+    @contextmanager
+    def role_path(self, first: str = "") -> Iterator[None]:
+        """Run statements with the `search_path` of the role.
+
+        Args:
+            first: A schema that is looked up before.
+        """
+        path = ", ".join(filter(None, (first, self._role_path)))
+        self.execute(_SET_PATH, [path])
+        yield
+        self.execute(_OWN_PATH)
 
 
 def connect(dsn: str) -> Connection:
