@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 
 from pyarrow import fs
 
@@ -47,27 +50,70 @@ def remove_files(files: fs.FileSystem, orphans: Iterable[Orphan]) -> None:
     """
     directories = set()
     for each in orphans:
+        if _is_linked(files, each.name):
+            # It became one since the look.
+            continue
         files.delete_file(each.name)
         directory, slash, _ = each.name.partition("/")
         if slash:
             directories.add(directory)
     for each_directory in directories:
-        selector = fs.FileSelector(each_directory, recursive=True, allow_not_found=True)
-        left = files.get_file_info(selector)
-        is_there = files.get_file_info(each_directory).type is fs.FileType.Directory
-        if is_there and all(each.type is fs.FileType.Directory for each in left):
-            files.delete_dir(each_directory)
+        _remove_if_empty(files, each_directory)
+
+
+def _remove_if_empty(files: fs.FileSystem, directory: str) -> None:
+    if _is_linked(files, directory):
+        return
+    if (local := _local(files)) is not None:
+        for top, _, _ in os.walk(local / directory, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(top)
+    elif files.get_file_info(directory).type is fs.FileType.Directory:
+        left = files.get_file_info(fs.FileSelector(directory, recursive=True))
+        if all(each.type is fs.FileType.Directory for each in left):
+            files.delete_dir(directory)
 
 
 def _staged(files: fs.FileSystem) -> Iterable[fs.FileInfo]:
     for each in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
-        if not each.base_name.startswith(PREFIX):
+        if not each.base_name.startswith(PREFIX) or _is_linked(files, each.path):
             continue
         if each.type is fs.FileType.File:
             yield each
         elif each.type is fs.FileType.Directory:
-            inside = files.get_file_info(fs.FileSelector(each.path, recursive=True))
-            yield from (found for found in inside if found.type is fs.FileType.File)
+            yield from (one for one in _inside(files, each.path) if one.type is fs.FileType.File)
+
+
+def _inside(files: fs.FileSystem, directory: str) -> list[fs.FileInfo]:
+    """Return files and directories below a directory, but not behind a link."""
+    local = _local(files)
+    if local is None:
+        return list(files.get_file_info(fs.FileSelector(directory, recursive=True)))
+    paths = [
+        (Path(top) / each).relative_to(local).as_posix()
+        for top, _, names in os.walk(local / directory)
+        for each in names
+    ]
+    return list(files.get_file_info([each for each in paths if not _is_linked(files, each)]))
+
+
+def _is_linked(files: fs.FileSystem, path: str) -> bool:
+    """Return whether a link of a local file system leads to a path: it may lead out of the table.
+
+    Args:
+        files: The table's directory, which may be reached through links itself.
+        path: The path in it.
+    """
+    local = _local(files)
+    places = () if local is None else (local / path, *(local / path).parents)
+    return any(os.path.islink(each) for each in places if local in each.parents)
+
+
+def _local(files: fs.FileSystem) -> Path | None:
+    """Return the directory of a file system; None: it is not on this machine."""
+    is_part = isinstance(files, fs.SubTreeFileSystem)
+    is_local = is_part and isinstance(files.base_fs, fs.LocalFileSystem)
+    return Path(files.base_path) if is_local else None
 
 
 def _checksum_of(path: str) -> str:

@@ -277,7 +277,8 @@ class SqliteTable:
         Args:
             older_than_s: Younger files may belong to a batch in progress.
         """
-        found = [(each, each.stat()) for each in sorted(self.staged.glob(f"{PREFIX}*"))]
+        staged = sorted(self.staged.glob(f"{PREFIX}*"))
+        found = [(each, each.stat()) for each in staged if not each.is_symlink()]
         return [
             Orphan(each.name, status.st_size, status.st_mtime)
             for each, status in found

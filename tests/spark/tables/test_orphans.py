@@ -1,0 +1,52 @@
+"""A vacuum of a local table deletes nothing outside its directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fuzz.tables import DeltaStore, IcebergStore
+from spark_groups.spark.tables.fence import Decision
+from spark_groups.spark.tables.table import PREFIX, Attempt, FencedTable
+
+
+def written(table: FencedTable) -> None:
+    state, attempt = table.read("g"), Attempt("g", 0, "a")
+    batch = pa.RecordBatch.from_pydict({"a": [1]})
+    table.commit(attempt, [*table.task_writer(attempt).write([batch], "0")], Decision(), state)
+
+
+@pytest.mark.parametrize("kind", ["Delta", "Iceberg"])
+def test_vacuum_follows_no_link(tmp_path: Path, kind: str) -> None:
+    place, outside = tmp_path / "place", tmp_path / "outside"
+    store = DeltaStore(place) if kind == "Delta" else IcebergStore(place)
+    table = store.table(())
+    written(table)
+    inside = place if kind == "Delta" else place / "lake" / "t" / "data"
+    assert inside.is_dir()
+    (outside / "deep").mkdir(parents=True)
+    for each in (outside / "a", outside / "deep" / "b", outside / f"{PREFIX}c"):
+        each.write_text("precious")
+    (inside / f"{PREFIX}directory").symlink_to(outside)
+    (inside / f"{PREFIX}file").symlink_to(outside / "a")
+    (inside / f"{PREFIX}own").mkdir()
+    (inside / f"{PREFIX}own" / "link").symlink_to(outside)
+    for each in ("loop", "another"):
+        (inside / f"{PREFIX}own" / each).symlink_to(inside / f"{PREFIX}own")
+    (inside / f"{PREFIX}own" / "orphan").write_text("rows")
+    found = table.orphans(0)
+    assert [each.name for each in found] == [f"{PREFIX}own/orphan"]
+    # A link that takes the place of a directory after the look.
+    os.rename(inside / f"{PREFIX}own", tmp_path / "before")
+    (inside / f"{PREFIX}own").symlink_to(outside)
+    (outside / "orphan").write_text("precious")
+    table.remove(found)
+    assert len([each for each in outside.rglob("*") if each.is_file()]) == 4
+    (inside / f"{PREFIX}own").unlink()
+    os.rename(tmp_path / "before", inside / f"{PREFIX}own")
+    table.remove(found)
+    assert not (inside / f"{PREFIX}own" / "orphan").exists()
+    assert len([each for each in outside.rglob("*") if each.is_file()]) == 4
