@@ -6,10 +6,11 @@ adds them in one transaction, in which it compares the entries.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -117,19 +118,18 @@ class ArrowTaskWriter:
         """
         writer, rows, empty = None, 0, None
         path = self.directory / f"{self.attempt}-{task}.arrow"
-        try:
+        with ExitStack() as opened:
             for each in self.columns.fitted(batches):
                 if not each.num_rows:
                     empty = _no_rows(each.schema)
                     continue
                 if writer is None:
-                    self.directory.mkdir(exist_ok=True)
-                    writer = pa.ipc.new_file(str(path), each.schema)
+                    # The database may be closed to other users.
+                    self.directory.mkdir(mode=0o700, exist_ok=True)
+                    file = opened.enter_context(open(path, "xb", opener=_open_for_owner))
+                    writer = opened.enter_context(pa.ipc.new_file(file, each.schema))
                 writer.write_batch(each)
                 rows += each.num_rows
-        finally:
-            if writer is not None:
-                writer.close()
         if rows:
             yield Piece(path.name, rows, path.stat().st_size)
         elif empty:
@@ -392,6 +392,10 @@ class SqliteTable:
                 f"the batch does not fit {self}: {name} has a date or time outside the years 1 to"
                 " 9999; change it in the transform"
             ) from error
+
+
+def _open_for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _no_rows(schema: pa.Schema) -> Piece:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -655,3 +657,16 @@ def test_invalid_names_are_refused() -> None:
             spark_groups.postgres_table("dbname=x", name)
     with pytest.raises(OptionsError, match="name a file"):
         spark_groups.sqlite_table(":memory:", "rows")
+
+
+def test_staged_rows_of_sqlite_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        writer = Writer(SqlitePlace(tmp_path / "rows.db"))
+        writer.look(reads(0, 10))
+        writer.stage()
+    finally:
+        os.umask(before)
+    directory = tmp_path / "rows.db-staged"
+    (staged,) = directory.iterdir()
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (directory, staged)] == [0o700, 0o600]
