@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 import time
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -39,6 +40,21 @@ def names_loopback(host_header: str) -> bool:
         return is_loopback(urlsplit(f"//{host_header}").hostname or "")
     except ValueError:
         return False
+
+
+def is_of_another_site(headers: Message) -> bool:
+    """Return whether a page of another site made a browser send a request.
+
+    Browsers send `Sec-Fetch-Site` to loopback addresses and over TLS, and `Origin` with requests
+    whose answers a script may read.
+
+    Args:
+        headers: The headers of the request.
+    """
+    if headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+        return True
+    origin = headers.get("Origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("Host", "")
 
 
 class LimitedRequest(BaseHTTPRequestHandler):

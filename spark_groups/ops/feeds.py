@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 END_TIMEOUT_S: Final = 2.0
 """How long `join` waits for the poll under way; the thread is a daemon."""
-
-
+FEEDS_MAX: Final = 32
+"""How many groups are watched at a time, besides those that the command names."""
 REOPEN_S: Final = 5.0
 """How long a kept feed waits after a failure before it reopens its watch."""
 
@@ -131,6 +131,16 @@ class Feeds:
         """Return the keys of the running feeds."""
         with self._lock:
             return list(self._feeds)
+
+    def has_room(self, key: str) -> bool:
+        """Return whether a stream may join a feed: new ones cost the brokers requests.
+
+        Args:
+            key: The feed's key.
+        """
+        with self._lock:
+            begun = sum(not each.is_kept for each in self._feeds.values())
+            return key in self._feeds or begun < FEEDS_MAX
 
     @contextmanager
     def join(self, key: str) -> Iterator[Feed]:

@@ -17,9 +17,10 @@ from spark_groups.monitoring.limited_server import (
     LimitedRequest,
     LimitedServer,
     is_loopback,
+    is_of_another_site,
     names_loopback,
 )
-from spark_groups.ops.feeds import Feeds
+from spark_groups.ops.feeds import FEEDS_MAX, Feeds
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ PEER_TIMEOUT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 5.0
 """How long a stream is silent before it sends a comment, which detects closed connections."""
 EVENTS_PATH: Final = "/events"
+_STREAM: Final = "text/event-stream"
 GROUP_LIST: Final = ""
 """The key of the feed of all groups; a group id is never empty."""
 _TYPES: Final[Mapping[str, str]] = {
@@ -106,7 +108,7 @@ class PageRequest(LimitedRequest):
             return
         path, _, query = self.path.partition("?")
         if path == EVENTS_PATH:
-            self._stream(parse_qs(query).get("group", [GROUP_LIST])[0])
+            self._answer_stream(parse_qs(query).get("group", [GROUP_LIST])[0])
         elif path in self.server.files:
             content_type, content = self.server.files[path]
             self._begin(HTTPStatus.OK, content_type, {"Content-Length": str(len(content))})
@@ -114,8 +116,21 @@ class PageRequest(LimitedRequest):
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "not found")
 
+    def _answer_stream(self, group_id: str) -> None:
+        """Send a stream, unless a page of another site asks, or too many groups are watched."""
+        # Only scripts ask for this type, and one of another site has to name itself then.
+        accepted = self.headers.get("Accept", _STREAM)
+        if is_of_another_site(self.headers):
+            self._refuse(HTTPStatus.FORBIDDEN, "pages of other sites get no events")
+        elif _STREAM not in accepted:
+            self._refuse(HTTPStatus.NOT_ACCEPTABLE, f"ask with the header Accept: {_STREAM}")
+        elif not self.server.feeds.has_room(group_id):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{FEEDS_MAX} groups are watched already")
+        else:
+            self._stream(group_id)
+
     def _stream(self, group_id: str) -> None:
-        self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8")
+        self._begin(HTTPStatus.OK, f"{_STREAM}; charset=utf-8")
         with self.server.feeds.join(group_id) as feed:
             sent = 0
             while not feed.is_over:

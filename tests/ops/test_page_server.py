@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from spark_groups.monitoring.limited_server import is_loopback
+from spark_groups.ops import feeds as feeds_module
 from spark_groups.ops import page_server
 from spark_groups.ops.feeds import Feeds
 from spark_groups.ops.page_server import PageServer, page_files
@@ -155,6 +156,42 @@ def test_only_names_of_this_machine_lead_to_a_page_on_loopback(
     assert ask(server, "/page.css", Host=host).status == status
     if status == 403:
         assert ask(server, "/events?group=g", Host=host).status == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "same-origin", "Accept": "text/event-stream"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Origin": "http://localhost:8848", "Host": "localhost:8848"}, 200),
+        ({"Sec-Fetch-Site": "cross-site", "Accept": "text/event-stream"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://attacker.example", "Accept": "text/event-stream"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:1", "Host": "localhost:8848"}, 403),
+        ({"Accept": "image/avif,image/webp,*/*;q=0.8"}, 406),
+        ({"Accept": "*/*"}, 406),
+    ],
+)
+def test_pages_of_other_sites_start_no_watch(
+    server: PageServer, headers: dict[str, str], status: int
+) -> None:
+    answer = ask(server, "/events?group=g", **headers)
+    assert answer.status == status
+    assert server.feeds.keys() == (["g"] if status == 200 else [])
+    answer.close()
+
+
+def test_watches_that_requests_start_are_limited(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds_module, "FEEDS_MAX", 2)
+    streams = [ask(server, f"/events?group={each}") for each in ("a", "b", "c", "a")]
+    assert [each.status for each in streams] == [200, 200, 503, 200]
+    for each in streams:
+        each.close()
+    wait_until(lambda: server.feeds.keys() == [], what="the end of the feeds")
+    assert ask(server, "/events?group=c").status == 200
 
 
 def test_elsewhere_every_name_may_lead_to_it(server: PageServer) -> None:
