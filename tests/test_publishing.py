@@ -17,6 +17,8 @@ from tests.processes import environment
 from tools.package_metadata import VARIABLE, long_description, urls
 from tools.release_check import (
     ReleaseError,
+    check_on_main,
+    digests_of,
     find_pythons,
     metadata_of,
     relative_links,
@@ -145,6 +147,9 @@ def test_workflow_runs_targets_and_files_that_exist(path: Path) -> None:
     commands = [line for step in steps for line in step.get("run", "").splitlines()]
     for command in commands:
         program, *arguments = command.split()
+        if program == "(cd":
+            # The publishing job has no checkout; the test of the release runs it.
+            continue
         if program == "make":
             assert arguments[0] in make_targets(), command
         else:
@@ -155,13 +160,73 @@ def test_workflow_runs_targets_and_files_that_exist(path: Path) -> None:
 def test_release_is_tested_on_each_python_before_it_is_published() -> None:
     jobs = workflow("release.yml")["jobs"]
     assert jobs["test"]["strategy"]["matrix"]["python"] == supported()
-    (setup,) = (each for each in jobs["build"]["steps"] if "setup-python" in each.get("uses", ""))
+    (setup,) = (each for each in jobs["try"]["steps"] if "setup-python" in each.get("uses", ""))
     assert sorted(setup["with"]["python-version"].split()) == supported()
-    assert set(jobs["publish"]["needs"]) == {"build", "test"}
+    assert set(jobs["publish"]["needs"]) == {"build", "try", "test"}
     assert jobs["publish"]["permissions"]["id-token"] == "write"
-    names = [each["uses"].partition("@")[0] for each in jobs["publish"]["steps"]]
+    names = [each.get("uses", "compare").partition("@")[0] for each in jobs["publish"]["steps"]]
     attest, publish = "actions/attest-build-provenance", "pypa/gh-action-pypi-publish"
-    assert names.index(attest) < names.index(publish)
+    assert names.index("compare") < names.index(attest) < names.index(publish)
+
+
+def test_only_the_lock_runs_before_the_files_are_handed_on() -> None:
+    jobs = workflow("release.yml")["jobs"]
+    *_, build, upload = jobs["build"]["steps"]
+    assert "--build-only" in build["run"]
+    assert "upload-artifact" in upload["uses"]
+    uploading = [
+        name
+        for name, job in jobs.items()
+        if any("upload-artifact" in step.get("uses", "") for step in job["steps"])
+    ]
+    assert uploading == ["build"]
+    # A tag's name must not get into a shell.
+    assert "REF_NAME" not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_files_that_another_job_replaced_are_not_published(tmp_path: Path) -> None:
+    (step,) = (
+        each for each in workflow("release.yml")["jobs"]["publish"]["steps"] if "run" in each
+    )
+    dist = tmp_path / "dist"
+    dist.mkdir()
+    files = [dist / "a-1.tar.gz", dist / "a-1-py3-none-any.whl"]
+    for each in files:
+        each.write_bytes(each.name.encode())
+    # An output of a job has no newline at its end.
+    digests = digests_of(sorted(files)).rstrip()
+
+    def status() -> int:
+        return subprocess.run(
+            [step["shell"], "-eo", "pipefail", "-c", step["run"]],
+            cwd=tmp_path,
+            env=environment(DIGESTS=digests),
+            check=False,
+            capture_output=True,
+        ).returncode
+
+    assert status() == 0
+    (dist / "b-1.whl").touch()
+    assert status() != 0
+    (dist / "b-1.whl").unlink()
+    files[0].write_bytes(b"rewritten")
+    assert status() != 0
+
+
+def test_tag_of_a_commit_that_is_not_on_main_is_refused(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        name = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+        subprocess.run(["git", "-C", str(tmp_path), *name, *arguments], check=True)
+
+    git("init", "--quiet", "--initial-branch", "main")
+    git("commit", "--quiet", "--allow-empty", "--message", "one")
+    with pytest.raises(ReleaseError, match="must be on main"):
+        check_on_main(tmp_path)
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    check_on_main(tmp_path)
+    git("commit", "--quiet", "--allow-empty", "--message", "another")
+    with pytest.raises(ReleaseError, match="merge it, and tag the commit on main"):
+        check_on_main(tmp_path)
 
 
 def test_only_the_publishing_job_may_get_a_token() -> None:

@@ -2,18 +2,25 @@
 
     make release-check                                build into dist/, check, install, run
     make release-check RELEASE_FLAGS=--built          check the files that are in dist/
-    make release-check RELEASE_FLAGS="--tag v0.1.0"   also that tag, version and changelog agree
+    make release-check RELEASE_FLAGS="--tag v0.1.0"   also that tag, version and changelog agree,
+                                                      and that main has the commit
+    make release-check RELEASE_FLAGS=--build-only     build and check, and install nothing
     make release-check RELEASE_FLAGS=--all            a supported Python must not be missing
 
 The wheel is installed for each supported Python of this machine, from the package index, with the
 newest dependencies that it allows: first alone, then with PySpark. Nothing downloads a Python. With
 the Python that runs this, a job of the wheel reads an embedded Kafka.
+
+The release workflow builds in a job that installs only the lock, and hands the files on at once;
+jobs with newer dependencies try a copy. The digests, which this writes to `GITHUB_OUTPUT`, tell the
+publishing job whether it has the files of the first job.
 """
 
 from __future__ import annotations
 
 import argparse
 import email
+import hashlib
 import os
 import re
 import shutil
@@ -153,6 +160,29 @@ def tag_problems(tag: str, version: str, changelog: str) -> list[str]:
     return problems
 
 
+def digests_of(archives: Sequence[Path]) -> str:
+    """Return a line for each file as `sha256sum` prints it."""
+    return "".join(
+        f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in archives
+    )
+
+
+def check_on_main(repository: Path) -> None:
+    """Check that the commit is on main.
+
+    Args:
+        repository: The checkout, with all commits of its remote's main.
+
+    Raises:
+        ReleaseError: It is not, or the checkout lacks main.
+    """
+    git = ("git", "-C", str(repository), "merge-base", "--is-ancestor", "HEAD", "origin/main")
+    try:
+        run("the commit of a tag must be on main", *git)
+    except ReleaseError as error:
+        raise ReleaseError(f"{error}\nmerge it, and tag the commit on main") from None
+
+
 def check_files(archives: Sequence[Path]) -> None:
     """Check the metadata of a wheel and an sdist.
 
@@ -255,7 +285,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def check(*, is_built: bool, needs_all: bool, tag: str | None) -> None:
+def check(*, is_built: bool, is_build_only: bool, needs_all: bool, tag: str | None) -> None:
     """Run all checks, with a line for each.
 
     Raises:
@@ -274,6 +304,23 @@ def check(*, is_built: bool, needs_all: bool, tag: str | None) -> None:
         changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
         if problems := tag_problems(tag, str(metadata_of(wheel)["Version"]), changelog):
             raise ReleaseError("; ".join(problems))
+        check_on_main(ROOT)
+    say(digests_of(archives).rstrip())
+    if is_build_only:
+        if output := os.environ.get("GITHUB_OUTPUT"):
+            with open(output, "a", encoding="utf-8") as file:
+                file.write(f"digests<<END\n{digests_of(archives)}END\n")
+        return
+    try_files(wheel, archives, needs_all=needs_all)
+
+
+def try_files(wheel: Path, archives: Sequence[Path], *, needs_all: bool) -> None:
+    """Install and run the wheel, which must be the same afterwards.
+
+    Raises:
+        ReleaseError: The first check that failed.
+    """
+    before = digests_of(archives)
     found = find_pythons(supported(), os.environ)
     if needs_all and (missing := set(supported()) - set(found)):
         raise ReleaseError(f"--all: Python {', '.join(sorted(missing))} is not on this machine")
@@ -286,6 +333,8 @@ def check(*, is_built: bool, needs_all: bool, tag: str | None) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     say(f"Python {version}: a job reads a topic of an embedded Kafka")
     smoke(version)
+    if digests_of(archives) != before:
+        raise ReleaseError("the files in dist/ were changed while they were tried")
     say(f"{' and '.join(each.name for each in archives)}: ready for an upload")
 
 
@@ -296,10 +345,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--built", action="store_true", help="Do not build.")
     parser.add_argument("--all", action="store_true", help="Fail if a Python is missing.")
-    parser.add_argument("--tag", metavar="TAG", help="The tag of the release.")
+    parser.add_argument("--build-only", action="store_true", help="Install nothing.")
+    parser.add_argument(
+        "--tag",
+        metavar="TAG",
+        nargs="?",
+        # No shell expands the name there.
+        const=os.environ.get("GITHUB_REF_NAME", ""),
+        help="The tag of the release; without a value, the one in GITHUB_REF_NAME.",
+    )
     given = parser.parse_args(arguments)
     try:
-        check(is_built=given.built, needs_all=given.all, tag=given.tag)
+        check(
+            is_built=given.built,
+            is_build_only=given.build_only,
+            needs_all=given.all,
+            tag=given.tag,
+        )
     except ReleaseError as error:
         sys.stderr.write(f"release-check: {error}\n")
         return 1
