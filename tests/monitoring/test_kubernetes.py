@@ -6,11 +6,14 @@ definitions (tests/monitoring/keda). No cluster is needed, and none has run them
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
 import itertools
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -31,6 +34,7 @@ from spark_groups.spark.jobs.job_options import ConsumeOptions, load_job
 from spark_groups.spark.jobs.run import COMMON
 from spark_groups.wire.security.config_references import Allowed, resolved
 from tests.monitoring.test_dashboard import NAME, exported
+from tests.processes import descendants
 from tests.secured import issue
 
 MANIFESTS = Path(__file__).parents[2] / "conf" / "kubernetes"
@@ -45,6 +49,13 @@ MECHANISMS = {
 }
 """KEDA's names of mechanisms of SASL, and Kafka's."""
 POD = "flights-0"
+LISTENS = "0A"
+LOOPBACK = {
+    "0100007F",
+    "0000000000000000FFFF00000100007F",
+    "00000000000000000000000001000000",
+}
+"""127.0.0.1, the same in IPv6, and ::1."""
 
 Documents = dict[str, list[dict[str, Any]]]
 """By file name."""
@@ -153,6 +164,8 @@ def pod_problems(workload: Mapping[str, Any], options: ConsumeOptions) -> Iterat
             yield f"{probe}: nothing listens on port {asked['port']}"
     if names_loopback(options.source.get("metricsHost", "127.0.0.1")):
         yield "metricsHost: probes do not reach the loopback interface of a pod"
+    if spec.get("automountServiceAccountToken") is not False:
+        yield "automountServiceAccountToken: the pod gets a token that it does not need"
     if options.application_name != POD:
         yield "the application is not named after its pod: two pods would share a checkpoint"
     is_static = options.source.get("kafka.group.instance.id") == POD
@@ -221,6 +234,18 @@ def prometheus_problems(trigger: Mapping[str, Any], source: Mapping[str, str]) -
         yield f"{query} asks another group than that of the job"
 
 
+def policy_problems(documents: Documents) -> Iterator[str]:
+    """Return which pods and ports the network policy leaves open."""
+    (policy,) = of_kind(documents, "NetworkPolicy") or ({"spec": {"ingress": ()}},)
+    (rule,) = policy["spec"]["ingress"] or ({"ports": ()},)
+    if [each["port"] for each in rule["ports"]] != ["metrics"] or not rule.get("from"):
+        yield "NetworkPolicy: only the metrics port may be open, and not to all"
+    selected = policy["spec"].get("podSelector", {}).get("matchLabels")
+    for workload in of_kind(documents, "Deployment", "StatefulSet"):
+        if workload["spec"]["template"]["metadata"]["labels"] != selected:
+            yield f"NetworkPolicy: it does not select the pods of the {workload['kind']}"
+
+
 def secret_problems(documents: Documents) -> Iterator[str]:
     """Secrets are only referred to, and KEDA uses those of the pods."""
     if of_kind(documents, "Secret"):
@@ -255,7 +280,7 @@ def problems(documents: Documents, directory: Path, ca: str) -> list[str]:
             found += filter(None, itertools.starmap(sink_problem, options.sink_options.items()))
         found += pod_problems(workload, options)
         found += scaler_problems(documents, options.source)
-    return [*dict.fromkeys(found), *secret_problems(documents)]
+    return [*dict.fromkeys(found), *policy_problems(documents), *secret_problems(documents)]
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +304,52 @@ def test_pods_run_the_command_that_make_elastic_runs(tmp_path: Path) -> None:
         assert container["command"][1:] == tried[2:]
         for shown in (f"PYSPARK_SUBMIT_ARGS={submit}", tried[0]):
             assert re.fullmatch(r"PYSPARK_SUBMIT_ARGS=--master .* pyspark-shell", shown)
+
+
+@pytest.mark.spark
+def test_spark_of_a_pod_listens_on_loopback_alone(tmp_path: Path) -> None:
+    program = (
+        "from pyspark.sql import SparkSession; spark = SparkSession.builder.getOrCreate();"
+        " print('running', flush=True); input()"
+    )
+    submitted = {
+        each["value"]
+        for workload in of_kind(manifests(), "Deployment", "StatefulSet")
+        for each in workload["spec"]["template"]["spec"]["containers"][0]["env"]
+        if each["name"] == "PYSPARK_SUBMIT_ARGS"
+    }
+    (submit,) = submitted
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as application:
+        assert application.stdin is not None
+        assert application.stdout is not None
+        try:
+            assert application.stdout.readline() == b"running\n"
+            found = {
+                address
+                for pid in (application.pid, *descendants(application.pid))
+                for address in listened_on(pid)
+            }
+        finally:
+            application.stdin.close()
+    assert found
+    assert {each for each in found if each not in LOOPBACK} == set()
+
+
+def listened_on(pid: int) -> Iterator[str]:
+    """Yield the addresses at which a process listens, as the kernel writes them."""
+    with contextlib.suppress(FileNotFoundError):
+        sockets = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+        for name in ("tcp", "tcp6"):
+            for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == LISTENS and f"socket:[{fields[9]}]" in sockets:
+                    yield fields[1].partition(":")[0]
 
 
 def test_both_scaled_objects_scale_alike() -> None:
@@ -321,6 +392,14 @@ BROKEN: Mapping[str, tuple[Callable[[Documents], object], str]] = {
     "wrong type": (
         lambda it: it["statefulset.yaml"][1]["spec"].update(replicas="three"),
         "'three' is not of type",
+    ),
+    "token of the API server": (
+        lambda it: pod_of(it).pop("automountServiceAccountToken"),
+        "automountServiceAccountToken",
+    ),
+    "policy that opens all ports": (
+        lambda it: it["networkpolicy.yaml"][0]["spec"]["ingress"][0].update(ports=[]),
+        "only the metrics port may be open",
     ),
     "misspelt field of KEDA": (
         lambda it: it["scaledobject.yaml"][0]["spec"].update(maxReplicas=3),
