@@ -5,9 +5,10 @@
 
 The job reads a dead-letter topic as a member of its own group, so a second run sends only the
 letters that have arrived since. A letter's headers name its destination: its original topic and
-partition, or the retry topic of the group that dead-lettered it, which disturbs no other group.
-Retry counts restart. Letters without these headers are logged and stay where they are. Delivery is
-at least once. `replay.repair` names a function that changes letters before they are sent.
+partition, or the retry topic of its group, which disturbs no other group. They are believed only
+for the topic that the dead-letter topic is named after, and for those of `replay.topics`. Other
+letters are logged and stay. Retry counts restart. Delivery is at least once. `replay.repair` names
+a function that changes letters before they are sent.
 --dry-run shows what would be sent, and neither writes nor commits anything.
 """
 
@@ -26,7 +27,7 @@ from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import ERROR, Letter
 from spark_groups.spark.processing.record import Record, records_of
-from spark_groups.spark.processing.record_writer import Route, send_records
+from spark_groups.spark.processing.record_writer import WRITERS, Route, send_records
 from spark_groups.spark.processing.replay import replay_route
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.source.backlog import read_backlog
@@ -37,11 +38,12 @@ DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}
 
 def run(spark: SparkSession, options: ReplayOptions) -> None:
     """Send each batch before it ends, or show the unread letters."""
-    route = replay_route(options.retry_topic if options.to == "retry" else None, options.repair)
+    retry = options.retry_topic if options.to == "retry" else None
+    route = replay_route(retry, options.repair, options.topics, options.dead_letter_topic)
     connection = connected(options.source)
 
     def send(batch: DataFrame, _: int) -> None:
-        send_records(batch, route, connection)
+        send_records(batch, route, connection, is_replay=True)
 
     if options.dry_run:
         source = SourceOptions.of(options.source)
@@ -50,7 +52,8 @@ def run(spark: SparkSession, options: ReplayOptions) -> None:
         identity = ClusterIdentity()
         backlog = read_backlog(source, identity, may_be_new=True)
         settings = replace(settings, cluster_id=identity.cluster_id)
-        show(records_of(read_ranges(settings, backlog)), route)
+        with WRITERS.borrow(connection) as writer:
+            show(records_of(read_ranges(settings, backlog)), writer.route(route))
     else:
         run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(send))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.processing.letters import dead_letter, origin_of
+from spark_groups.spark.processing.letters import ORIGINAL_PARTITION, dead_letter, origin_of
 from spark_groups.spark.processing.record import Record
 from tests.brokers import Row, create_topic, produce
 from tests.jobs.submitted import SubmittedJob
@@ -41,7 +41,16 @@ def test_letters_are_shown_then_sent_back_once_to_where_they_came_from(
     create_topic(servers, topic_name, 2)
     create_topic(servers, letters)
     rows = [letter(topic_name, each, f"ValueError: {each % 2}") for each in range(5)]
-    produce(servers, letters, [*rows, Row(b"a stranger")])
+    forged = letter("payments", 7, "forged")
+    beyond = letter(topic_name, 8, "beyond")
+    beyond = replace(
+        beyond,
+        headers=tuple(
+            (name, b"9" * 18 if name == ORIGINAL_PARTITION else value)
+            for name, value in beyond.headers
+        ),
+    )
+    produce(servers, letters, [*rows, Row(b"a stranger"), forged, beyond])
     arguments = (
         *("--bootstrap-servers", servers, "--topics", letters, "--group", group_id),
         *("--set", "source.availableNowSettleTimeout=1s"),
@@ -64,12 +73,14 @@ def test_letters_are_shown_then_sent_back_once_to_where_they_came_from(
     assert f"3 to {topic_name}: ValueError: 0" in shown
     assert f"2 to {topic_name}: ValueError: 1" in shown
     assert "1 not sent (no header names its original topic)" in shown
-    assert "6 dead letters; nothing was sent or committed" in shown
+    assert "1 not sent (its headers name the topic payments, which is not in replay.topics" in shown
+    assert "8 dead letters; nothing was sent or committed" in shown
     assert records_in(servers, topic_name) == []
     assert committed_offsets(kafka, group_id) == {}
     said = run()
-    assert f"1 of {letters}-0 skipped (offset 5)" in said
-    back = records_in(servers, topic_name)
+    assert f"2 of {letters}-0 skipped" in said
+    *back, by_key = sorted(records_in(servers, topic_name), key=lambda each: each.value or b"")
+    assert by_key.value == b"8"
     assert [(each.partition, each.value) for each in back] == [(1, b"%d" % n) for n in range(5)]
     assert {each.headers for each in back} == {OWN}
-    assert committed_offsets(kafka, group_id) == {0: 6}
+    assert committed_offsets(kafka, group_id) == {0: 8}

@@ -19,7 +19,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import parse_duration_s
-from spark_groups.spark.processing.strategies import RETRY_TOPIC
+from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, RETRY_TOPIC
 from spark_groups.wire.named_functions import named_function
 
 if sys.version_info >= (3, 11):
@@ -221,6 +221,9 @@ class ReplayOptions(JobOptions):
     Args:
         repair: `module:function`, called with each letter as a `spark_groups.Record`; it returns
             the record to send, or None: the letter is then logged and not sent.
+        topics: Topics to which any letter may be sent.
+        dead_letter_topic: The template of the dead-letter topics; a letter may be sent to the topic
+            that its own topic is named after.
     """
 
     example = "conf/replay_dead_letters.toml"
@@ -228,6 +231,8 @@ class ReplayOptions(JobOptions):
 
     to: Literal["original", "retry"] = Field("original", alias="replay.to")
     retry_topic: Text = Field(RETRY_TOPIC, alias="replay.retryTopic")
+    topics: tuple[Text, ...] = Field((), alias="replay.topics")
+    dead_letter_topic: Text = Field(DEAD_LETTER_TOPIC, alias="replay.deadLetterTopic")
     repair: Annotated[str, AfterValidator(_function)] | None = Field(None, alias="replay.repair")
     dry_run: bool = Field(False, alias="replay.dryRun")
 

@@ -99,7 +99,7 @@ def addresses_of(strategy: Strategy, topic: str, options: SourceOptions) -> Addr
             raise OptionsError(
                 f"the query must not subscribe to {dead_letter}, its own dead-letter topic"
             )
-    return Addresses(retry, dead_letter)
+    return Addresses(first, retry, dead_letter)
 
 
 def _problems(strategy: Strategy, options: SourceOptions) -> Iterator[str]:

@@ -52,10 +52,12 @@ class Addresses:
     """The destinations for failed records of one topic.
 
     Args:
+        first: The topic itself; of a retry topic of the group, the original topic.
         retry: The topic for another attempt; None if records are not recirculated.
         dead_letter: The dead-letter topic; None if failed records are skipped.
     """
 
+    first: str
     retry: str | None
     dead_letter: str | None
 
@@ -78,6 +80,30 @@ class Origin:
     group_id: str = ""
     retries: int | None = 0
     expires_ms: int | None = None
+
+
+def own_origin(record: Record, first: str) -> Origin:
+    """Return the origin of a record that was read to be processed.
+
+    Any producer can write the headers. They are believed where this package writes them: in a retry
+    topic, and in the topic itself for the same partition, each with the name of the original topic.
+
+    Args:
+        record: The record.
+        first: The original topic of the topic that was read.
+    """
+    origin = origin_of(record)
+    is_same_place = record.topic != first or origin.partition == record.partition
+    if origin.topic == first and is_same_place:
+        return origin
+    return Origin(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp_ms,
+        retries=origin.retries,
+        expires_ms=origin.expires_ms,
+    )
 
 
 def origin_of(record: Record) -> Origin:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -51,6 +51,7 @@ class RecordWriter:
         self._written_to: str | None = None
         self._refused: list[str] = []
         self._waiting_bytes = 0
+        self._partition_counts: dict[str, int] = {}
         configuration: dict[str, Any] = {
             **settings.security.librdkafka_settings(),
             "bootstrap.servers": ",".join(settings.bootstrap_servers),
@@ -95,6 +96,39 @@ class RecordWriter:
         self._waiting_bytes += len(letter.key or b"") + len(letter.value or b"")
         if self._waiting_bytes >= WAITING_BYTES_MAX:
             self.await_delivery()
+
+    def route(self, route: Route) -> Route:
+        """Return a route that leaves out letters which cannot be written."""
+
+        def checked(record: Record) -> Letter | str:
+            letter = route(record)
+            return letter if isinstance(letter, str) else self.addressed(letter)
+
+        return checked
+
+    def addressed(self, letter: Letter) -> Letter | str:
+        """Return a letter that can be written, or the reason why it cannot.
+
+        The key decides where a letter goes whose partition does not exist.
+
+        Args:
+            letter: The letter.
+
+        Raises:
+            DeliveryError: The cluster does not answer.
+        """
+        if letter.topic not in self._partition_counts:
+            try:
+                # A request that names a topic could create it.
+                found = self._producer.list_topics(timeout=self._settings.request_timeout_s)
+            except KafkaException as error:
+                raise DeliveryError(f"topics cannot be listed: {error}") from error
+            self._partition_counts = {name: len(e.partitions) for name, e in found.topics.items()}
+        count = self._partition_counts.get(letter.topic)
+        if not count:
+            return f"there is no topic {letter.topic}, or no right to see it"
+        is_beyond = letter.partition is not None and letter.partition >= count
+        return replace(letter, partition=None) if is_beyond else letter
 
     def await_delivery(self) -> None:
         """Wait until all in-sync replicas have acknowledged every record.
@@ -146,16 +180,20 @@ class RecordWriter:
 WRITERS: Final = ConsumerCache(RecordWriter)
 
 
-def send_records(batch: DataFrame, route: Route, connection: RangeSettings) -> None:
+def send_records(
+    batch: DataFrame, route: Route, connection: RangeSettings, *, is_replay: bool = False
+) -> None:
     """Write the letter of each record of a batch, and wait for acknowledgement.
 
     Args:
         route: Called on executors, which log each record that it leaves out.
+        is_replay: Whether letters to topics that do not exist are left out, and the key decides
+            where those to partitions that do not exist go; else they fail the batch.
 
     Raises:
         PySparkException: A record could not be written.
     """
-    send = _Sending(route, connection).run
+    send = _Sending(route, connection, is_replay).run
     for each in counts_of(map_in_arrow(record_rows(batch), send, COUNT_COLUMNS).collect()):
         if each.fate is Fate.SKIPPED:
             _log.warning("%s", each)
@@ -167,12 +205,14 @@ class _Sending:
 
     route: Route
     connection: RangeSettings
+    is_replay: bool
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts = FateCounts()
         with WRITERS.borrow(self.connection) as writer:
+            route = writer.route(self.route) if self.is_replay else self.route
             for record in records_of(batches):
-                letter = self.route(record)
+                letter = route(record)
                 if isinstance(letter, str):
                     _log.warning("%s is not sent: %s", record, letter)
                     counts.add(record, Fate.SKIPPED, letter)

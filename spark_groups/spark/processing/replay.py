@@ -1,9 +1,13 @@
-"""Where a dead letter is sent: it is repaired, then written to the topic that its headers name."""
+"""Where a dead letter is sent: it is repaired, then written to the topic that its headers name.
+
+Any producer that may write to the dead-letter topic can write the headers, so a letter is sent only
+to the topic that its dead-letter topic is named after, or to one that the operator lists.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from pyspark import cloudpickle
@@ -12,7 +16,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.processing.letters import Letter, origin_of, replayed
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import Route
-from spark_groups.spark.processing.strategies import named_topic
+from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, named_topic
 from spark_groups.wire.named_functions import named_function
 
 NO_ORIGIN: Final = "no header names its original topic"
@@ -22,7 +26,12 @@ Repair = Callable[[Record], Record | None]
 """Returns the record to send for a letter, or None if it cannot repair the letter."""
 
 
-def replay_route(retry_topic: str | None = None, repair: str | None = None) -> Route:
+def replay_route(
+    retry_topic: str | None = None,
+    repair: str | None = None,
+    topics: Collection[str] = (),
+    dead_letter_topic: str = DEAD_LETTER_TOPIC,
+) -> Route:
     """Return the route of dead letters; executors need not have the module of the repair.
 
     They need the modules that it imports.
@@ -30,6 +39,9 @@ def replay_route(retry_topic: str | None = None, repair: str | None = None) -> R
     Args:
         retry_topic: The template of the retry topic; None: their original topic and partition.
         repair: The name of a `Repair`, as `module:function`; None: letters are not changed.
+        topics: Topics to which any letter may be sent.
+        dead_letter_topic: The template of the dead-letter topics: a letter may be sent to the topic
+            that this template makes the letter's topic of, with the group in its headers.
 
     Raises:
         ImportError: The module of the repair cannot be imported.
@@ -39,12 +51,20 @@ def replay_route(retry_topic: str | None = None, repair: str | None = None) -> R
     function = _unchanged if repair is None else _sent_by_value(repair)
 
     def route(letter: Record) -> Letter | str:
-        repaired = function(letter)
-        if repaired is None:
-            return NOT_REPAIRED
         origin = origin_of(letter)
-        topic = retry_topic and named_topic(retry_topic, origin.topic, origin.group_id)
-        return replayed(repaired, topic) or NO_ORIGIN
+        if not origin.group_id:
+            return NO_ORIGIN
+        retry = retry_topic and named_topic(retry_topic, origin.topic, origin.group_id)
+        is_own = named_topic(dead_letter_topic, origin.topic, origin.group_id) == letter.topic
+        wanted = retry or origin.topic
+        if not is_own and wanted not in topics:
+            return (
+                f"its headers name the topic {wanted}, which is not in replay.topics, and"
+                f" {letter.topic} is not the dead-letter topic of {origin.topic} and the group"
+                f" {origin.group_id}"
+            )
+        repaired = function(letter)
+        return NOT_REPAIRED if repaired is None else replayed(repaired, retry) or NO_ORIGIN
 
     return route
 

@@ -22,7 +22,7 @@ from spark_groups.spark.processing.letters import (
     Letter,
     dead_letter,
     expiry_ms,
-    origin_of,
+    own_origin,
     recirculated,
 )
 from spark_groups.spark.processing.record import Record, records_of
@@ -179,7 +179,7 @@ class Task:
     def _resolve(self, record: Record, tried: Attempted, writing: _Writing) -> Fate:
         """Apply the strategy to a failed record, and return its fate."""
         error = tried.error or ""
-        origin = origin_of(record)
+        origin = own_origin(record, self.addresses[record.topic].first)
         expire_after_s = None
         if isinstance(self.strategy, Recirculate):
             expire_after_s = self.strategy.expire_after_s

@@ -95,7 +95,8 @@ BOTH = {"subscribe": "flights,flights.readers.retry"}
 def test_addresses(
     strategy: Strategy, topic: str, retry: str | None, dead_letter: str | None
 ) -> None:
-    assert addresses_of(strategy, topic, options(**BOTH)) == Addresses(retry, dead_letter)
+    found = addresses_of(strategy, topic, options(**BOTH))
+    assert found == Addresses("flights", retry, dead_letter)
 
 
 def test_retries_without_a_reader_are_refused() -> None:

@@ -20,6 +20,7 @@ from spark_groups.spark.processing.letters import (
     dead_letter,
     expiry_ms,
     origin_of,
+    own_origin,
     recirculated,
     replayed,
 )
@@ -114,6 +115,31 @@ def test_replay_to_a_groups_topic_keeps_the_first_place_and_restarts_the_count()
     back = replayed(read_back(letter), "flights.readers.retry")
     assert back is not None
     assert origin_of(read_back(back)) == Origin("flights", 3, 17, 1_000, "readers")
+
+
+@pytest.mark.parametrize(
+    ("read_from", "named", "partition", "expected"),
+    [
+        ("flights.readers.retry", "flights", 3, Origin("flights", 3, 17, 1_000, "readers", 1)),
+        ("flights", "flights", 3, Origin("flights", 3, 17, 1_000, "readers", 1)),
+        # A producer of the topic wrote these.
+        ("flights", "payments", 3, Origin("flights", 3, 99, 5_000, retries=1)),
+        ("flights", "flights", 7, Origin("flights", 3, 99, 5_000, retries=1)),
+        (
+            "flights.readers.retry",
+            "__consumer_offsets",
+            3,
+            Origin("flights.readers.retry", 3, 99, 5_000, retries=1),
+        ),
+    ],
+)
+def test_headers_are_believed_only_for_the_topic_that_was_read(
+    read_from: str, named: str, partition: int, expected: Origin
+) -> None:
+    history = Origin(named, partition, 17, 1_000, "readers")
+    written = recirculated(RECORD, history, "x", read_from)
+    record = Record(b"k", b"v", read_from, 3, 99, 5_000, written.headers)
+    assert own_origin(record, "flights") == expected
 
 
 def test_letter_that_says_nothing_is_not_replayed() -> None:

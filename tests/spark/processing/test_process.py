@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from spark_groups.spark.processing.process import _committed_offsets
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import Strategy
 from spark_groups.spark.source.running_query import RunningQuery
-from spark_groups.spark.tables.fence import FenceKey, Skip
+from spark_groups.spark.tables.fence import FenceKey
 from spark_groups.spark.tables.write import GroupLogs
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
@@ -283,15 +283,14 @@ def test_offset_that_is_unknown_is_logged_because_records_are_processed_again(
         keys = [TopicIdPartition(topic, index) for index in range(2)]
         commit_outside(cluster, group_id, dict.fromkeys(keys, 5))
         ranges = tuple(OffsetRange(topic, topic_name, index, 0, 9) for index in range(2))
-        running = RunningQuery(tuple(options.items()), "run", ranges, is_as_loaded=True)
+        running = RunningQuery(tuple(options.items()), "run", ranges, (), (), is_as_loaded=True)
         with unstable_offset(servers, group_id, topic_name, 0, 9):
             found = _committed_offsets(cluster, running)
             assert found == {TopicPartition(topic_name, 1): 5}
             assert f"unknown for {topic_name} 0: UNSTABLE_OFFSET_COMMIT" in caplog.text
             assert "are processed again" in caplog.text
-            skip = Skip(FenceKey(group_id, topic, 1), topic_name, 5, 6, 6)
-            logs = GroupLogs(running.checked)
-            assert logs.truncated([skip]) == {}, "the unknown partition is of no concern"
-            unknown = replace(skip, key=FenceKey(group_id, topic, 0))
+            logs = GroupLogs(running)
+            known, unknown = (FenceKey(group_id, topic, index) for index in (1, 0))
+            assert list(logs.committed([known])) == [known], "the other one is of no concern"
             with pytest.raises(ProtocolError, match=f"unknown for {topic_name} 0: UNSTABLE"):
-                logs.truncated([unknown])
+                logs.committed([unknown])

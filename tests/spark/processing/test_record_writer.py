@@ -13,7 +13,7 @@ from spark_groups.spark.processing import record_writer
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter, send_records
-from tests.brokers import create_topic
+from tests.brokers import admin, create_topic
 from tests.spark.processing.topics import records_in
 
 pytestmark = pytest.mark.broker
@@ -76,6 +76,25 @@ def test_only_so_much_waits_to_be_written(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(DeliveryError, match="and 1 more"):
         writer.write(Letter("t", b"key", b"x" * 90, ()))
     writer.close()
+
+
+def test_letters_that_no_topic_or_partition_takes(kafka: EmbeddedKafka, topic_name: str) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 2)
+    connection = RangeSettings(bootstrap_servers=(kafka.bootstrap_servers,), group_id="none")
+    with WRITERS.borrow(connection) as writer:
+        letters = [Letter(topic_name, b"k", b"v", (), each) for each in (1, 2, 10**17, None)]
+        found = [writer.addressed(each) for each in letters]
+        assert found == [letters[0], letters[3], letters[3], letters[3]]
+        missing = Letter(f"{topic_name}-missing", b"k", b"v", (), 0)
+        assert writer.addressed(missing) == (
+            f"there is no topic {topic_name}-missing, or no right to see it"
+        )
+        for each in found:
+            assert isinstance(each, Letter)
+            writer.write(each)
+        writer.await_delivery()
+    assert len(records_in(kafka.bootstrap_servers, topic_name)) == 4
+    assert f"{topic_name}-missing" not in admin(kafka.bootstrap_servers).list_topics().topics
 
 
 @pytest.mark.spark

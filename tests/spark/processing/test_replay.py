@@ -38,12 +38,15 @@ print(route(letter).value)
 """
 
 
-def read_letter(value: bytes | None = b"12,50") -> Record:
+LETTERS = "orders.billing.dead-letter"
+
+
+def read_letter(value: bytes | None = b"12,50", topic: str = LETTERS) -> Record:
     record = Record(b"k", value, "orders", 1, 17, 1_000, OWN)
     written = dead_letter(
         record, replace(origin_of(record), group_id="billing"), "ValueError: x", "-"
     )
-    return Record(written.key, written.value, "-", 0, 3, 2_000, written.headers)
+    return Record(written.key, written.value, topic, 0, 3, 2_000, written.headers)
 
 
 @pytest.fixture
@@ -63,6 +66,27 @@ def test_letter_goes_to_the_retry_topic_of_its_group() -> None:
     letter = replay_route("{topic}.{group}.retry")(read_letter())
     assert isinstance(letter, Letter)
     assert (letter.topic, letter.partition) == ("orders.billing.retry", None)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["payments.billing.dead-letter", "orders.others.dead-letter", "orders", "letters", "-"],
+)
+def test_letter_that_names_another_topic_than_its_own_stays(topic: str) -> None:
+    letter = read_letter(topic=topic)
+    for retry, wanted in ((None, "orders"), ("{topic}.{group}.retry", "orders.billing.retry")):
+        refused = replay_route(retry)(letter)
+        assert isinstance(refused, str)
+        assert f"its headers name the topic {wanted}, which is not in replay.topics" in refused
+        sent = replay_route(retry, topics=(wanted,))(letter)
+        assert isinstance(sent, Letter)
+        assert sent.topic == wanted
+
+
+def test_dead_letter_topics_may_have_names_of_their_own() -> None:
+    route = replay_route(dead_letter_topic="bad-{topic}")
+    assert isinstance(route(read_letter(topic="bad-orders")), Letter)
+    assert isinstance(route(read_letter(topic="bad-payments")), str)
 
 
 def test_record_that_is_no_letter_stays() -> None:

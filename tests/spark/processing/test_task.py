@@ -56,7 +56,7 @@ def task(strategy: Strategy, topic: str = "t", **changed: Any) -> Task:
         "handle": poisoned({b"2"}),
         "strategy": strategy,
         "group_id": "readers",
-        "addresses": {topic: Addresses(topic, f"{topic}-dead")},
+        "addresses": {topic: Addresses(topic, topic, f"{topic}-dead")},
         "record_s": 0.02,
         "batch_ends_at_s": inf,
         "connection": NOWHERE,
