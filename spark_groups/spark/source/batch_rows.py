@@ -248,16 +248,20 @@ def _store_types(options: Mapping[str, str]) -> dict[str, str]:
     """Set the types of certificate files, which the JVM would take for Java key stores."""
     allowed = Allowed.by(os.environ)
     return {
-        f"kafka.ssl.{store}.type": _type_of(resolved(location, allowed))
+        f"kafka.ssl.{store}.type": _type_of(resolved(location, allowed), allowed)
         for store in ("truststore", "keystore")
         if (location := options.get(f"kafka.ssl.{store}.location"))
     }
 
 
-def _type_of(path: str) -> str:
+def _type_of(path: str, allowed: Allowed) -> str:
     # This import takes a tenth of a second, which plaintext clusters avoid.
     from spark_groups.wire.security import keystores  # noqa: PLC0415
 
+    try:
+        allowed.check_store(path)
+    except ValueError as error:
+        raise OptionsError(str(error)) from None
     return keystores.read_store(path, None)[0]
 
 

@@ -33,6 +33,10 @@ URLS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_URLS"
 """Permitted token endpoints: whole addresses, separated by commas."""
 TOKEN_PROVIDERS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_TOKEN_PROVIDERS"
 """Permitted token providers: names as options give them, separated by commas."""
+TOKEN_SETTINGS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_TOKEN_SETTINGS"
+"""What options may set of a token provider: NAME=VALUE, separated by commas."""
+BROKERS_VARIABLE: Final = "SPARK_GROUPS_ALLOWED_BROKERS"
+"""The bootstrap servers that may get tokens: HOST:PORT or *.DOMAIN:PORT, separated by commas."""
 PROVIDERS: Final = ("env", "file", "directory")
 HOST_VARIABLES: Final = frozenset({"HOSTNAME", "POD_NAME", "NODE_NAME"})
 """Variables that only name a host, and are always readable."""
@@ -50,7 +54,9 @@ class Allowed:
         paths: Roots of readable files; None for all.
         pattern: Readable variables, as a regular expression; None for all.
         urls: Permitted token endpoints; None for all.
-        token_providers: Permitted token providers; None for all.
+        token_providers: Permitted token providers; None for all, with any setting and broker.
+        token_settings: Permitted settings of them, as NAME=VALUE.
+        brokers: Bootstrap servers that may get their tokens.
         is_connect: Whether the settings came through Spark Connect.
     """
 
@@ -59,6 +65,8 @@ class Allowed:
     pattern: str | None = None
     urls: frozenset[str] | None = None
     token_providers: frozenset[str] | None = None
+    token_settings: frozenset[str] = frozenset()
+    brokers: tuple[str, ...] = ()
     is_connect: bool = False
 
     @classmethod
@@ -97,6 +105,8 @@ class Allowed:
             pattern=pattern,
             urls=frozenset(urls) if urls or is_connect else None,
             token_providers=(frozenset(token_providers) if token_providers or is_connect else None),
+            token_settings=frozenset(_listed(environ.get(TOKEN_SETTINGS_VARIABLE, ""))),
+            brokers=tuple(_listed(environ.get(BROKERS_VARIABLE, "").lower())),
             is_connect=is_connect,
         )
 
@@ -122,6 +132,14 @@ class Allowed:
             f" not include it. To allow it, set for instance"
             f" {PATHS_VARIABLE}={os.path.dirname(found)}"
         )
+
+    def check_store(self, path: str) -> None:
+        """Raise a ValueError unless a key or trust store may be read: it may be the driver's own.
+
+        Where nothing is set, a classic application reads any.
+        """
+        if self.is_connect or self.paths:
+            self.check_path(path)
 
     def check_variable(self, name: str) -> None:
         """Raise a ValueError unless an environment variable may be read."""
@@ -156,6 +174,30 @@ class Allowed:
                 f"the token provider {name!r} is not allowed {where}. To allow it, set"
                 f" {TOKEN_PROVIDERS_VARIABLE}={name} in the environment of the driver"
             )
+
+    def check_token_setting(self, name: str, value: str) -> None:
+        """Raise a ValueError unless a provider may get a setting: it chooses the identity."""
+        if self.token_providers is None or f"{name}={value}" in self.token_settings:
+            return
+        raise ValueError(
+            "is not allowed: the provider runs with the identity of the driver, and this setting"
+            f" chooses what for. To allow it, set {TOKEN_SETTINGS_VARIABLE}={name}=... in the"
+            " environment of the driver"
+        )
+
+    def check_brokers(self, bootstrap_servers: str) -> None:
+        """Raise a ValueError unless brokers may get the tokens of a provider."""
+        if self.token_providers is None:
+            return
+        for each in _listed(bootstrap_servers.lower()):
+            # Kafka's own client takes an address with the name of a listener, too.
+            address = each.rpartition("://")[2]
+            if not any(_is_broker(address, pattern) for pattern in self.brokers):
+                raise ValueError(
+                    f"{each} may not get the tokens of the driver: {BROKERS_VARIABLE} in its"
+                    f" environment does not include it. To allow it, set"
+                    f" {BROKERS_VARIABLE}={address}"
+                )
 
 
 EVERYTHING: Final = Allowed(providers=frozenset(PROVIDERS), paths=None)
@@ -202,6 +244,14 @@ def _resolve(reference: str, provider: str, rest: str, allowed: Allowed) -> str:
     if name not in properties:
         raise ValueError(f"{reference}: the file has no property {name}")
     return properties[name]
+
+
+def _is_broker(address: str, pattern: str) -> bool:
+    if pattern.startswith("*."):
+        host, _, port = address.rpartition(":")
+        domain, _, wanted = pattern[1:].rpartition(":")
+        return host.endswith(domain) and port == wanted and len(host) > len(domain) > 1
+    return address == pattern
 
 
 def _listed(text: str) -> list[str]:

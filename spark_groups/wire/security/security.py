@@ -137,6 +137,13 @@ def _open_secrets(security: Security | None) -> Iterator[str]:
                 " kafka.security.protocol to SASL_SSL and name a TLS listener, or"
                 " kafka.sasl.mechanism to SCRAM-SHA-512, which sends no password"
             )
+        case Security("SASL_PLAINTEXT", _, TokenLogin() | ProviderLogin()):
+            yield (
+                "OAUTHBEARER over SASL_PLAINTEXT sends the token unencrypted: all who see it have"
+                " the rights of this client until it expires. Set kafka.security.protocol to"
+                " SASL_SSL and name a TLS listener"
+            )
+    match security:
         case Security(_, _, TokenLogin(endpoint_url=url)) if url.lower().startswith("http:"):
             yield (
                 "the client secret and the tokens are sent unencrypted over http://. Set"

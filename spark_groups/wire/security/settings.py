@@ -155,6 +155,8 @@ class _Reading:
         self._allowed = allowed
         self.problems: list[tuple[str, str]] = []
         self._settings: dict[str, str] = {}
+        # The caller of a command names them, not its settings.
+        self._brokers = settings.get("bootstrap.servers", "")
         own = [each.name for each in SECURITY_SETTINGS if each.name in settings]
         for name in (*own, *provider_settings(settings)):
             text = self._try(name, partial(resolved, settings[name], allowed))
@@ -212,15 +214,10 @@ class _Reading:
             return self._try(location, lambda: self._trusted_in(path))
         return None
 
-    def _check_store(self, path: str) -> None:
-        """Prevent settings from Spark Connect from using the driver's own keys."""
-        if self._allowed.is_connect:
-            self._allowed.check_path(path)
-
     def _trusted_in(self, path: str) -> str:
         from spark_groups.wire.security import keystores  # noqa: PLC0415
 
-        self._check_store(path)
+        self._allowed.check_store(path)
         kind, content = keystores.read_store(path, self._settings.get("ssl.truststore.type"))
         if kind == "PEM":
             return keystores.trusted_from_pem(content.decode("latin-1"))
@@ -249,7 +246,7 @@ class _Reading:
     def _identity_in(self, path: str) -> tuple[str, str]:
         from spark_groups.wire.security import keystores  # noqa: PLC0415
 
-        self._check_store(path)
+        self._allowed.check_store(path)
         kind, content = keystores.read_store(path, self._settings.get("ssl.keystore.type"))
         key_password = self._settings.get("ssl.key.password")
         if kind == "PEM":
@@ -366,6 +363,11 @@ class _Reading:
         if (authority := settings.get("entra.authority")) is not None:
             # The secrets of the host go there.
             self._try(f"{_PROVIDED}entra.authority", partial(self._allowed.check_url, authority))
+        for each, text in settings.items():
+            if each != "entra.authority" or self._allowed.urls is None:
+                check = partial(self._allowed.check_token_setting, each, text)
+                self._try(f"{_PROVIDED}{each}", check)
+        self._try("bootstrap.servers", partial(self._allowed.check_brokers, self._brokers))
         return ProviderLogin(
             provider=name, settings=tuple(sorted(settings.items())), extensions=extensions
         )

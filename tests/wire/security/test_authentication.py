@@ -148,7 +148,7 @@ def test_a_mechanism_that_is_not_offered(secured: SecuredKafka) -> None:
         ("TLS", "SASL_SSL", "is a listener without SASL.*protocol to SSL"),
         ("TLS", "SASL_PLAINTEXT", "is a TLS listener.*protocol is SASL_PLAINTEXT"),
         ("TLS", "PLAINTEXT", "is a TLS listener.*protocol is PLAINTEXT"),
-        ("PLAINTEXT", "SASL_SSL", "does not speak TLS: name its SSL or SASL_SSL listener"),
+        ("PLAINTEXT", "SASL_SSL", "does not speak TLS: name the SSL or SASL_SSL listener"),
         ("PLAINTEXT", "SSL", "does not speak TLS"),
         ("OPENLOGIN", "SASL_SSL", "does not speak TLS"),
         (

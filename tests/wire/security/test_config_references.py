@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.source.batch_rows import _store_types
 from spark_groups.wire.security.config_references import EVERYTHING, Allowed, resolved
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
 from spark_groups.wire.security.settings import security_of
-from tests.secured import jaas
+from tests.secured import issue, jaas
 
 
 @pytest.fixture
@@ -162,6 +163,71 @@ def test_tokens_come_from_files_and_addresses_that_are_allowed(
         security_of(settings(f"file://{directory}/password"))
     monkeypatch.setenv("SPARK_GROUPS_ALLOWED_URLS", f"https://other.example.com, {endpoint}")
     security_of(settings(endpoint))
+
+
+def test_stores_are_read_only_from_allowed_paths_once_these_are_set(
+    directory: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path_factory.mktemp("elsewhere") / "ca.pem"
+    store.write_text(issue("an authority").certificate_pem)
+    for kind in ("truststore", "keystore"):
+        settings = {"security.protocol": "SSL", f"ssl.{kind}.location": str(store)}
+        monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", str(directory))
+        with pytest.raises(OptionsError, match=r"may not be read: SPARK_GROUPS_ALLOWED_PATHS"):
+            security_of(settings)
+        with pytest.raises(OptionsError, match=r"may not be read: SPARK_GROUPS_ALLOWED_PATHS"):
+            _store_types({f"kafka.ssl.{kind}.location": str(store)})
+        monkeypatch.setenv("SPARK_GROUPS_ALLOWED_PATHS", f"{directory},{store.parent}")
+        assert _store_types({f"kafka.ssl.{kind}.location": str(store)})
+    settings = {"security.protocol": "SSL", "ssl.truststore.location": str(store)}
+    assert security_of(settings).tls.trusted_pem
+    monkeypatch.delenv("SPARK_GROUPS_ALLOWED_PATHS")
+    assert security_of(settings).tls.trusted_pem, "a classic application may read any"
+
+
+def test_settings_and_brokers_of_a_provider_are_those_of_the_operator() -> None:
+    given = {
+        "bootstrap.servers": "kafka-1.lake.example.com:9093, kafka-2.lake.example.com:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.provider": "tests.provided_tokens:provided",
+        "sasl.oauthbearer.scope": "https://lake.example.com/.default",
+    }
+    environ = {
+        "SPARK_GROUPS_ALLOWED_TOKEN_PROVIDERS": "tests.provided_tokens:provided",
+        "SPARK_GROUPS_ALLOWED_TOKEN_SETTINGS": "scope=https://lake.example.com/.default",
+        "SPARK_GROUPS_ALLOWED_BROKERS": "*.lake.example.com:9093",
+    }
+
+    def problem(**changed: str | None) -> str:
+        changes = {name.replace("_", "."): value for name, value in changed.items()}
+        settings = {name: value for name, value in (given | changes).items() if value is not None}
+        try:
+            security_of(settings, allowed=Allowed.by(environ))
+        except OptionsError as error:
+            return str(error)
+        return ""
+
+    assert problem() == ""
+    for brokers in (
+        "attacker.example.com:9093",
+        "kafka-1.lake.example.com:9093,attacker.example.com:9093",
+        "kafka-1.lake.example.com:9092",
+        "lake.example.com:9093",
+        "attackerlake.example.com:9093",
+        "PLAINTEXT://attacker.example.com:9093",
+    ):
+        refused = problem(bootstrap_servers=brokers)
+        assert "may not get the tokens of the driver: SPARK_GROUPS_ALLOWED_BROKERS" in refused
+    assert problem(bootstrap_servers="SASL_SSL://KAFKA-9.lake.example.com:9093") == ""
+    refused = problem(sasl_oauthbearer_scope="https://vault.azure.net/.default")
+    assert "kafka.sasl.oauthbearer.scope: is not allowed" in refused
+    assert "SPARK_GROUPS_ALLOWED_TOKEN_SETTINGS=scope=..." in refused
+    assert "SPARK_GROUPS_ALLOWED_TOKEN_SETTINGS" in problem(sasl_oauthbearer_role="admin")
+    del environ["SPARK_GROUPS_ALLOWED_TOKEN_PROVIDERS"]
+    assert problem(bootstrap_servers="any.example.com:1") == "", "a driver of one user"
+    environ |= CONNECT
+    assert "the token provider" in problem()
 
 
 def test_every_setting_for_security_may_refer(

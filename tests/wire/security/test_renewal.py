@@ -161,10 +161,11 @@ def test_an_unexpected_error_ends_no_thread_silently() -> None:
 
 
 def test_an_unused_token_is_not_renewed_for_ever() -> None:
-    source = Source(lifetime_s=0.4)
+    source, before = Source(lifetime_s=0.4), set(threading.enumerate())
     with renewed(source) as token:
         token.token(10)
-        thread = next(each for each in threading.enumerate() if each.name == "token-renewal")
+        new = set(threading.enumerate()) - before
+        (thread,) = (each for each in new if each.name == "token-renewal")
         thread.join(30)
         assert not thread.is_alive()
         assert source.calls <= UNUSED_MAX + 1

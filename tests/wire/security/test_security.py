@@ -113,6 +113,8 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ("protocol", "login", "says"),
     [
         ("SASL_PLAINTEXT", PLAIN, "kafka.security.protocol to SASL_SSL"),
+        ("SASL_PLAINTEXT", tokens("https://login.example.com/t"), "sends the token unencrypted"),
+        ("SASL_PLAINTEXT", ProviderLogin(provider="msk"), "sends the token unencrypted"),
         ("SASL_SSL", tokens("HTTP://login.example.com/token?x=1"), "an https:// address"),
     ],
 )
