@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from spark_groups.errors import OptionsError, SparkGroupsError, TableError
+from spark_groups.masking import without_logins
 from spark_groups.spark.tables.fence import Entry, FenceKey, TableState, check_not_restored
 from spark_groups.spark.tables.table import FencedTable, Orphan
 from spark_groups.types import TopicIdPartition
@@ -89,7 +90,7 @@ def parse_table(text: str) -> TableName:
     scheme, colon, rest = text.partition(":")
     kinds = {each.value: each for each in TableKind}
     if not colon or not rest or scheme not in kinds:
-        raise OptionsError(f"{text!r} is not {FORMS}")
+        raise OptionsError(f"{without_logins(text)!r} is not {FORMS}")
     kind = kinds[scheme]
     if kind is TableKind.DELTA:
         return TableName(kind, rest)
@@ -149,7 +150,8 @@ def reached(name: str) -> Iterator[None]:
     except SparkGroupsError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:_REASON_CHARACTERS_MAX] or type(error).__name__
+        text = " ".join(without_logins(str(error)).split())
+        reason = text[:_REASON_CHARACTERS_MAX] or type(error).__name__
         raise TableError(f"{name} cannot be reached: {reason}") from error
 
 

@@ -47,6 +47,18 @@ def test_error_about_the_name_of_a_database_omits_the_password() -> None:
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("text", ["postgresql://me:hush@db/lake#t", "x://me:hu@sh@db"])
+def test_error_about_another_form_omits_logins(text: str) -> None:
+    with pytest.raises(OptionsError, match=r"://\*\*\*@db") as refused:
+        parse_table(text)
+    assert "sh@" not in str(refused.value)
+
+
+def test_name_of_a_delta_table_omits_the_login_of_its_address() -> None:
+    table = opened_table("delta:s3://key:hush@nowhere/flights")
+    assert str(table) == "the Delta table s3://***@nowhere/flights"
+
+
 @pytest.mark.parametrize("module", ["deltalake", "psycopg", "pyiceberg"])
 def test_missing_library_is_named_with_its_extra(module: str) -> None:
     kind, text = {

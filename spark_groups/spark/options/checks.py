@@ -7,6 +7,7 @@ refused, with the reason and the alternative, rather than accepted and ignored.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NoReturn, TypeVar
@@ -28,6 +29,7 @@ from spark_groups.wire.security.settings import (
     provider_settings,
     security_of,
 )
+from spark_groups.wire.security.token_provider import IS_SECRET
 
 Options = TypeVar("Options")
 
@@ -215,12 +217,26 @@ _KEY_IN_THE_OPEN: Final = (
 )
 
 
+_PROVIDED: Final = "sasl.oauthbearer."
+_SPARK_HIDES: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""The default of `spark.redaction.regex`."""
+_IS_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):[^}]*\}")
+
+
 def read_security(given: Mapping[str, str], problems: list[str]) -> Security:
     """Return TLS and SASL settings; problems never contain secrets."""
     settings = _without_prefix(given)
     key = settings.get("ssl.keystore.key", "")
     if "PRIVATE KEY-----" in key and "ENCRYPTED PRIVATE KEY-----" not in key:
         problems.append(_KEY_IN_THE_OPEN)
+    problems += [
+        f"{_PREFIX}{name}: Spark prints options with query plans, and does not know that this one"
+        " is a secret: set a reference such as ${env:NAME} or ${directory:PATH:FILE}"
+        for name in provider_settings(settings)
+        if IS_SECRET.search(name.removeprefix(_PROVIDED))
+        and not _SPARK_HIDES.search(name)
+        and not _IS_REFERENCE.fullmatch(settings[name].strip())
+    ]
     try:
         return security_of(settings, prefix=_PREFIX)
     except OptionsError as error:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.masking import without_logins
 from spark_groups.spark.tables.column_types import IN_LAKES, MICROS, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.delta_features import Protocol, check_features
@@ -155,7 +156,7 @@ class DeltaTable:
 
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""
-        return f"the Delta table {self._uri}"
+        return f"the Delta table {without_logins(self._uri)}"
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.

@@ -63,6 +63,8 @@ FENCE: Final = "spark_groups_fence"
 DROP_WAIT_MS: Final = 500
 """How long a commit waits for readers of its staging tables, in milliseconds, to drop them."""
 
+_SHOWN: Final = ("host", "hostaddr", "port", "dbname")
+"""The parts of a dsn that are in the name of a table."""
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _CHANGED: Final = (
@@ -148,14 +150,16 @@ def postgres_table(dsn: str, table: str) -> PostgresTable:
             "the dsn is no connection string of libpq: write host=... dbname=... user=..., or"
             " postgresql://user@host/database"
         ) from None
+    if any("@" in str(given.get(name, "")) for name in _SHOWN):
+        # A part of the password would be in the name of the table, which errors show.
+        raise OptionsError(
+            "the dsn has an @ in its user or password: write it as %40, or write host=... user=..."
+            " password=..."
+        )
     names = table.split(".", 1)
     if not all(names) or any(len(each.encode()) > NAME_BYTES_MAX for each in names):
         raise OptionsError(f"{table!r} is not the name of a table, nor schema.table")
-    server = ", ".join(
-        f"{name} {given[name]}"
-        for name in ("host", "hostaddr", "port", "dbname")
-        if given.get(name)
-    )
+    server = ", ".join(f"{name} {given[name]}" for name in _SHOWN if given.get(name))
     return PostgresTable(dsn, tuple(names), f"the PostgreSQL table {table} ({server or 'local'})")
 
 

@@ -177,3 +177,24 @@ def test_a_key_that_spark_would_show_is_refused(monkeypatch: pytest.MonkeyPatch)
         options | {"kafka.ssl.keystore.key": "${env:SPARK_GROUPS_TEST_KEY}"}
     )
     assert referred.security.tls.key_pem == client.key_pem
+
+
+@pytest.mark.parametrize("name", ["signing.key", "client.assertion", "credentials"])
+def test_secrets_of_a_token_provider_that_spark_prints_have_to_be_references(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {
+        **NEEDED,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.provider": "tests.provided_tokens:provided",
+        "kafka.sasl.oauthbearer.scope": "any",
+        "kafka.sasl.oauthbearer.client.secret": "Spark hides it",
+    }
+    SourceOptions.of(options)
+    option = f"kafka.sasl.oauthbearer.{name}"
+    with pytest.raises(OptionsError, match=f"{option}: Spark prints options") as raised:
+        SourceOptions.of(options | {option: "hush-123456"})
+    assert "hush" not in str(raised.value)
+    monkeypatch.setenv("SPARK_GROUPS_TEST_KEY", "hush-123456")
+    SourceOptions.of(options | {option: "${env:SPARK_GROUPS_TEST_KEY}"})

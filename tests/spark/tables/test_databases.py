@@ -634,6 +634,11 @@ def test_secrets_are_in_no_text(on_postgres: PostgresPlace) -> None:
             spark_groups.postgres_table(dsn, "rows")
         assert "hunter2" not in str(refused.value)
         assert refused.value.__cause__ is None
+    for login in ("u:hun@ter2", "u@corp:hunter2", "u:hun/ter2"):
+        dsn = f"postgresql://{login}@db/lake"
+        with pytest.raises(OptionsError, match="write it as %40") as refused:
+            spark_groups.postgres_table(dsn, "rows")
+        assert "ter2" not in str(refused.value)
     nowhere = spark_groups.postgres_table("host=/nowhere password=hunter2", "rows")
     with pytest.raises(TableError, match="PostgreSQL cannot be reached") as failed:
         nowhere.read(GROUP)

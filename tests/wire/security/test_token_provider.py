@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -122,6 +126,34 @@ def test_an_error_repeats_no_secret(make: Make) -> None:
     assert len(said) < 700
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda secret: f"POST https://idp.example.com/t?client_secret={quote(secret, safe='')}&a=b",
+        lambda secret: f"Authorization: Basic {b64encode(f'me:{secret}'.encode()).decode()}",
+        lambda secret: "x" * 496 + secret,
+        lambda secret: secret.replace(" ", "\n   "),
+        lambda secret: json.dumps({"client_secret": secret}),
+    ],
+)
+def test_an_error_repeats_no_secret_in_another_form(
+    make: Make, written: Callable[[str], str]
+) -> None:
+    secret = "hush 123/456+é"
+
+    def provider(settings: Mapping[str, str]) -> BearerToken:
+        raise OSError(written(settings["client.secret"]))
+
+    make(provider)
+    login = replace(LOGIN, settings=(("client.secret", secret),))
+    with pytest.raises(BrokerUnreachableError) as raised:
+        provided_token(login)
+    said = str(raised.value)
+    assert "***" in said or said.endswith("...")
+    for part in ("hush", "123", "456", "aHVzaC", "MTIzLz"):
+        assert part not in said
 
 
 def test_an_entry_point_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

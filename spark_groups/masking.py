@@ -1,0 +1,87 @@
+"""Secrets in texts that leave the process: errors, log lines and names of tables."""
+
+from __future__ import annotations
+
+import base64
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+MASK: Final = "***"
+LENGTH_MIN: Final = 4
+"""Shorter values are not masked: they would be found in any text."""
+_TEXT_MAX: Final = 100_000
+"""The characters of a text that are searched; the rest is cut off, because it may hold secrets."""
+_BASE64_MIN: Final = 6
+"""The shortest part of a secret in base64 that is masked, in characters."""
+_BLANKS: Final = r"(?:\s|\\[nrtvf]|\\x0[bc]|\\u000[bc]|%(?:25)?(?:0[9a-d]|20)|\+)+"
+_URL_LOGIN: Final = re.compile(r"(?<=://)[^/\s?#'\"]*@")
+_DSN_PASSWORD: Final = re.compile(
+    r"\b(password|passfile|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'\"]+)", re.IGNORECASE
+)
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Return a text without secrets, in any form in which libraries repeat them.
+
+    These are the secret itself, with blanks and line ends changed, with escapes of JSON or Python,
+    percent-encoded as a whole or in part, and in base64, also as a part of a longer text such as
+    the user and the password of an HTTP login.
+
+    Args:
+        text: The text, before it is cut: half of a secret is not found.
+        secrets: All secret values of a configuration.
+    """
+    text = text[:_TEXT_MAX]
+    for each in sorted({*secrets}, key=len, reverse=True):
+        if len(each.strip()) >= LENGTH_MIN:
+            text = _pattern(each).sub(MASK, text)
+    return text
+
+
+def without_logins(text: str) -> str:
+    """Return a text in which URLs have no login, and connection strings no password.
+
+    Args:
+        text: The text; a password in a URL may have an unescaped `@`.
+    """
+    text = _URL_LOGIN.sub(f"{MASK}@", text)
+    return _DSN_PASSWORD.sub(rf"\1\2{MASK}", text)
+
+
+@lru_cache(maxsize=64)
+def _pattern(secret: str) -> re.Pattern[str]:
+    words = [
+        "".join(f"(?:{'|'.join(map(re.escape, _written(each)))})" for each in word)
+        for word in secret.split()
+    ]
+    forms = [_BLANKS.join(words), *map(re.escape, _in_base64(secret))]
+    return re.compile("|".join(forms), re.IGNORECASE)
+
+
+def _written(character: str) -> Iterator[str]:
+    """Yield the ways in which a character is written."""
+    octets = character.encode("utf-8", "surrogatepass")
+    yield character
+    yield "".join(f"%{each:02x}" for each in octets)
+    # As %25XX, where an address is in an address.
+    yield "".join(f"%25{each:02x}" for each in octets)
+    yield f"\\{character}"
+    yield f"\\u{ord(character):04x}"
+    yield f"\\x{ord(character):02x}"
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """Yield the characters of a secret in base64 that do not depend on its neighbours."""
+    octets = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        # Each character has six bits; those that it shares with neighbours are left out.
+        first = -(-before * 8 // 6)
+        last = (before + len(octets)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            found = encode(bytes(before) + octets).decode()[first:last]
+            if len(found) >= _BASE64_MIN:
+                yield found
+                yield urllib.parse.quote(found, safe="")
