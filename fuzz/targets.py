@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from fuzz import tables
+from fuzz import tables, texts
 from fuzz.guard import guarded
 from spark_groups.errors import OptionsError, ProtocolError, SparkGroupsError
 from spark_groups.lab.assignors.streams_metadata import (
@@ -631,6 +631,9 @@ TARGETS: Final = (
     Target("control", _control_corpus, _feed_control),
     Target("options", _option_corpus, _feed_options),
     Target("toml", _toml_corpus, _feed_toml),
+    Target("letters", texts.letters, texts.feed_letter),
+    Target("table names", texts.names, texts.feed_name),
+    Target("allow-lists", texts.allow_lists, texts.feed_allow_list),
     Target("Delta tables", tables.seeds, tables.feed_delta),
     Target("Iceberg tables", tables.seeds, tables.feed_iceberg),
     Target("PostgreSQL tables", tables.seeds, tables.feed_postgres),

@@ -14,6 +14,9 @@ LENGTH_MIN: Final = 4
 """Shorter values are not masked: they would be found in any text."""
 _TEXT_MAX: Final = 100_000
 """The characters of a text that are searched; the rest is cut off, because it may hold secrets."""
+_PART: Final = 120
+_SECRET_MAX: Final = 12_000
+"""The characters of a secret that are searched in other forms than its own."""
 _BASE64_MIN: Final = 6
 """The shortest part of a secret in base64 that is masked, in characters."""
 _BLANKS: Final = r"(?:\s|\\[nrtvf]|\\x0[bc]|\\u000[bc]|%(?:25)?(?:0[9a-d]|20)|\+)+"
@@ -35,9 +38,15 @@ def masked(text: str, secrets: Iterable[str]) -> str:
         secrets: All secret values of a configuration.
     """
     text = text[:_TEXT_MAX]
-    for each in sorted({*secrets}, key=len, reverse=True):
-        if len(each.strip()) >= LENGTH_MIN:
-            text = _pattern(each).sub(MASK, text)
+    for secret in sorted({*secrets}, key=len, reverse=True):
+        if len(secret.strip()) < LENGTH_MIN:
+            continue
+        text = text.replace(secret, MASK)
+        # A long one, such as a key, is searched in parts: a pattern takes time to compile.
+        for at in range(0, min(len(secret), _SECRET_MAX), _PART):
+            part = secret[at : at + _PART]
+            if len(part.strip()) >= LENGTH_MIN:
+                text = _pattern(part).sub(MASK, text)
     return text
 
 

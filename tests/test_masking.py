@@ -65,6 +65,14 @@ def test_random_secrets_leave_no_half_behind() -> None:
             assert len(found) <= len("<***>") + 20, (form, secret, found)
 
 
+def test_long_secrets_are_masked_in_parts() -> None:
+    chance = random.Random(3)
+    key = "\n".join("".join(chance.choices(string.ascii_letters, k=64)) for _ in range(50))
+    for form, text in forms(key).items():
+        found = masked(text, [key])
+        assert len(found) < len(text) / 8, (form, found)
+
+
 def test_longest_secret_is_masked_first_and_short_ones_never() -> None:
     assert masked("password1 password", ["password", "password1"]) == "*** ***"
     assert masked("a cat", ["a", "", "  ", "cat"]) == "a cat"

@@ -20,6 +20,7 @@ INPUTS = {
     "Delta tables": 300,
     "Iceberg tables": 200,
     "PostgreSQL tables": 300,
+    "allow-lists": 500,
 }
 BROKEN = "tests.fuzz.broken"
 
