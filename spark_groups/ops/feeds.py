@@ -25,6 +25,10 @@ REOPEN_S: Final = 5.0
 """How long a kept feed waits after a failure before it reopens its watch."""
 
 
+class TooManyFeedsError(Exception):
+    """No feed can be added."""
+
+
 class Watch(Protocol):
     """A group, or the list of groups, polled by a feed."""
 
@@ -132,22 +136,18 @@ class Feeds:
         with self._lock:
             return list(self._feeds)
 
-    def has_room(self, key: str) -> bool:
-        """Return whether a stream may join a feed: new ones cost the brokers requests.
-
-        Args:
-            key: The feed's key.
-        """
-        with self._lock:
-            begun = sum(not each.is_kept for each in self._feeds.values())
-            return key in self._feeds or begun < FEEDS_MAX
-
     @contextmanager
     def join(self, key: str) -> Iterator[Feed]:
-        """Add a stream to a feed, which starts with its first stream and ends with its last."""
+        """Add a stream to a feed, which starts with its first stream and ends with its last.
+
+        Raises:
+            TooManyFeedsError: It would be a new one, which costs the brokers requests.
+        """
         with self._lock:
             feed = self._feeds.get(key)
             if feed is None or feed.is_over:
+                if sum(not each.is_kept for each in self._feeds.values()) >= FEEDS_MAX:
+                    raise TooManyFeedsError(f"{FEEDS_MAX} groups are watched already")
                 feed = self._feeds[key] = self._begin(key)
             feed.streams += 1
         try:

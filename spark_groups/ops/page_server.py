@@ -20,7 +20,7 @@ from spark_groups.monitoring.limited_server import (
     is_of_another_site,
     names_loopback,
 )
-from spark_groups.ops.feeds import FEEDS_MAX, Feeds
+from spark_groups.ops.feeds import Feeds, TooManyFeedsError
 
 logger = logging.getLogger(__name__)
 
@@ -124,14 +124,15 @@ class PageRequest(LimitedRequest):
             self._refuse(HTTPStatus.FORBIDDEN, "pages of other sites get no events")
         elif _STREAM not in accepted:
             self._refuse(HTTPStatus.NOT_ACCEPTABLE, f"ask with the header Accept: {_STREAM}")
-        elif not self.server.feeds.has_room(group_id):
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{FEEDS_MAX} groups are watched already")
         else:
-            self._stream(group_id)
+            try:
+                self._stream(group_id)
+            except TooManyFeedsError as error:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     def _stream(self, group_id: str) -> None:
-        self._begin(HTTPStatus.OK, f"{_STREAM}; charset=utf-8")
         with self.server.feeds.join(group_id) as feed:
+            self._begin(HTTPStatus.OK, f"{_STREAM}; charset=utf-8")
             sent = 0
             while not feed.is_over:
                 number, text = feed.after(sent, KEEP_ALIVE_S)
