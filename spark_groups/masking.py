@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
+import traceback
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 MASK: Final = "***"
 LENGTH_MIN: Final = 4
 """Shorter values are not masked: they would be found in any text."""
+IS_SECRET: Final = re.compile(r"secret|password|token|key|assertion|credential", re.IGNORECASE)
+"""Finds the names of settings whose values are secrets."""
+_SWITCHES: Final = frozenset({"true", "false", "none"})
 _TEXT_MAX: Final = 100_000
 """The characters of a text that are searched; the rest is cut off, because it may hold secrets."""
 _PART: Final = 120
@@ -58,6 +63,38 @@ def without_logins(text: str) -> str:
     """
     text = _URL_LOGIN.sub(f"{MASK}@", text)
     return _DSN_PASSWORD.sub(rf"\1\2{MASK}", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The secret values of a configuration: every text of a library about it passes through here.
+
+    Args:
+        values: The secret values.
+    """
+
+    values: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Secrets:
+        """Return the secrets among settings, by the settings' names.
+
+        Args:
+            settings: The settings by name, such as those of a catalog, a store or a login.
+        """
+        found = {str(value) for name, value in settings.items() if IS_SECRET.search(name)}
+        # A catalog's credential is `client:secret`, and an endpoint may repeat the second alone.
+        found |= {each.partition(":")[2] for each in found}
+        return cls(frozenset(each for each in found if each.lower() not in _SWITCHES))
+
+    def line(self, error: BaseException | str) -> str:
+        """Return an error's text in one line, without secrets."""
+        return " ".join(without_logins(masked(str(error), self.values)).split())
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """Return the error to raise another one from; None if its traceback shows a secret."""
+        text = "".join(traceback.format_exception(error))
+        return error if without_logins(masked(text, self.values)) == text else None
 
 
 @lru_cache(maxsize=64)

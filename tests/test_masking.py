@@ -10,7 +10,7 @@ import urllib.parse
 
 import pytest
 
-from spark_groups.masking import LENGTH_MIN, masked, without_logins
+from spark_groups.masking import LENGTH_MIN, Secrets, masked, without_logins
 
 SECRETS = (
     "hush+hush/hush=",
@@ -96,3 +96,22 @@ def test_text_is_searched_before_it_is_cut() -> None:
 )
 def test_addresses_have_no_login(text: str, expected: str) -> None:
     assert without_logins(text) == expected
+
+
+def test_secrets_of_a_configuration_are_in_no_line_and_no_traceback() -> None:
+    secrets = Secrets.of(
+        {"credential": "me:hush-hush", "s3.access-key-id": "AKIA77", "token-refresh": "true"}
+    )
+    assert "hush" not in repr(secrets)
+    error = ValueError("true: AKIA77\n and hush-hush, see s3://a:b@bucket")
+    assert secrets.line(error) == "true: *** and ***, see s3://***@bucket"
+    assert secrets.cause(error) is None
+    harmless = ValueError("no such bucket")
+    assert secrets.cause(harmless) is harmless
+    try:
+        try:
+            raise error
+        except ValueError:
+            raise harmless  # noqa: B904 - its context holds the secret
+    except ValueError:
+        assert secrets.cause(harmless) is None

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from spark_groups.errors import OptionsError, SparkGroupsError, TableError
-from spark_groups.masking import without_logins
+from spark_groups.masking import Secrets, without_logins
 from spark_groups.spark.tables.fence import Entry, FenceKey, TableState, check_not_restored
 from spark_groups.spark.tables.table import FencedTable, Orphan
 from spark_groups.types import TopicIdPartition
@@ -150,9 +150,9 @@ def reached(name: str) -> Iterator[None]:
     except SparkGroupsError:
         raise
     except Exception as error:
-        text = " ".join(without_logins(str(error)).split())
-        reason = text[:_REASON_CHARACTERS_MAX] or type(error).__name__
-        raise TableError(f"{name} cannot be reached: {reason}") from error
+        secrets = Secrets()
+        reason = secrets.line(error)[:_REASON_CHARACTERS_MAX] or type(error).__name__
+        raise TableError(f"{name} cannot be reached: {reason}") from secrets.cause(error)
 
 
 def read_existing(table: MaintainedTable, group_id: str) -> TableState:

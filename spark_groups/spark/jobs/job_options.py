@@ -334,7 +334,8 @@ def _read(path: Path, example: str) -> dict[str, Any]:
         raise OptionsError(
             f"{path} cannot be read: {error.strerror}; see {example} for an example"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        # Not only TOMLDecodeError: a number of thousands of digits is one, too.
         raise OptionsError(f"{path} is not TOML: {error}") from error
     except RecursionError:
         raise OptionsError(f"{path} is not TOML: it is nested too deeply") from None
@@ -361,7 +362,7 @@ def _value(text: str) -> Any:
     """Parse a command-line value as TOML, else keep the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
 
 

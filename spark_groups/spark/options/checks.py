@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spark_groups.errors import OptionsError
+from spark_groups.masking import IS_SECRET
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.options.values import (
     parse_ending_offsets,
@@ -29,7 +30,6 @@ from spark_groups.wire.security.settings import (
     provider_settings,
     security_of,
 )
-from spark_groups.wire.security.token_provider import IS_SECRET
 
 Options = TypeVar("Options")
 

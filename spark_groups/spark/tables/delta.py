@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.masking import without_logins
+from spark_groups.masking import Secrets, without_logins
 from spark_groups.spark.tables.column_types import IN_LAKES, MICROS, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.delta_features import Protocol, check_features
@@ -142,6 +142,7 @@ class DeltaTable:
     ) -> None:
         self._uri = uri
         self._options = dict(options)
+        self._secrets = Secrets.of(options)
         self._partition_by = partition_by
         self._target_file_bytes = target_file_bytes
         self._compression = compression
@@ -382,7 +383,9 @@ class DeltaTable:
                     f". {damage}. Restore the file; or, if the log has all commits after an older"
                     " checkpoint, or from 0 on, delete this one and _last_checkpoint"
                 )
-            raise TableError(f"{self} cannot be opened: {_first_line(error)}{cure}") from error
+            raise TableError(
+                f"{self} cannot be opened: {self._line(error)}{cure}"
+            ) from self._secrets.cause(error)
         check_features(Protocol(*self._table.protocol()), table=str(self))
         self._check_settings(self._table)
         return self._table
@@ -552,7 +555,9 @@ class DeltaTable:
             )
         except (DeltaError, OSError) as error:
             if not deltalake.DeltaTable.is_deltatable(self._uri, self._options):
-                raise TableError(f"{self} cannot be created: {_first_line(error)}") from error
+                raise TableError(
+                    f"{self} cannot be created: {self._line(error)}"
+                ) from self._secrets.cause(error)
             raise TableChangedError(f"another writer has created {self}") from error
         self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
         self._first_id = str(self._table.metadata().id)
@@ -575,11 +580,11 @@ class DeltaTable:
             # The library raises one error for a commit that came second, and for any other cause.
             if self._log.has_commit(self._table.version() + 1):
                 raise TableChangedError(
-                    f"another writer has committed to {self}: {_first_line(error)}"
-                ) from error
+                    f"another writer has committed to {self}: {self._line(error)}"
+                ) from self._secrets.cause(error)
             raise TableError(
-                f"{self} was not changed, and no other writer has committed: {_first_line(error)}"
-            ) from error
+                f"{self} was not changed, and no other writer has committed: {self._line(error)}"
+            ) from self._secrets.cause(error)
 
     def _write_checkpoint(self, version: int) -> None:
         """Write a checkpoint as often as Spark does; the library has another default.
@@ -593,9 +598,10 @@ class DeltaTable:
             self._table.update_incremental()
             self._table.create_checkpoint()
         except Exception as error:
-            logger.warning("%s: no checkpoint of version %d was written: %s", self, version, error)
+            logger.warning(
+                "%s: no checkpoint of version %d was written: %s", self, version, self._line(error)
+            )
 
-
-def _first_line(error: Exception) -> str:
-    """Return what an error says, without a stack of the library."""
-    return str(error).split("\n", 1)[0]
+    def _line(self, error: Exception) -> str:
+        """Return what an error says, without a stack of the library and without secrets."""
+        return self._secrets.line(str(error).split("\n", 1)[0])

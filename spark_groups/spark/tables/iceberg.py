@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.masking import Secrets
 from spark_groups.spark.tables.column_types import IN_LAKES, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.fence import (
@@ -123,10 +124,14 @@ def iceberg_table(
     if "." not in identifier:
         raise OptionsError(f"an Iceberg table is named <namespace>.<name>, not {identifier!r}")
     if not isinstance(catalog, Catalog):
+        secrets = Secrets.of(properties or {})
         try:
-            catalog = load_catalog(catalog, **dict(properties or {}))
+            with catalog_errors(identifier, secrets):
+                catalog = load_catalog(catalog, **dict(properties or {}))
         except ValueError as error:
-            raise OptionsError(f"the Iceberg catalog {catalog!r} is not known: {error}") from error
+            raise OptionsError(
+                f"the Iceberg catalog {catalog!r} is not known: {secrets.line(error)}"
+            ) from secrets.cause(error)
         except (NotInstalledError, ModuleNotFoundError) as error:
             raise OptionsError(
                 f"the Iceberg catalog {catalog!r} needs another package: {error}"
@@ -268,6 +273,7 @@ class IcebergTable:
     ) -> None:
         self._identifier = identifier
         self._catalog = catalog
+        self._secrets = Secrets.of(catalog.properties)
         self._target_file_bytes = target_file_bytes
         self._compression = compression
         self._table: Table | None = None
@@ -368,7 +374,7 @@ class IcebergTable:
             compared = None if self._table is None else _version(self._table.metadata)
             if compared != state.version:
                 raise TableChangedError(f"another query of this application has written {self}")
-            with catalog_errors(str(self), is_commit=True):
+            with catalog_errors(str(self), self._secrets, is_commit=True):
                 transaction = self._begun(has_columns)
                 try:
                     self._stage(transaction, attempt, written, decision)
@@ -452,7 +458,7 @@ class IcebergTable:
     def _opened(self) -> Table | None:
         """Return the current table, after checks; None if there is none."""
         try:
-            with catalog_errors(str(self)):
+            with catalog_errors(str(self), self._secrets):
                 table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             if self._table is not None:
@@ -501,7 +507,7 @@ class IcebergTable:
         table = self._table
         if table is None:
             # The catalog chooses the location of a new table; this transaction is not committed.
-            with catalog_errors(str(self)):
+            with catalog_errors(str(self), self._secrets):
                 table = self._new_table(Schema())._table
             self._new_location = table.location()
         return table.location_provider().data_path, PyArrowFileIO(table.io.properties)
@@ -656,6 +662,7 @@ class _TriedOnce(Table):
             super()._do_commit(updates, requirements)
         except CommitFailedException as error:
             name = ".".join((self.catalog.name, *self.name()))
+            secrets = Secrets.of(self.catalog.properties)
             raise TableChangedError(
-                f"another writer has committed to the Iceberg table {name}: {error}"
-            ) from error
+                f"another writer has committed to the Iceberg table {name}: {secrets.line(error)}"
+            ) from secrets.cause(error)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.masking import Secrets
 
 try:
     from pyiceberg.exceptions import (
@@ -44,11 +45,12 @@ else:
 
 
 @contextmanager
-def catalog_errors(table: str, *, is_commit: bool = False) -> Iterator[None]:
+def catalog_errors(table: str, secrets: Secrets, *, is_commit: bool = False) -> Iterator[None]:
     """Turn errors of a catalog into those of a table.
 
     Args:
         table: The name of the table in errors.
+        secrets: Those among the catalog's properties.
         is_commit: Whether the catalog may have committed.
 
     Raises:
@@ -56,26 +58,26 @@ def catalog_errors(table: str, *, is_commit: bool = False) -> Iterator[None]:
             not know whether it has committed: the batch is compared again.
         TableError: The catalog refuses the login, or what it was asked for.
     """
+
+    def line(error: Exception) -> str:
+        # Without the statement of a database.
+        return secrets.line(str(getattr(error, "orig", None) or error))
+
     try:
         yield
     except _CHANGED as error:
         raise TableChangedError(
-            f"another writer has committed to {table}: {_line(error)}"
-        ) from error
+            f"another writer has committed to {table}: {line(error)}"
+        ) from secrets.cause(error)
     except _PASSING as error:
         problem = f"the catalog of {table} does not answer"
         if is_commit:
             problem = f"the catalog does not know whether it has committed to {table}"
-        raise TableChangedError(f"{problem}: {_line(error)}") from error
+        raise TableChangedError(f"{problem}: {line(error)}") from secrets.cause(error)
     except _LOGIN as error:
         raise TableError(
-            f"the catalog of {table} refuses the login: {_line(error)}. Renew the token or the"
+            f"the catalog of {table} refuses the login: {line(error)}. Renew the token or the"
             " credential in the catalog's properties, and start the query again"
-        ) from error
+        ) from secrets.cause(error)
     except _LASTING as error:
-        raise TableError(f"the catalog of {table} refuses: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    """Return what an error says, in one line and without the statement of a database."""
-    return " ".join(str(getattr(error, "orig", None) or error).split())
+        raise TableError(f"the catalog of {table} refuses: {line(error)}") from secrets.cause(error)

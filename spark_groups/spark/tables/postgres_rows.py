@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableError
+from spark_groups.masking import Secrets
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, Column, columns_of, copied
 from spark_groups.spark.tables.table import Piece
@@ -153,7 +154,8 @@ def connect(dsn: str) -> Connection:
     try:
         connection = Connection.connect(**settings, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
-        raise TableError(f"PostgreSQL cannot be reached: {str(error).strip()}") from None
+        secrets = Secrets.of(psycopg.conninfo.conninfo_to_dict(dsn))
+        raise TableError(f"PostgreSQL cannot be reached: {secrets.line(error)}") from None
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     connection.read_only = False
     return connection

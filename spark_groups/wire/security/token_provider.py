@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, printable
-from spark_groups.masking import MASK, masked, without_logins
+from spark_groups.masking import MASK, Secrets
 from spark_groups.wire.named_functions import named_function
 from spark_groups.wire.security.bearer_token import BearerToken, looks_like_seconds
 from spark_groups.wire.security.sasl import ProviderLogin
@@ -33,8 +33,6 @@ ADAPTERS: Final[Mapping[str, str]] = MappingProxyType(
 _REASON_MAX: Final = 500
 """The characters of a provider's error that a message repeats."""
 _JSON_WEB_TOKEN: Final = re.compile(r"\beyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?")
-IS_SECRET: Final = re.compile(r"secret|password|token|key|assertion|credential", re.IGNORECASE)
-"""Finds the names of settings whose values are secrets."""
 _MISTAKES: Final = (
     ArithmeticError,
     AssertionError,
@@ -158,7 +156,6 @@ def _failed(login: ProviderLogin, error: BaseException) -> str:
 
 def _reason(login: ProviderLogin, error: BaseException) -> str:
     """Return the text of an error without tokens, and without the values of secret settings."""
-    secrets = [value for name, value in login.settings if IS_SECRET.search(name)]
-    text = without_logins(masked(str(error), secrets))
-    text = _JSON_WEB_TOKEN.sub(MASK, printable(" ".join(text.split())))
+    text = Secrets.of(dict(login.settings)).line(error)
+    text = _JSON_WEB_TOKEN.sub(MASK, printable(text))
     return text if len(text) <= _REASON_MAX else f"{text[:_REASON_MAX]}..."

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, printable
+from spark_groups.masking import Secrets, masked
 from spark_groups.wire.security.bearer_token import BearerToken
 from spark_groups.wire.security.renewal import CALL_TIMEOUT_S, RenewedToken
 from spark_groups.wire.security.sasl import ProviderLogin, TokenLogin
@@ -145,13 +146,21 @@ def _requested(login: TokenLogin, tls: Tls) -> BearerToken:
                 f"the certificate of {source} is not trusted: {cause.verify_message}; set"
                 " kafka.ssl.truststore.location or .certificates to its authority"
             ) from None
-        raise BrokerUnreachableError(f"{source} cannot be reached: {cause}") from None
+        raise BrokerUnreachableError(
+            f"{source} cannot be reached: {_secrets(login).line(cause)}"
+        ) from None
     try:
         values = json.loads(body)
         text, expires_in_s = values["access_token"], values.get("expires_in")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise AccessError(f"the answer of {source} has no access_token") from None
     return _token(login, text, expires_in_s, source)
+
+
+def _secrets(login: TokenLogin) -> Secrets:
+    """Return what no error of an endpoint may repeat."""
+    query = urllib.parse.parse_qsl(urllib.parse.urlsplit(login.endpoint_url).query)
+    return Secrets(frozenset(filter(None, [login.client_secret, *(value for _, value in query)])))
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -163,13 +172,14 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
     reason = f"HTTP {error.code}"
+    secrets = _secrets(login).values
     try:
         answer = json.loads(error.read(TOKEN_BYTES_MAX))
         reason = ", ".join(
             [
                 reason,
                 *(
-                    printable(str(answer[key]))[:_ERROR_FIELD_MAX]
+                    printable(masked(str(answer[key]), secrets))[:_ERROR_FIELD_MAX]
                     for key in _ERROR_FIELDS
                     if key in answer
                 ),
@@ -177,8 +187,6 @@ def _refusal(login: TokenLogin, error: urllib.error.HTTPError) -> Exception:
         )
     except (OSError, ValueError, TypeError, RecursionError):
         pass  # Report only the status code.
-    if login.client_secret:
-        reason = reason.replace(login.client_secret, "***")
     if error.code >= 500 or error.code == 429:
         return BrokerUnreachableError(f"{token_source(login)} did not issue a token: {reason}")
     return AccessError(f"{token_source(login)} did not issue a token: {reason}; {_SECRETS_REMEDY}")

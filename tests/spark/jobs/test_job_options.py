@@ -208,6 +208,14 @@ def test_a_file_that_no_parser_should_be_given(tmp_path: Path) -> None:
     assert "is too large for a configuration" in refusal(written(tmp_path, "a." * 200_000))
 
 
+def test_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    for number in ("9" * 5_000, "0x" + "f" * 5_000):
+        for place in ("maxOffsetsPerTrigger", "[query]\ntrigger"):
+            assert refusal(written(tmp_path, f"{MINIMAL}{place} = {number}\n"))
+        with pytest.raises(OptionsError):
+            load_job(ConsumeOptions, None, [("--set", "query.trigger", number)])
+
+
 def test_a_setting_that_is_nested_too_deeply_is_a_text() -> None:
     with pytest.raises(OptionsError):
         load_job(ConsumeOptions, None, [("--set", "query.trigger", "[" * 2000)])

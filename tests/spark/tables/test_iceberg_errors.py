@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -23,16 +25,21 @@ from tests.spark.tables.iceberg_tables import Lake, LakeWriter
 from tests.spark.tables.test_delta import GROUP, KEY, reads, rows
 
 
+TOKEN = "hush/hush+1"
+
+
 class Answering(BaseHTTPRequestHandler):
     """A REST catalog that answers tables with a status."""
 
     status = 503
+    message = "not now"
 
     def do_GET(self) -> None:
         is_config = self.path.startswith("/v1/config")
         body = b'{"defaults": {}, "overrides": {}}'
         if not is_config:
-            body = b'{"error": {"message": "not now", "type": "T", "code": %d}}' % self.status
+            error = {"message": self.message, "type": "T", "code": self.status}
+            body = json.dumps({"error": error}).encode()
         self.send_response(200 if is_config else self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -43,15 +50,15 @@ class Answering(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def rest_table(status: int) -> Iterator[IcebergTable]:
+def rest_table(status: int, message: str = "not now") -> Iterator[IcebergTable]:
     """Yield a table whose catalog answers with a status."""
-    handler = type("Handler", (Answering,), {"status": status})
+    handler = type("Handler", (Answering,), {"status": status, "message": message})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         uri = f"http://127.0.0.1:{server.server_port}"
         try:
-            yield iceberg_table("lake.rows", "rest", {"type": "rest", "uri": uri})
+            yield iceberg_table("lake.rows", "rest", {"type": "rest", "uri": uri, "token": TOKEN})
         finally:
             server.shutdown()
             thread.join()
@@ -68,6 +75,23 @@ def test_refused_login_stops_the_query_with_the_cure(status: int) -> None:
     with rest_table(status) as table, pytest.raises(TableError, match="Renew the token") as refused:
         table.read(GROUP)
     assert not isinstance(refused.value, TableChangedError)
+
+
+@pytest.mark.parametrize("status", [400, 401, 409, 503])
+def test_token_that_a_catalog_repeats_is_in_no_error(status: int) -> None:
+    message = f"the token {TOKEN} ({quote(TOKEN, safe='')}) is over"
+    with rest_table(status, message) as table, pytest.raises(TableError) as raised:
+        table.read(GROUP)
+    text = "".join(traceback.format_exception(raised.value))
+    assert "the token *** (***) is over" in text
+    assert "hush" not in text
+
+
+def test_catalog_that_refuses_at_the_start_is_named_without_its_credential() -> None:
+    with pytest.raises(TableError, match="the catalog of lake.rows") as raised:
+        refused = {"type": "rest", "uri": "http://127.0.0.1:1", "credential": "me:hush-1"}
+        iceberg_table("lake.rows", "rest", refused)
+    assert "hush-1" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_catalog_that_never_answers_ends_the_batch_with_the_reason() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -69,6 +72,20 @@ def test_a_wrong_secret_is_refused_and_not_shown(login: TokenLogin) -> None:
         in said
     )
     assert "wrong-secret-1" not in said
+
+
+def test_secret_that_an_endpoint_repeats_in_another_form_is_not_shown(login: TokenLogin) -> None:
+    secret = "hush+hush/hush="
+    login = replace(login, client_secret=secret)
+    basic = base64.b64encode(f"{CLIENT_ID}:{secret}".encode()).decode()
+    for form in (quote(secret, safe=""), basic, "x" * 490 + secret):
+        body = json.dumps({"error": "no", "error_description": f"bad: {form}"}).encode()
+        with answering(login, b"401 No", body) as here, pytest.raises(AccessError) as raised:
+            TokenStore().token(here, Tls(), 5)
+        said = str(raised.value)
+        assert "bad: " in said
+        assert "hush" not in said
+        assert basic[-16:-4] not in said
 
 
 def test_what_an_endpoint_says_cannot_move_a_cursor(login: TokenLogin) -> None:
