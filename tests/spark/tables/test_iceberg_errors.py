@@ -24,7 +24,6 @@ from spark_groups.types import OffsetRange
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
 from tests.spark.tables.test_delta import GROUP, KEY, reads, rows
 
-
 TOKEN = "hush/hush+1"
 
 
@@ -88,8 +87,8 @@ def test_token_that_a_catalog_repeats_is_in_no_error(status: int) -> None:
 
 
 def test_catalog_that_refuses_at_the_start_is_named_without_its_credential() -> None:
-    with pytest.raises(TableError, match="the catalog of lake.rows") as raised:
-        refused = {"type": "rest", "uri": "http://127.0.0.1:1", "credential": "me:hush-1"}
+    refused = {"type": "rest", "uri": "http://127.0.0.1:1", "credential": "me:hush-1"}
+    with pytest.raises(TableError, match=r"the catalog of lake\.rows") as raised:
         iceberg_table("lake.rows", "rest", refused)
     assert "hush-1" not in "".join(traceback.format_exception(raised.value))
 
