@@ -67,7 +67,8 @@ from spark_groups.spark.jobs.job_options import (
     ReplayOptions,
     load_job,
 )
-from spark_groups.spark.options.source_options import SourceOptions, option_table
+from spark_groups.spark.options.reference import option_table
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, PlanTopic, TopicPartition
 from spark_groups.wire.connection import Connection

@@ -23,7 +23,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.offsets import events as offset_events
 from spark_groups.protocol import events as member_events
 from spark_groups.spark.options.checks import REFUSED
-from spark_groups.spark.options.source_options import option_table
+from spark_groups.spark.options.reference import option_table
 from tests.documents import (
     ROOT,
     Block,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol, get_args
 
+from spark_groups.client.open_requests import OpenRequests
 from spark_groups.protocol.messages import Node, Request, RequestFailed, Response
 from spark_groups.values import dataclass
 
@@ -51,14 +52,15 @@ class Outgoing:
 class Requester(Protocol):
     """One kind of request: when to send it, and what its answer or failure means.
 
-    A broker's own limit for a commit is 5 s, so `timeout_s` must be longer.
+    Its `first_wait_s` is how long the first attempt may take, if that is less than
+    `request.timeout.ms`; each attempt without an answer lets the next one take twice as long.
     """
 
     @property
     def channel(self) -> Channel: ...
 
     @property
-    def timeout_s(self) -> float: ...
+    def first_wait_s(self) -> float: ...
 
     def next_request(self, now: float) -> Request | None:
         """Return the request to send now, None if none is due; it counts as sent."""
@@ -116,9 +118,15 @@ class Channels:
 
     Args:
         routes: The function that returns the next request of each channel, in polling order.
+        open_requests: Takes each request, its answer or its failure.
     """
 
-    def __init__(self, routes: Mapping[Channel, Callable[[float], Asked | None]]) -> None:
+    def __init__(
+        self,
+        routes: Mapping[Channel, Callable[[float], Asked | None]],
+        open_requests: OpenRequests,
+    ) -> None:
+        self._open_requests = open_requests
         self._routes = tuple(
             (channel, channel.leads_to_coordinator, next_request)
             for channel, next_request in routes.items()
@@ -143,12 +151,24 @@ class Channels:
             requester, request = asked
             node = coordinator if leads_to_coordinator else None
             self._under_way[channel] = requester, now
-            outgoing.append(Outgoing(requester.channel, request, node, requester.timeout_s))
+            timeout_s = self._open_requests.asked(
+                type(request).__name__, requester.first_wait_s, now, str(node or "")
+            )
+            outgoing.append(Outgoing(requester.channel, request, node, timeout_s))
         return outgoing
 
-    def ended(self, outgoing: Outgoing) -> tuple[Requester, float] | None:
+    def ended(
+        self, outgoing: Outgoing, now: float, failure: RequestFailed | None = None
+    ) -> tuple[Requester, float] | None:
         """Free the channel of a request; return its requester and send time, if in flight."""
-        return self._under_way.pop(outgoing.channel, None)
+        asked = self._under_way.pop(outgoing.channel, None)
+        if asked is not None:
+            name, took_s = type(outgoing.request).__name__, now - asked[1]
+            if failure is None:
+                self._open_requests.answered(name, took_s)
+            else:
+                self._open_requests.failed(name, failure.reason, took_s, now)
+        return asked
 
     def is_under_way(self, channel: Channel) -> bool:
         """Return whether a request is in flight on a channel."""

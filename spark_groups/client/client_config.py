@@ -21,6 +21,8 @@ class ClientConfig:
         fail_on_data_loss: `failOnDataLoss`.
         liveness: How long the query may be idle before its member leaves.
         settling: How AvailableNow ends if partitions are missing.
+        request_timeout_s: The longest time of one attempt of a request
+            (`kafka.request.timeout.ms`).
         command_options: The options with which `spark-groups` reaches the same brokers, for
             messages that name a command.
     """
@@ -31,4 +33,5 @@ class ClientConfig:
     fail_on_data_loss: bool = True
     liveness: LivenessLimits = ADAPTIVE
     settling: Settling = USUAL_SETTLING
+    request_timeout_s: float = 30.0
     command_options: str = ""

@@ -23,6 +23,7 @@ from spark_groups.client.channels import (
 from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.liveness import LEAVE_S, Liveness, QueryActivity
 from spark_groups.client.metrics import Metrics
+from spark_groups.client.open_requests import OpenRequests
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.positions import Positions
 from spark_groups.client.requests.describe import (
@@ -85,6 +86,7 @@ class GroupClient:
             it names is released first.
         warm_up_tasks: How many tasks warm this run up before it joins, if other members read
             meanwhile; 0: it joins at once.
+        open_requests: Takes its requests; None: of its own.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class GroupClient:
         new_member_id: Callable[[], str],
         checkpointed: BatchPlan | None = None,
         warm_up_tasks: int = 0,
+        open_requests: OpenRequests | None = None,
     ) -> None:
         self.config = config
         self.member = Member(config.member, new_member_id)
@@ -124,6 +127,7 @@ class GroupClient:
         if checkpointed is not None:
             self._take_checkpoint(checkpointed)
         self._cluster_pause, self._fetch_pause = Backoff(), Backoff()
+        self.open_requests = open_requests or OpenRequests(config.request_timeout_s)
         self._channels = Channels(
             {
                 Channel.SEARCH: in_order(self.search),
@@ -133,7 +137,8 @@ class GroupClient:
                     Heartbeats(self.member, self.search, self.releases, self.session),
                 ),
                 Channel.OFFSETS: self._offsets_questions(warm_up_tasks, checkpointed),
-            }
+            },
+            self.open_requests,
         )
         self.planner = BatchPlanner(self.positions, self.warm_up)
         self.plan_ends = PlanEnds(self.positions, self.pending_offsets)
@@ -227,14 +232,14 @@ class GroupClient:
         member = self.member
         self.metrics.follow(member.state, now, has_uncommitted=self.commits.is_pending)
         self.deleted.look()
+        self._events += self.open_requests.said(now)
         return self._channels.poll(now, self.search.node)
 
     def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
         """Process the response to a request of `poll_requests`."""
-        asked = self._channels.ended(outgoing)
+        asked, request = self._channels.ended(outgoing, now), outgoing.request
         if asked is not None:
             requester, sent_at = asked
-            request = outgoing.request
             self.metrics.answered(request, response, now - sent_at, now)
             check_kind(request, response)
             requester.answered(request, response, now)
@@ -242,9 +247,8 @@ class GroupClient:
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
         """Note that a request of `poll_requests` got no response."""
-        asked = self._channels.ended(outgoing)
+        asked, request = self._channels.ended(outgoing, now, failed), outgoing.request
         if asked is not None:
-            request = outgoing.request
             self.metrics.unanswered(request)
             self.search.unreachable(failed.reason, now)
             self._emit(RequestUnanswered(now, type(request).__name__, failed.reason))
@@ -267,6 +271,7 @@ class GroupClient:
             self.liveness.next_wakeup(),
             self.revocation.next_wakeup(now),
             self.warm_up.next_wakeup(),
+            self.open_requests.next_wakeup(),
         ):
             if due_at is not None and due_at > now and (next_at is None or due_at < next_at):
                 next_at = due_at
@@ -540,10 +545,8 @@ class GroupClient:
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the log ends of the member's partitions, as last listed."""
-        return {
-            TopicPartition(self.topics.name(key.topic_id) or "", key.partition): end
-            for key, end in self.planner.log_ends.items()
-        }
+        ends, name = self.planner.log_ends, self.topics.name
+        return {TopicPartition(name(e.topic_id) or "", e.partition): ends[e] for e in ends}
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic id, None if it is unknown."""

@@ -31,6 +31,7 @@ def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
         "coordinator": str(client.coordinator) if client.coordinator else None,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "heartbeat_interval_ms": int(member.pace.interval_s * 1000),
+        "awaited_answers": client.open_requests.shown(now),
         **_deadlines(client, now),
         "assigned": _partitions(client, member.assigned),
         "pending": _partitions(client, client.pending),

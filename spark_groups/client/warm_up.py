@@ -64,7 +64,7 @@ class WarmUp:
     """
 
     channel: ClassVar = Channel.OFFSETS
-    timeout_s: ClassVar = ASK_S
+    first_wait_s: ClassVar = ASK_S
 
     member: Member
     coordinator: Coordinator

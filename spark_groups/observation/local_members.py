@@ -38,6 +38,7 @@ class LocalMember:
         in_flight_partitions: The number of partitions in the running batch; 0: no batch.
         withheld: Ranges of pending partitions that another member still owns.
         waits_for: The partitions that it owns and cannot read, because requests fail.
+        awaited_answers: The requests without an answer that it waits for, each as a phrase.
         session_timeout_ms: The group's session timeout; None: the member could not read it.
         instance_wait_left_s: Seconds that it will still wait for its instance id, which another
             member holds; None: it does not wait.
@@ -59,6 +60,7 @@ class LocalMember:
     commits_refused: int = 0
     withheld: tuple[WithheldRange, ...] = ()
     waits_for: tuple[WaitingPartition, ...] = ()
+    awaited_answers: tuple[str, ...] = ()
     session_timeout_ms: int | None = None
     revocation_timeout_s: float | None = None
     instance_wait_left_s: float | None = None
@@ -121,10 +123,17 @@ def _local_member(snapshot: Mapping[str, Any]) -> LocalMember:
             for each in snapshot.get("partitions") or ()
             if each.get("waits_for")
         ),
+        awaited_answers=tuple(map(_awaited, snapshot.get("awaited_answers") or ())),
         left_because_idle=bool(snapshot.get("left_because_idle")),
         spark_ui=_plain_address(snapshot.get("spark_ui")),
         **{name: snapshot.get(name) for name in _COPIED},
     )
+
+
+def _awaited(each: Mapping[str, Any]) -> str:
+    to = f" of {each['to']}" if each.get("to") else ""
+    reason = f"; the last attempt: {each['reason']}" if each.get("reason") else ""
+    return f"the answer{to} to {each['request']} for {each['age_s']:.0f} s{reason}"
 
 
 def _plain_address(url: object) -> str | None:

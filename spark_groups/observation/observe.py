@@ -44,6 +44,7 @@ from spark_groups.wire.connection import RequestError
 from spark_groups.wire.group_admin import describe_classic_group
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.timeouts import Timeouts
 
 CLIENT_ID: Final = "spark-groups-observer"
 OBSERVE_TIMEOUT_S: Final = 10.0
@@ -61,6 +62,7 @@ class GroupObserver:
         security: TLS and authentication; None: neither.
         read_committed: Whether the groups skip records of aborted transactions.
         identity: Their cluster; None: the first one met.
+        timeouts: Of connections and requests; None: those of a command within `timeout_s`.
 
     Raises:
         OptionsError: `bootstrap_servers` is empty or malformed.
@@ -74,7 +76,9 @@ class GroupObserver:
         security: Security | None = None,
         read_committed: bool = False,
         identity: ClusterIdentity | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
+        self._timeouts = timeouts
         self._servers = parse_bootstrap_servers(bootstrap_servers)
         self._timeout_s = timeout_s
         self._security = security
@@ -131,6 +135,7 @@ class GroupObserver:
                 [str(each) for each in self._servers],
                 client_id=CLIENT_ID,
                 security=self._security,
+                timeouts=self._timeouts,
                 request_timeout_s=self._timeout_s,
                 identity=self._identity,
             )

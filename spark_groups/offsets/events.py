@@ -482,6 +482,22 @@ class DescriptionRefused(Event):
         )
 
 
+@event(severity=Severity.WARNING)
+class AnswerAwaited(Event):
+    """A request has had no answer for a while; the member waits for it."""
+
+    request: str
+    to: str
+    waited_s: float
+    reason: str
+
+    def _message(self, name_of: NameOf) -> str:
+        del name_of
+        to = f" of {self.to}" if self.to else ""
+        reason = f"; the last attempt: {self.reason}" if self.reason else ""
+        return f"waiting for the answer{to} to {self.request} for {self.waited_s:.0f} s{reason}"
+
+
 @event("no response to {request}: {reason}", Severity.WARNING)
 class RequestUnanswered(Event):
     """A request got no response; it is sent again."""

@@ -214,6 +214,7 @@ def _local_sentence(local: LocalMember) -> str:
             if each.reason == reason
         )
         parts.append(f"cannot read {partition_ranges(stuck)} yet: {printable(reason)}")
+    parts += [f"waiting for {printable(each)}" for each in local.awaited_answers]
     if local.last_heartbeat_age_s is not None:
         timeout_ms = local.session_timeout_ms
         session = "" if timeout_ms is None else f" (session: {timeout_ms / 1000:g} s)"

@@ -1,4 +1,4 @@
-"""The pause before a retry."""
+"""The pause before a retry, and how long an attempt may take."""
 
 from __future__ import annotations
 
@@ -29,3 +29,32 @@ class Backoff:
         """Return to the shortest pause."""
         self.not_before = 0.0
         self._next_s = FIRST_BACKOFF_S
+
+
+class Patience:
+    """How long the next attempt may take: twice as long as the last one did, within limits.
+
+    An attempt that was cut off lets the next one take twice as long, so a broker that is slow is
+    understood after a few attempts, and one that hangs delays others as little as possible.
+
+    Args:
+        first_s: The least time of an attempt.
+        limit_s: The most.
+    """
+
+    def __init__(self, first_s: float, limit_s: float) -> None:
+        self._first_s = first_s
+        self._limit_s = limit_s
+        self._needed_s = 0.0
+
+    def seconds(self) -> float:
+        """Return the timeout of the next attempt."""
+        return min(self._limit_s, max(self._first_s, self._needed_s))
+
+    def answered(self, took_s: float) -> None:
+        """Note an answer."""
+        self._needed_s = 2 * took_s
+
+    def failed(self, took_s: float) -> None:
+        """Note an attempt without an answer; one that failed at once changes nothing."""
+        self._needed_s = max(self._needed_s, 2 * took_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Final
 
 from spark_groups.client import Channel, Outgoing
 from spark_groups.errors import AccessError, ProtocolError
@@ -30,8 +29,7 @@ from spark_groups.wire.connection import AnotherClusterError, RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.group_settings import SESSION_TIMEOUT_MS, group_settings
 from spark_groups.wire.security.security import Security
-
-SETTINGS_TIMEOUT_S: Final = 2.0
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
 Answered = Callable[[Outgoing, "Response | RequestFailed"], None]
 Crashed = Callable[[BaseException], None]
@@ -56,26 +54,25 @@ class ChannelThreads:
         security: Security,
         answered: Answered,
         crashed: Crashed,
+        timeouts: Timeouts = USUAL_TIMEOUTS,
         identity: ClusterIdentity | None = None,
     ) -> None:
         self._answered = answered
         self._crashed = crashed
         self._identity = identity = identity or ClusterIdentity()
-        self._search, self._cluster = (
-            Cluster(bootstrap_servers, client_id=client_id, security=security, identity=identity)
-            for _ in range(2)
-        )
-        # Metadata and starting positions queue behind this request, so its timeout is short.
-        self._settings = Cluster(
-            bootstrap_servers,
-            client_id=client_id,
-            security=security,
-            request_timeout_s=SETTINGS_TIMEOUT_S,
-            identity=identity,
+        self._search, self._cluster, self._settings = (
+            Cluster(
+                bootstrap_servers,
+                client_id=client_id,
+                security=security,
+                timeouts=timeouts,
+                identity=identity,
+            )
+            for _ in range(3)
         )
         self._coordinators = {
             channel: CoordinatorConnection(
-                client_id=client_id, security=security, identity=identity
+                client_id=client_id, security=security, timeouts=timeouts, identity=identity
             )
             for channel in Channel
             if channel.leads_to_coordinator
@@ -162,6 +159,10 @@ class ChannelThreads:
         return self._coordinators[outgoing.channel].send(node, request, outgoing.timeout_s)
 
     def _ask_cluster(self, outgoing: Outgoing) -> Response:
+        # A longer call would hide its reason; a connection that it began is used by the next one.
+        for cluster in (self._search, self._cluster, self._settings):
+            if (cluster is self._search) is (outgoing.channel is Channel.SEARCH):
+                cluster.call_s = outgoing.timeout_s
         match outgoing.request:
             case FindCoordinatorRequest() as request:
                 return self._search.find_coordinator(request)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
+from spark_groups.client.open_requests import OpenRequests
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import (
     BrokerUnreachableError,
@@ -42,12 +43,14 @@ from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
 logger = logging.getLogger(__name__)
 
 Ends = Mapping[TopicIdPartition, ListedOffset]
 """The log ends that were listed."""
 
+LOG_ENDS: Final = "ListOffsetsRequest (the log ends of a plan)"
 FIRST_ASSIGNMENT_S: Final = 3.0
 """How long the first plan waits for partitions that other members still own."""
 OUTAGE_S: Final = 300.0
@@ -68,7 +71,7 @@ class GroupDriver:
 
     Args:
         api_timeout_s: How long the first plan waits for the coordinator's first answer.
-        request_timeout_s: How long listing log ends may take.
+        timeouts: Of connections and requests.
 
     Attributes:
         identity: The cluster of this run: that of the checkpoint, or the first one met.
@@ -82,7 +85,7 @@ class GroupDriver:
         client_id: str,
         security: Security,
         api_timeout_s: float = 60.0,
-        request_timeout_s: float = 30.0,
+        timeouts: Timeouts = USUAL_TIMEOUTS,
     ) -> None:
         self.identity = ClusterIdentity()
         self._engine = Engine(config.member.group_id)
@@ -91,8 +94,9 @@ class GroupDriver:
         self._client_id = client_id
         self._security = security
         self._api_timeout_s = api_timeout_s
-        self._request_timeout_s = request_timeout_s
+        self._timeouts = timeouts
         self._ends: LogEnds | None = None
+        self._open_requests = OpenRequests(config.request_timeout_s)
         self._available_now = False
         self._has_begun = False
         self._instance_lock: InstanceLock | None = None
@@ -121,6 +125,7 @@ class GroupDriver:
                 new_member_id=lambda: str(uuid.uuid4()),
                 checkpointed=checkpointed,
                 warm_up_tasks=warm_up_tasks,
+                open_requests=self._open_requests,
             )
             if self._available_now:
                 client.prepare_available_now()
@@ -132,7 +137,7 @@ class GroupDriver:
                     self._servers,
                     client_id=self._client_id,
                     security=self._security,
-                    request_timeout_s=self._request_timeout_s,
+                    timeouts=self._timeouts,
                     identity=self.identity,
                 ),
                 read_committed=self._config.read_committed,
@@ -143,6 +148,7 @@ class GroupDriver:
                 security=self._security,
                 answered=self._engine.answered,
                 crashed=self._engine.crashed,
+                timeouts=self._timeouts,
                 identity=self.identity,
             )
             self._engine.run(client, threads)
@@ -316,12 +322,32 @@ class GroupDriver:
             self._check(client)
             keys = client.ends_to_list(suspension_clock())
             shown = client.ends_only_shown
-        ends = self._ends.list(keys, shown) if self._ends is not None else {}
+        ends = self._listed(keys, shown)
         self._await_positions(client)
         with self._engine.changed:
             if client.listed(_offsets(ends), _leader_epochs(ends)):
                 self._engine.pump()
                 self._await(lambda: not client.is_validating, VALIDATION_S)
+        return ends
+
+    def _listed(
+        self, keys: frozenset[TopicIdPartition], shown: frozenset[TopicIdPartition]
+    ) -> Ends:
+        """Return the log ends of partitions; the client knows what this thread waits for."""
+        if self._ends is None or not keys:
+            return {}
+        began_at = suspension_clock()
+        with self._engine.changed:
+            self._open_requests.asked(LOG_ENDS, 0.0, began_at)
+            # The timer reports it in time.
+            self._engine.changed.notify_all()
+        ends = self._ends.list(keys, shown)
+        with self._engine.changed:
+            now, problem = suspension_clock(), self._ends.problem
+            if problem:
+                self._open_requests.failed(LOG_ENDS, problem, now - began_at, now)
+            else:
+                self._open_requests.answered(LOG_ENDS, now - began_at)
         return ends
 
     def _plan_from(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> BatchPlan | None:

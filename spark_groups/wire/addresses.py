@@ -6,9 +6,10 @@ import re
 import socket
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_groups.errors import BrokerUnreachableError, OptionsError
 
@@ -20,10 +21,15 @@ _SERVER = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Host and port of a listener."""
+    """Host and port of a listener; a name is in lower case."""
 
     host: str
     port: int
+
+    def __post_init__(self) -> None:
+        if ":" not in self.host:
+            # Names have no case; the zone of an IPv6 address has.
+            object.__setattr__(self, "host", self.host.lower())
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -53,8 +59,37 @@ def parse_bootstrap_servers(bootstrap_servers: str | Iterable[str]) -> tuple[Add
     return tuple(dict.fromkeys(addresses))
 
 
+_TARGETS_MAX: Final = 1_000
 SocketTarget = tuple[socket.AddressFamily, Any]
 """An address family and an address for `socket.connect`."""
+
+
+class ReachedTargets:
+    """The socket address of each host that was reached last; of this process, for any thread."""
+
+    def __init__(self) -> None:
+        self._targets: OrderedDict[Address, SocketTarget] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def reached(self, address: Address, target: SocketTarget) -> None:
+        """Note the socket address to which a connection was made."""
+        with self._lock:
+            self._targets[address] = target
+            self._targets.move_to_end(address)
+            while len(self._targets) > _TARGETS_MAX:
+                self._targets.popitem(last=False)
+
+    def first(
+        self, address: Address, targets: tuple[SocketTarget, ...]
+    ) -> tuple[SocketTarget, ...]:
+        """Return socket addresses of a host, with the one that was reached last in front."""
+        with self._lock:
+            last = self._targets.get(address)
+        return tuple(sorted(targets, key=lambda each: each != last))
+
+
+REACHED: Final = ReachedTargets()
+"""The socket addresses that this process has reached."""
 
 
 def resolve(address: Address, deadline: float) -> tuple[SocketTarget, ...]:

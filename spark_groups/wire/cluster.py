@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ErrorCode, ProtocolError, rule_for
+from spark_groups.protocol.backoff import Patience
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
@@ -55,7 +57,6 @@ from spark_groups.wire.fetch.batches import Passed
 from spark_groups.wire.fetch.first_records import FirstRecords, FirstRecordSearch
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
-    ATTEMPT_TIMEOUT_S,
     LeaderCache,
     LeaderRequests,
 )
@@ -70,6 +71,7 @@ from spark_groups.wire.schemas.messages import (
     Message,
 )
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 from spark_groups.wire.topic_metadata import (
     ClusterMetadata,
     KnownTopic,
@@ -78,8 +80,6 @@ from spark_groups.wire.topic_metadata import (
 )
 from spark_groups.wire.translation import TRANSLATIONS
 
-CONNECT_TIMEOUT_S: Final = 1.0
-REQUEST_TIMEOUT_S: Final = 10.0
 MAX_METADATA_AGE_S: Final = 1.0
 _RETRY_PAUSE_S: Final = 0.1
 
@@ -103,6 +103,7 @@ class Answered(Protocol):
 
 
 Answer = TypeVar("Answer", bound=Answered)
+Reply = TypeVar("Reply")
 Ask = Callable[[Connection, float], Answer]
 
 
@@ -114,8 +115,9 @@ class Cluster:
 
     Args:
         client_id: Appears in the brokers' logs and quotas.
-        request_timeout_s: For each call, including connecting and retries.
-        connect_timeout_s: For one attempt to connect.
+        timeouts: For one connection and one request; None: those `within` a call's.
+        request_timeout_s: For each call, including connecting and retries, until `call_s` is
+            changed; None: as for one request.
         max_metadata_age_s: How long a topic id is assumed to keep its name.
         identity: The cluster, shared with other connections to it; None: the first one met.
 
@@ -129,20 +131,24 @@ class Cluster:
         *,
         client_id: str = CLIENT_SOFTWARE_NAME,
         security: Security | None = None,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        timeouts: Timeouts | None = None,
+        request_timeout_s: float | None = None,
         max_metadata_age_s: float = MAX_METADATA_AGE_S,
         identity: ClusterIdentity | None = None,
     ) -> None:
         self._identity = identity or ClusterIdentity()
+        if timeouts is None:
+            given_s = request_timeout_s
+            timeouts = USUAL_TIMEOUTS if given_s is None else Timeouts.within(given_s)
+        self.call_s = timeouts.request_s if request_timeout_s is None else request_timeout_s
         self._pool = ConnectionPool(
             parse_bootstrap_servers(bootstrap_servers),
             client_id=client_id,
             security=security or Security(),
-            connect_timeout_s=connect_timeout_s,
+            timeouts=timeouts,
             identity=self._identity,
         )
-        self._request_timeout_s = request_timeout_s
+        self._patience = Patience(timeouts.first_wait_s, timeouts.request_s)
         self._coordinator: tuple[str, Node] | None = None
         self._leaders = LeaderCache(max_metadata_age_s)
         self._leader_requests = LeaderRequests(self._pool, self._leaders, self._refresh)
@@ -353,7 +359,8 @@ class Cluster:
                 return kind(error_code=found.error_code)
             node = found.coordinator
             self._coordinator = group_id, node
-        return ask(self._pool.to(node, deadline), self._attempt_s(deadline))
+        connection = self._pool.to(node, deadline)
+        return self._attempt(deadline, lambda timeout_s: ask(connection, timeout_s))
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -374,7 +381,7 @@ class Cluster:
         for node in self._metadata(metadata_to_wire(), deadline).nodes.values():
             while True:
                 connection = self._pool.to(node, deadline)
-                values = connection.request(LIST_GROUPS, asked, self._attempt_s(deadline))
+                values = connection.request(LIST_GROUPS, asked, deadline - time.monotonic())
                 retry = rule_for(values["error_code"]).lookup in ASK_AGAIN
                 if not retry or not self._pool.pause(_RETRY_PAUSE_S, deadline):
                     break
@@ -403,7 +410,7 @@ class Cluster:
             if node is None:
                 raise ProtocolError(f"there is no broker {name!r}, only {sorted(nodes)}")
             connection = self._pool.to(node, deadline)
-            values = connection.request(DESCRIBE_CONFIGS, asked, self._attempt_s(deadline))
+            values = connection.request(DESCRIBE_CONFIGS, asked, deadline - time.monotonic())
         else:
             values = self._ask_any(DESCRIBE_CONFIGS, asked, deadline)
         return configuration_from_wire(values, name)
@@ -438,25 +445,43 @@ class Cluster:
         check_alteration(self._ask_any(INCREMENTAL_ALTER_CONFIGS, asked, self._deadline()), name)
 
     def _deadline(self) -> float:
-        return time.monotonic() + self._request_timeout_s
+        return time.monotonic() + self.call_s
 
-    def _attempt_s(self, deadline: float) -> float:
-        """Return the timeout of one attempt; a broker that hangs leaves time for another."""
-        return min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
+    def _attempt(self, deadline: float, ask: Callable[[float], Reply]) -> Reply:
+        """Ask with a timeout; a broker that hangs leaves time for another one."""
+        began_at = time.monotonic()
+        try:
+            answer = ask(min(self._patience.seconds(), deadline - began_at))
+        except RequestError:
+            self._patience.failed(time.monotonic() - began_at)
+            raise
+        self._patience.answered(time.monotonic() - began_at)
+        return answer
 
     def _metadata(self, asked: Values, deadline: float) -> ClusterMetadata:
-        metadata = metadata_from_wire(self._ask_any(METADATA, asked, deadline))
+        connection, answer = self._ask_any_broker(METADATA, asked, deadline)
+        metadata = metadata_from_wire(answer)
         self._pool.learn(metadata.nodes.values())
+        if len(metadata.topics) + len(metadata.errors) < len(asked["topics"] or ()):
+            # Its metadata may be older than that of others, which then know these topics.
+            self._pool.pass_over(connection.address)
         return metadata
 
     def _ask_any(self, message: Message, values: Values, deadline: float) -> Values:
+        return self._ask_any_broker(message, values, deadline)[1]
+
+    def _ask_any_broker(
+        self, message: Message, values: Values, deadline: float
+    ) -> tuple[Connection, Values]:
         while True:
             connection = self._pool.any(deadline)
             try:
-                return connection.request(message, values, self._attempt_s(deadline))
+                answer = self._attempt(deadline, partial(connection.request, message, values))
             except RequestError as error:
                 self._pool.failed(connection.address)
                 if not self._pool.pause(0.0, deadline):
                     raise RequestError(
                         f"no broker answered: {error}", may_have_arrived=error.may_have_arrived
                     ) from error
+            else:
+                return connection, answer

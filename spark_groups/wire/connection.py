@@ -30,6 +30,7 @@ from spark_groups.wire.schemas.messages import (
 from spark_groups.wire.security.authentication import log_in
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.tls import no_tls
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 from spark_groups.wire.topic_metadata import metadata_to_wire
 from spark_groups.wire.transport import FrameBuffer, HungUpError, Transport
 
@@ -37,6 +38,8 @@ CLIENT_SOFTWARE_NAME: Final = "spark-groups"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 _CORRELATION_IDS: Final = 2**31
+OLD_S: Final = 3.0
+"""The age of the last answer from which on a connection may have been dropped in silence."""
 _PROBE_S: Final = 2.0
 """Timeout for detecting the kind of a listener that hung up."""
 
@@ -69,6 +72,7 @@ class AnotherClusterError(RequestError):
 class _InFlight:
     message: Message
     correlation_id: int
+    sent_at: float
     deadline: float
 
 
@@ -78,6 +82,7 @@ class Connection:
     Args:
         client_id: Appears in the broker's logs and quotas.
         identity: The cluster that the address must lead to; None: any.
+        timeouts: When it is too old to be used.
         max_frame_bytes: The longest response that is accepted.
         receive_buffer_bytes: The socket's receive buffer; None for the system's default.
     """
@@ -89,6 +94,7 @@ class Connection:
         *,
         client_id: str = CLIENT_SOFTWARE_NAME,
         security: Security | None = None,
+        timeouts: Timeouts = USUAL_TIMEOUTS,
         identity: ClusterIdentity | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         receive_buffer_bytes: int | None = None,
@@ -96,6 +102,7 @@ class Connection:
         self.address = Address(host, port)
         self.client_id = client_id
         self.security = security or Security()
+        self._timeouts = timeouts
         self._identity = identity
         self.versions = ApiVersions()
         self._transport = Transport(
@@ -105,12 +112,15 @@ class Connection:
         self._in_flight: _InFlight | None = None
         self._was_answered = False
         self._usable_until = math.inf
+        self._answered_at = -math.inf
+        self._slowest_s = 0.0
 
-    def connect(self, timeout_s: float) -> None:
+    def connect(self, timeout_s: float, setup_s: float | None = None) -> None:
         """Connect, negotiate versions, authenticate if SASL is configured, and ask for the cluster.
 
         Args:
             timeout_s: For all of it.
+            setup_s: For the TCP connection; None: that of `timeouts`.
 
         Raises:
             RequestError: The address cannot be resolved or reached, or did not answer in time.
@@ -120,7 +130,7 @@ class Connection:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            self._open(deadline)
+            self._open(deadline, self._timeouts.setup_s if setup_s is None else setup_s)
             self.versions = self._negotiate(deadline)
             if self.security.uses_sasl:
                 self._usable_until = log_in(
@@ -139,9 +149,9 @@ class Connection:
             self.close()
             raise RequestError(str(error), may_have_arrived=False) from error
 
-    def _open(self, deadline: float) -> None:
+    def _open(self, deadline: float, setup_s: float) -> None:
         try:
-            self._transport.open(deadline)
+            self._transport.open(deadline, setup_s)
         except HungUpError:
             if self._speaks_plaintext():
                 raise no_tls(self.address) from None
@@ -210,9 +220,13 @@ class Connection:
     def is_usable(self) -> bool:
         """Return whether the connection is open and the broker has not hung up.
 
-        A session near the end of its lifetime is not usable: the broker would end it.
+        A session near the end of its lifetime is not usable: the broker would end it. Nor is a
+        connection that was idle for `connections.max.idle.ms`.
         """
-        if self._in_flight is not None or time.monotonic() >= self._usable_until:
+        now = time.monotonic()
+        if self._in_flight is not None or now >= self._usable_until:
+            return False
+        if now - self._answered_at >= self._timeouts.max_idle_s:
             return False
         return self._transport.is_quiet()
 
@@ -236,13 +250,25 @@ class Connection:
         return self.receive()
 
     def send(self, message: Message, values: Mapping[str, Any], timeout_s: float) -> None:
-        """Send one request for `receive`; raises like `request`."""
+        """Send one request for `receive`; raises like `request`.
+
+        If the last answer is old, a middlebox may have dropped the connection without a word: this
+        request then ends after a short time, and a caller that retries it gets a new connection.
+        """
         if not self.supports(message):
             raise ProtocolError(
                 f"{self.address} does not support {message}, only"
                 f" {self.versions.text(message)}: Apache Kafka 4.0 or later is required"
             )
-        self._send(message, values, time.monotonic() + timeout_s)
+        now = time.monotonic()
+        if now - self._answered_at >= OLD_S:
+            timeout_s = min(timeout_s, max(self._timeouts.first_wait_s, 2 * self._slowest_s))
+        self._send(message, values, now + timeout_s)
+
+    @property
+    def deadline(self) -> float:
+        """Until when the answer to the request in flight must come; infinite without one."""
+        return math.inf if self._in_flight is None else self._in_flight.deadline
 
     def receive(self) -> Values:
         """Wait for the response until the deadline given to `send`."""
@@ -277,6 +303,8 @@ class Connection:
             self.close()
             raise
         self._was_answered = True
+        self._answered_at = time.monotonic()
+        self._slowest_s = max(self._slowest_s, self._answered_at - in_flight.sent_at)
         return values
 
     def _why_hung_up(self, message: Message, reason: str) -> str:
@@ -331,7 +359,8 @@ class Connection:
         except AccessError:
             self.close()
             raise
-        self._in_flight = _InFlight(message, self._correlation_id, deadline)
+        now = time.monotonic()
+        self._in_flight = _InFlight(message, self._correlation_id, now, deadline)
 
     def _read_response(self, in_flight: _InFlight, frame: Frame) -> Values:
         message = in_flight.message

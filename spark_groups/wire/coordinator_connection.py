@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.protocol.messages import (
@@ -47,12 +46,11 @@ from spark_groups.wire.schemas.messages import (
     Message,
 )
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 from spark_groups.wire.topic_metadata import ClusterMetadata, metadata_from_wire, metadata_to_wire
 from spark_groups.wire.translation import TRANSLATIONS, fetch_all_to_wire, fetched_offsets, single
 
 logger = logging.getLogger(__name__)
-
-CONNECT_TIMEOUT_S: Final = 2.0
 
 GroupRequest = (
     HeartbeatRequest
@@ -266,7 +264,7 @@ class CoordinatorConnection:
 
     Args:
         client_id: Appears in the broker's logs and quotas.
-        connect_timeout_s: For connecting.
+        timeouts: For connecting.
         identity: The cluster, shared with other connections to it; None: the first one met.
     """
 
@@ -275,12 +273,13 @@ class CoordinatorConnection:
         *,
         client_id: str = CLIENT_SOFTWARE_NAME,
         security: Security | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        timeouts: Timeouts = USUAL_TIMEOUTS,
         identity: ClusterIdentity | None = None,
     ) -> None:
         self._client_id = client_id
         self._security = security or Security()
-        self._connect_timeout_s = connect_timeout_s
+        self._timeouts = timeouts
+        self._failures = 0
         self._identity = identity or ClusterIdentity()
         self._connection: Connection | None = None
         self._lock = threading.Lock()
@@ -314,13 +313,19 @@ class CoordinatorConnection:
             node.port,
             client_id=self._client_id,
             security=self._security,
+            timeouts=self._timeouts,
             identity=self._identity,
         )
         with self._lock:
             if self._shut_down:
                 raise RequestError("the member was shut down", may_have_arrived=False)
             self._connection = fresh
-        fresh.connect(min(timeout_s, self._connect_timeout_s + self._security.handshake_s))
+        try:
+            fresh.connect(timeout_s, self._timeouts.setup_after(self._failures))
+        except RequestError:
+            self._failures += 1
+            raise
+        self._failures = 0
         return fresh
 
     def interrupt(self) -> None:

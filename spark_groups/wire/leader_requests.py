@@ -28,7 +28,6 @@ from spark_groups.wire.schemas.messages import LIST_OFFSETS, OFFSET_FOR_LEADER_E
 from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTopic
 
 FORGET_AFTER_S: Final = 300.0
-ATTEMPT_TIMEOUT_S: Final = 3.0
 ASK_AGAIN: Final = frozenset({Reaction.RETRY, Reaction.REDISCOVER, Reaction.REFRESH_TOPICS})
 """Reactions after which a read-only request is retried."""
 _CONSUMER_REPLICA_ID: Final = -1
@@ -192,7 +191,8 @@ class LeaderRequests:
     ) -> LeaderAnswers:
         """Return an answer or an error for each partition.
 
-        A partition whose leader has moved is retried once after fresh metadata.
+        A partition whose leader has moved, or does not answer for a while, is retried once after
+        fresh metadata. A leader that is slow gets twice the time with each attempt.
 
         Args:
             deadline: Monotonic seconds.
@@ -223,23 +223,28 @@ class LeaderRequests:
         )
         by_leader, errors = self._leaders.route(partitions)
         answers: LeaderAnswers = {key: PartitionError(code) for key, code in errors.items()}
-        sent: list[tuple[Connection, list[TopicIdPartition]]] = []
+        sent: list[tuple[float, Connection, list[TopicIdPartition]]] = []
         unanswered: list[TopicIdPartition] = []
         for node_id, asked in by_leader.items():
             values = request_to_wire(request, asked, self._leaders.topics)
             try:
-                connection = self._pool.to(self._leaders.nodes[node_id], deadline)
-                attempt_s = min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
-                connection.send(message, values, attempt_s)
-                sent.append((connection, asked))
+                node = self._leaders.nodes[node_id]
+                wait_s = self._pool.patience(node).seconds()
+                connection = self._pool.to(node, deadline, wait_s)
+                now = time.monotonic()
+                connection.send(message, values, min(wait_s, deadline - now))
+                sent.append((now, connection, asked))
             except RequestError:
                 unanswered += asked
-        for connection, asked in sent:
+        for sent_at, connection, asked in sent:
+            patience = self._pool.patience(connection.address)
             try:
                 values = connection.receive()
             except RequestError:
+                patience.failed(time.monotonic() - sent_at)
                 unanswered += asked
                 continue
+            patience.answered(time.monotonic() - sent_at)
             answers.update(answers_from_wire(request, values, asked, self._leaders.topics))
         no_answer = PartitionError(ErrorCode.NETWORK_EXCEPTION.value)
         answers.update(dict.fromkeys(unanswered, no_answer))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
-from spark_groups.errors import ProtocolError
+from spark_groups.errors import AccessError, BrokerUnreachableError, ProtocolError
+from spark_groups.protocol.backoff import Backoff, Patience
 from spark_groups.protocol.messages import Node
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster_identity import ClusterIdentity
@@ -18,17 +21,25 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.tls import CertificateError
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
-_PAUSE_BETWEEN_ROUNDS_S: Final = 0.1
+logger = logging.getLogger(__name__)
+
+RECONNECT_MAX_S: Final = 5.0
+"""The longest pause between two rounds over all addresses; the first one takes 0.1 s."""
+_Failure = RequestError | ProtocolError | AccessError
 
 
 class ConnectionPool:
     """Opens connections on demand and keeps them; used by one thread.
 
+    A connection is opened in a thread of its own, which may take as long as one request may: a
+    broker that is slow to answer is reached, and one that hangs does not keep the pool from others.
+
     Args:
         bootstrap_servers: The first addresses to try.
         client_id: Appears in the brokers' logs and quotas.
-        connect_timeout_s: For one attempt to connect.
         identity: The cluster, shared with other connections to it; None: the first one met.
         max_frame_bytes: The longest response that is accepted.
         receive_buffer_bytes: The sockets' receive buffer; None for the system's default.
@@ -40,7 +51,7 @@ class ConnectionPool:
         *,
         client_id: str,
         security: Security,
-        connect_timeout_s: float,
+        timeouts: Timeouts = USUAL_TIMEOUTS,
         identity: ClusterIdentity | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         receive_buffer_bytes: int | None = None,
@@ -50,12 +61,19 @@ class ConnectionPool:
         self._rotation = list(self._bootstrap)
         self._client_id = client_id
         self._security = security
-        self._connect_timeout_s = connect_timeout_s
+        self.timeouts = timeouts
         self._identity = identity or ClusterIdentity()
         self._max_frame_bytes = max_frame_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._connections: dict[Address, Connection] = {}
-        self._lock = threading.Lock()
+        self._openings: dict[Address, _Opening] = {}
+        self._failures: dict[Address, int] = {}
+        """How often the TCP connection to an address failed in a row."""
+        self._patiences: dict[Address, Patience] = {}
+        self._passed_over: Address | None = None
+        self._backoff = Backoff()
+        self._warned_of: set[Address] = set()
+        self._changed = threading.Condition()
         self._stopped = threading.Event()
 
     def learn(self, nodes: Iterable[Node]) -> None:
@@ -64,8 +82,11 @@ class ConnectionPool:
         known = dict.fromkeys((*alive, *self._bootstrap))
         self._rotation = [each for each in self._rotation if each in known]
         self._rotation += [each for each in known if each not in self._rotation]
-        for address in [each for each in self._connections if each not in known]:
+        for address in {*self._connections, *self._openings} - known.keys():
             self._drop(address)
+        for by_address in (self._patiences, self._failures):
+            for address in by_address.keys() - known.keys():
+                del by_address[address]
 
     def any(self, deadline: float) -> Connection:
         """Return a connection to any broker, preferably an open one.
@@ -77,46 +98,142 @@ class ConnectionPool:
             RequestError: No address could be reached; lists all with their reasons.
             AnotherClusterError: All addresses lead to other clusters.
             ProtocolError: No address is a Kafka broker.
+            AccessError: A broker refuses the login, or no broker's certificate is trusted.
         """
+        passed_over, self._passed_over = self._passed_over, None
         for address in self._rotation:
             connection = self._connections.get(address)
-            if connection is not None and connection.is_usable():
+            if address != passed_over and connection is not None and connection.is_usable():
                 return connection
         while True:
-            reasons: list[RequestError | ProtocolError] = []
-            for address in list(self._rotation):
-                opened = self._try_to_open(address, deadline)
-                if isinstance(opened, Connection):
-                    return opened
-                reasons.append(opened)
-            for final in (ProtocolError, AnotherClusterError):
-                if all(isinstance(each, final) for each in reasons):
-                    raise reasons[0]
-            if not self.pause(_PAUSE_BETWEEN_ROUNDS_S, deadline):
-                listed = "; ".join(str(each) for each in reasons)
-                raise RequestError(f"no broker answered: {listed}", may_have_arrived=False)
+            reasons: dict[Address, _Failure] = {}
+            connection = self._first_opened(reasons, deadline)
+            if connection is not None:
+                self._backoff.succeeded()
+                self._warn(reasons)
+                return connection
+            for final in (ProtocolError, AnotherClusterError, AccessError):
+                is_final = all(isinstance(each, final) for each in reasons.values())
+                if is_final and len(reasons) >= len(self._rotation):
+                    raise next(iter(reasons.values()))
+            now = time.monotonic()
+            self._backoff.failed(now, RECONNECT_MAX_S)
+            if not self.pause(self._backoff.not_before - now, deadline):
+                raise self._none_answered(reasons)
 
-    def to(self, node: Node, deadline: float) -> Connection:
+    def _first_opened(self, reasons: dict[Address, _Failure], deadline: float) -> Connection | None:
+        """Open one connection after another until the first one is open, or all have failed.
+
+        Args:
+            reasons: Takes why others failed.
+            deadline: Monotonic seconds.
+
+        Raises:
+            AccessError: A broker refuses the login.
+        """
+        tried: list[Address] = []
+        for address in list(self._rotation):
+            tried.append(address)
+            is_last = len(tried) == len(self._rotation)
+            until = deadline if is_last else time.monotonic() + self.timeouts.first_wait_s
+            connection = self._first_of(tried, reasons, min(until, deadline))
+            if connection is not None:
+                return connection
+        return None
+
+    def _first_of(
+        self, addresses: list[Address], reasons: dict[Address, _Failure], until: float
+    ) -> Connection | None:
+        """Return the first open connection among addresses; None if none opens in time."""
+        while True:
+            waiting = [each for each in addresses if each not in reasons]
+            for address in waiting:
+                try:
+                    connection = self._opened(address)
+                except CertificateError as error:
+                    reasons[address] = error
+                except (RequestError, ProtocolError) as error:
+                    reasons[address] = error
+                else:
+                    if connection is not None:
+                        return connection
+                    continue
+                self.failed(address)
+            if len(reasons) == len(addresses):
+                return None
+            ongoing = [e for a in waiting if (e := self._openings.get(a)) is not None]
+            if not self._wait(partial(_any_done, ongoing), until):
+                for address in waiting:
+                    opening = self._openings.get(address)
+                    if opening is not None and address not in reasons:
+                        self.failed(address)
+                return None
+
+    def _none_answered(self, reasons: dict[Address, _Failure]) -> Exception:
+        refused = [each for each in reasons.values() if isinstance(each, AccessError)]
+        if refused:
+            return refused[0]
+        others = self._openings.keys() - reasons.keys()
+        silent = [f"{each} does not answer in time" for each in sorted(others)]
+        listed = "; ".join([*map(str, reasons.values()), *silent])
+        return RequestError(f"no broker answered: {listed}", may_have_arrived=False)
+
+    def _warn(self, reasons: dict[Address, _Failure]) -> None:
+        """Say once which address is not used because of its certificate."""
+        for address, reason in reasons.items():
+            if isinstance(reason, AccessError) and address not in self._warned_of:
+                self._warned_of.add(address)
+                logger.warning("another broker is used in place of %s: %s", address, reason)
+
+    def to(self, node: Node, deadline: float, wait_s: float | None = None) -> Connection:
         """Return a connection to one broker, after at most one attempt to connect.
 
         Args:
             deadline: Monotonic seconds.
+            wait_s: How long to wait for a connection that is being opened, since its beginning;
+                None: until the deadline. The next call continues to wait for it.
 
         Raises:
             RequestError: The broker cannot be reached.
             ProtocolError: The peer is not a Kafka broker.
+            AccessError: The broker refuses.
         """
         address = Address(node.host, node.port)
         connection = self._connections.get(address)
         if connection is not None and connection.is_usable():
             return connection
-        return self._open(address, deadline)
+        connection = self._opened(address)
+        if connection is None:
+            opening = self._openings[address]
+            until = deadline if wait_s is None else min(deadline, opening.began_at + wait_s)
+            self._wait(lambda: opening.is_done, until)
+            connection = self._opened(address)
+        if connection is None:
+            waited_s = time.monotonic() - opening.began_at
+            raise RequestError(
+                f"{address} does not answer a new connection yet, after {waited_s:.1f} s",
+                may_have_arrived=False,
+            )
+        return connection
+
+    def patience(self, broker: Node | Address) -> Patience:
+        """Return how long one broker is waited for."""
+        address = Address(broker.host, broker.port)
+        if address not in self._patiences:
+            limits = self.timeouts.first_wait_s, self.timeouts.request_s
+            self._patiences[address] = Patience(*limits)
+        return self._patiences[address]
 
     def failed(self, address: Address) -> None:
         """Try this address last from now on."""
         if address in self._rotation:
             self._rotation.remove(address)
             self._rotation.append(address)
+
+    def pass_over(self, address: Address) -> None:
+        """Use another broker next time, if one can be reached: this one knows less than asked."""
+        self.failed(address)
+        self._passed_over = address
 
     def pause(self, seconds: float, deadline: float) -> bool:
         """Wait before a retry, and return whether there is time for one.
@@ -128,48 +245,130 @@ class ConnectionPool:
         left_s = deadline - time.monotonic()
         return not self._stopped.wait(max(0.0, min(seconds, left_s))) and left_s > seconds
 
-    def _try_to_open(
-        self, address: Address, deadline: float
-    ) -> Connection | RequestError | ProtocolError:
-        try:
-            return self._open(address, deadline)
-        except (RequestError, ProtocolError) as error:
-            self.failed(address)
-            return error
+    def _wait(self, condition: Callable[[], bool], until: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(condition, max(0.0, until - time.monotonic()))
 
-    def _open(self, address: Address, deadline: float) -> Connection:
+    def _opened(self, address: Address) -> Connection | None:
+        """Return an open connection; None while it is being opened, which this begins if needed."""
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_usable():
+            return connection
+        opening = self._openings.get(address)
+        if opening is None:
+            self._begin(address)
+            return None
+        if not opening.is_done:
+            return None
+        del self._openings[address]
+        if opening.error is not None:
+            self._failures[address] = self._failures.get(address, 0) + 1
+            raise opening.error
+        self._failures.pop(address, None)
+        with self._changed:
+            self._connections[address] = opening.connection
+            if self._stopped.is_set():
+                opening.connection.shutdown()
+        return opening.connection
+
+    def _begin(self, address: Address) -> None:
         self._drop(address)
         connection = Connection(
             address.host,
             address.port,
             client_id=self._client_id,
             security=self._security,
+            timeouts=self.timeouts,
             identity=self._identity,
             max_frame_bytes=self._max_frame_bytes,
             receive_buffer_bytes=self._receive_buffer_bytes,
         )
-        with self._lock:
+        setup_s = self.timeouts.setup_after(self._failures.get(address, 0))
+        opening = _Opening(connection, self.timeouts.request_s, setup_s, self._changed)
+        with self._changed:
             if self._stopped.is_set():
                 raise RequestError("the client was shut down", may_have_arrived=False)
-            self._connections[address] = connection
-        allowed_s = self._connect_timeout_s + self._security.handshake_s
-        connection.connect(min(allowed_s, deadline - time.monotonic()))
-        return connection
+            self._openings[address] = opening
+        opening.start()
 
     def _drop(self, address: Address) -> None:
-        with self._lock:
+        with self._changed:
             connection = self._connections.pop(address, None)
+            opening = self._openings.pop(address, None)
         if connection is not None:
             connection.close()
+        if opening is not None:
+            opening.give_up()
 
     def close(self) -> None:
         """Close all connections; only for the thread that uses the pool."""
-        for address in list(self._connections):
+        for address in {*self._connections, *self._openings}:
             self._drop(address)
 
     def shutdown(self) -> None:
         """Make the current call and all later ones fail at once; for any thread."""
-        with self._lock:
+        with self._changed:
             self._stopped.set()
+            for opening in self._openings.values():
+                opening.give_up()
             for connection in self._connections.values():
                 connection.shutdown()
+
+
+def _any_done(openings: Iterable[_Opening]) -> bool:
+    return any(each.is_done for each in openings)
+
+
+class _Opening:
+    """A connection that is being opened, in a thread of its own.
+
+    Args:
+        timeout_s: For all of it.
+        setup_s: For the TCP connection.
+        changed: Notified at its end.
+    """
+
+    def __init__(
+        self, connection: Connection, timeout_s: float, setup_s: float, changed: threading.Condition
+    ) -> None:
+        self.connection = connection
+        self.began_at = time.monotonic()
+        self.is_done = False
+        self.error: Exception | None = None
+        self._timeout_s = timeout_s
+        self._setup_s = setup_s
+        self._changed = changed
+        self._is_given_up = False
+        self._thread = threading.Thread(
+            target=self._open, name=f"connect-{connection.address}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def give_up(self) -> None:
+        """End it at once, and close the connection; for any thread."""
+        with self._changed:
+            self._is_given_up = True
+            is_done = self.is_done
+        self.connection.shutdown()
+        if is_done:
+            self.connection.close()
+
+    def _open(self) -> None:
+        error: Exception | None = None
+        try:
+            self.connection.connect(self._timeout_s, self._setup_s)
+        except (BrokerUnreachableError, ProtocolError, AccessError) as failure:
+            error = failure
+        except Exception as failure:
+            logger.exception("a connection to %s failed", self.connection.address)
+            error = failure
+        with self._changed:
+            self.error = error
+            self.is_done = True
+            is_given_up = self._is_given_up
+            self._changed.notify_all()
+        if is_given_up:
+            self.connection.close()

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import selectors
 import socket
 import ssl
 import struct
 import threading
 import time
-from typing import Final
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, cast
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, ProtocolError
-from spark_groups.wire.addresses import Address, resolve
+from spark_groups.wire.addresses import REACHED, Address, SocketTarget, resolve
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.tls import ssl_context, tls_refusal
 
+_NEXT_TARGET_S: Final = 0.25
+"""After this time without an answer, the next address of a host is tried as well (RFC 8305)."""
+_LOOK_S: Final = 0.1
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""The system's own first probe comes after two hours; names that a system lacks are left out."""
 _RECEIVE_BYTES: Final = 256 * 1024
 _LEAST_FRAME_BYTES: Final = 4
 _FIRST_FRAMES_BYTES: Final = 1024 * 1024
@@ -103,8 +113,11 @@ class Transport:
         """Return the socket's descriptor for `selectors`; -1 without a socket."""
         return self._socket.fileno() if self._socket is not None else -1
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: float, setup_s: float = math.inf) -> None:
         """Connect, with TLS if configured, until a deadline in monotonic seconds.
+
+        Args:
+            setup_s: For the TCP connection, if that ends before the deadline.
 
         Raises:
             BrokerUnreachableError: The address cannot be resolved or reached, or did not answer in
@@ -112,7 +125,7 @@ class Transport:
             HungUpError: The peer hung up during the TLS handshake.
             AccessError: TLS failed because a certificate was refused; not retried.
         """
-        self._connect(deadline)
+        self._connect(min(deadline, time.monotonic() + setup_s))
         if self._security.uses_tls:
             self._encrypt(deadline)
 
@@ -121,40 +134,98 @@ class Transport:
         self._max_frame_bytes = self._full_frame_bytes
 
     def _connect(self, deadline: float) -> None:
-        targets = resolve(self._address, deadline)
-        reasons = []
-        for index, (family, target) in enumerate(targets):
-            left_s = max(0.001, deadline - time.monotonic()) / (len(targets) - index)
-            candidate = socket.socket(family, socket.SOCK_STREAM)
-            with self._lock:
-                self._socket = candidate
-            try:
-                self.fail_if_shut_down()
-                if self._receive_buffer_bytes is not None:
-                    # Must precede the connect, which negotiates the window.
-                    size = self._receive_buffer_bytes
-                    candidate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-                candidate.settimeout(left_s)
-                candidate.connect(target)
-            except OSError as error:
-                self.close()
-                reasons.append(_reason(error))
-            else:
-                candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                candidate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                return
-        self.fail_if_shut_down()
-        raise BrokerUnreachableError(
-            f"cannot connect to {self._address}: {'; '.join(dict.fromkeys(reasons))}"
-        )
+        targets = REACHED.first(self._address, resolve(self._address, deadline))
+        reasons: list[str] = []
+        with self._lock:
+            self.fail_if_shut_down()
+        candidates: dict[socket.socket, SocketTarget] = {}
+        try:
+            connected = self._first_connected(targets, candidates, reasons, deadline)
+        finally:
+            for each in candidates:
+                each.close()
+        if connected is None:
+            self.fail_if_shut_down()
+            unique = "; ".join(dict.fromkeys(reasons)) or "no answer in time"
+            raise BrokerUnreachableError(f"cannot connect to {self._address}: {unique}")
+        _tune(connected)
+        with self._lock:
+            self._socket = connected
+        if self._is_shut_down:
+            self.close()
+            self.fail_if_shut_down()
+
+    def _first_connected(
+        self,
+        targets: Iterable[SocketTarget],
+        candidates: dict[socket.socket, SocketTarget],
+        reasons: list[str],
+        deadline: float,
+    ) -> socket.socket | None:
+        """Return the first socket that connects, and take it out of the candidates.
+
+        Args:
+            targets: Tried in this order, the next one before the last one has failed.
+            candidates: The sockets under way.
+            reasons: Why others failed.
+            deadline: Monotonic seconds.
+        """
+        waiting, next_at = deque(targets), 0.0
+        with selectors.DefaultSelector() as selector:
+            while (waiting or candidates) and not self._is_shut_down:
+                now = time.monotonic()
+                if now >= deadline:
+                    break
+                if waiting and (now >= next_at or not candidates):
+                    next_at = now + _NEXT_TARGET_S
+                    target = waiting.popleft()
+                    try:
+                        candidate = self._begun(target)
+                    except OSError as error:
+                        reasons.append(_reason(error))
+                        continue
+                    candidates[candidate] = target
+                    selector.register(candidate, selectors.EVENT_WRITE)
+                for key, _ in selector.select(min(_LOOK_S, deadline - now)):
+                    candidate = cast(socket.socket, key.fileobj)
+                    selector.unregister(candidate)
+                    target = candidates.pop(candidate)
+                    code = candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    if not code:
+                        REACHED.reached(self._address, target)
+                        return candidate
+                    candidate.close()
+                    reasons.append(os.strerror(code))
+        return None
+
+    def _begun(self, target: SocketTarget) -> socket.socket:
+        """Return a socket that is connecting."""
+        family, place = target
+        candidate = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if self._receive_buffer_bytes is not None:
+                # Must precede the connect, which negotiates the window.
+                size = self._receive_buffer_bytes
+                candidate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+            candidate.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                candidate.connect(place)
+        except OSError:
+            candidate.close()
+            raise
+        return candidate
 
     def _encrypt(self, deadline: float) -> None:
         context = ssl_context(self._security.tls)
         with self._lock:
             self.fail_if_shut_down()
             assert self._socket is not None
+            # Certificates have no final dot, which a name may have in the DNS.
+            host = self._address.host.rstrip(".")
             secured = context.wrap_socket(
-                self._socket, server_hostname=self._address.host, do_handshake_on_connect=False
+                self._socket,
+                server_hostname=host,
+                do_handshake_on_connect=False,
             )
             self._socket = secured
         try:
@@ -342,6 +413,15 @@ class Transport:
                 with contextlib.suppress(OSError):
                     # An SSLSocket's own shutdown() would continue without encryption.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def _tune(connected: socket.socket) -> None:
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _lost(error: OSError) -> BrokerUnreachableError:

@@ -108,7 +108,7 @@ class ClientHarness:
         for outgoing in self.client.poll_requests(self.now):
             assert outgoing.channel not in self.under_way, "one request on a channel at a time"
             assert (outgoing.node is not None) == outgoing.channel.leads_to_coordinator
-            assert 0 < outgoing.timeout_s <= 10.0
+            assert 0 < outgoing.timeout_s <= self.client.config.request_timeout_s
             self.under_way[outgoing.channel] = outgoing
         request, member = self.request(Channel.OFFSETS), self.client.member
         is_member = member.state is not MemberState.WARMING_UP

@@ -204,6 +204,7 @@ def test_topic_without_rights_fails_before_the_warm_up() -> None:
     harness.answer(Channel.CLUSTER, NO_TOPIC)
     with pytest.raises(GroupError, match="TOPIC_AUTHORIZATION_FAILED"):
         harness.client.check()
+    harness.wait(10.0)
     assert harness.client.next_wakeup(harness.now) is None
 
 

@@ -64,6 +64,7 @@ SAMPLES: dict[str, object] = {
     "idle_s": 700.0,
     "limit_s": 600.0,
     "request": "OffsetCommitRequest",
+    "to": "broker 1 at kafka:9092",
     "cure": " (what to do)",
     "waits_for": ("OffsetFetch answers UNSTABLE_OFFSET_COMMIT",),
     "tasks": 4,

@@ -101,7 +101,7 @@ def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
         try:
             threads, answers = start(proxy.address)
             settings = GroupSettingsRequest(group_id=group_id)
-            threads.send(Outgoing(Channel.CLUSTER, settings))
+            threads.send(Outgoing(Channel.CLUSTER, settings, timeout_s=2.0))
             wait_until(lambda: DESCRIBE_CONFIGS.api_key in {key for _, key in proxy.seen})
             threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
             _, found = answers.get(timeout=30)

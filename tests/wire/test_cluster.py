@@ -31,6 +31,7 @@ from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigRes
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
+from spark_groups.wire.timeouts import Timeouts
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
 from tests.brokers import Row, create_topic, delete_topic, produce
 from tests.waiting import wait_until
@@ -235,7 +236,7 @@ def test_bootstrap_goes_past_addresses_that_do_not_answer(kafka) -> None:
     with listening(await_end) as silent:
         servers = f"127.0.0.1:{refusing},127.0.0.1:{silent},{kafka.bootstrap_servers}"
         started = time.monotonic()
-        with Cluster(servers, connect_timeout_s=0.5) as cluster:
+        with Cluster(servers, timeouts=Timeouts(setup_s=0.5)) as cluster:
             assert len(cluster.nodes()) == 1
             assert time.monotonic() - started < 5
             assert len(cluster.nodes()) == 1
@@ -264,7 +265,7 @@ def test_unreachable_brokers_are_all_named_in_bounded_time() -> None:
         servers = f"127.0.0.1:{refusing},127.0.0.1:{silent}"
         started = time.monotonic()
         with (
-            Cluster(servers, request_timeout_s=1.0, connect_timeout_s=0.2) as cluster,
+            Cluster(servers, request_timeout_s=1.0) as cluster,
             pytest.raises(RequestError, match=f"{refusing}.*refused.*{silent}.*in time"),
         ):
             cluster.nodes()

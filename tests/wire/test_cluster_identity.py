@@ -17,6 +17,7 @@ from spark_groups.wire.connection import AnotherClusterError, Connection, Reques
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.timeouts import Timeouts
 from tests.runtime.proxy import Switched
 from tests.wire.listener import greet, listening, read_frame, tell_cluster
 
@@ -28,7 +29,7 @@ def pool_of(*ports: int, identity: ClusterIdentity | None = None) -> ConnectionP
         [Address("127.0.0.1", each) for each in ports],
         client_id="a-test",
         security=Security(),
-        connect_timeout_s=2.0,
+        timeouts=Timeouts(request_s=2.0),
         identity=identity,
     )
 

@@ -15,6 +15,7 @@ from spark_groups.wire.addresses import Address
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.security.security import Security
+from spark_groups.wire.timeouts import Timeouts
 from tests.waiting import wait_until
 from tests.wire.listener import await_end, greet, listening, tell_cluster
 
@@ -31,7 +32,7 @@ def pool_of(*ports: int) -> Iterator[ConnectionPool]:
         [Address("127.0.0.1", port) for port in ports],
         client_id="a-test",
         security=Security(),
-        connect_timeout_s=0.5,
+        timeouts=Timeouts(request_s=0.5),
     )
     yield pool
     pool.close()

@@ -291,7 +291,7 @@ class Descriptions:
     """Describes the group when that is due."""
 
     channel: ClassVar = Channel.OFFSETS
-    timeout_s: ClassVar = 5.0
+    first_wait_s: ClassVar = 5.0
 
     positions: Positions
     target: TargetAssignment
@@ -352,7 +352,7 @@ class PendingFetch:
     """Fetches the committed offsets of pending partitions."""
 
     channel: ClassVar = Channel.OFFSETS
-    timeout_s: ClassVar = 10.0
+    first_wait_s: ClassVar = 10.0
 
     positions: Positions
     pending: PendingOffsets

@@ -28,7 +28,7 @@ class Coordinator:
     """Finds the coordinator and its cluster; nothing else writes `node`."""
 
     channel: ClassVar = Channel.SEARCH
-    timeout_s: ClassVar = 3.0
+    first_wait_s: ClassVar = 3.0
 
     member: Member
     emit: Callable[[Event], None]

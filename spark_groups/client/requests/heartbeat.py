@@ -34,7 +34,7 @@ class _ToCoordinator:
     """Base of both requesters: each heartbeat shows whether the group is reachable."""
 
     channel: ClassVar = Channel.HEARTBEAT
-    timeout_s: ClassVar = 5.0
+    first_wait_s: ClassVar = 5.0
 
     member: Member
     coordinator: Coordinator

@@ -28,7 +28,7 @@ class LeaderQueries:
     """Requests to leaders about positions."""
 
     channel: ClassVar = Channel.CLUSTER
-    timeout_s: ClassVar = 10.0
+    first_wait_s: ClassVar = 10.0
 
     positions: Positions
     coordinator: Coordinator

@@ -137,7 +137,7 @@ class TopicNames:
     """Looks up subscribed topics at the beginning, and names of topic ids."""
 
     channel: ClassVar = Channel.CLUSTER
-    timeout_s: ClassVar = 5.0
+    first_wait_s: ClassVar = 5.0
 
     positions: Positions
     target: TargetAssignment

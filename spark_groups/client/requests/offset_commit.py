@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from spark_groups.client.channels import Channel
@@ -23,7 +24,7 @@ class OffsetCommits:
     """Sends pending commits while the member is in the group."""
 
     channel: ClassVar = Channel.OFFSETS
-    timeout_s: ClassVar = 10.0
+    first_wait_s: ClassVar = inf
 
     positions: Positions
     coordinator: Coordinator

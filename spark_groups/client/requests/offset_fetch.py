@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar
 
 from spark_groups.client.channels import Channel
@@ -28,7 +29,7 @@ class OffsetFetches:
     """Fetches the committed offsets of assigned partitions."""
 
     channel: ClassVar = Channel.OFFSETS
-    timeout_s: ClassVar = 10.0
+    first_wait_s: ClassVar = inf
 
     positions: Positions
     coordinator: Coordinator

@@ -114,7 +114,7 @@ class GroupSettings:
     """Reads the group's settings; no other request waits for them."""
 
     channel: ClassVar = Channel.CLUSTER
-    timeout_s: ClassVar = 10.0
+    first_wait_s: ClassVar = 2.0
 
     member: Member
     session: SessionTimeout

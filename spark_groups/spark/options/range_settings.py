@@ -15,6 +15,7 @@ from spark_groups.errors import DataLossError, OptionsError
 from spark_groups.protocol.rights import Identity
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
+from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 VARIABLE_REFERENCE: Final = re.compile(r"(\$\{env:([A-Za-z_][A-Za-z0-9_]*)\})")
@@ -39,7 +40,7 @@ class RangeSettings:
         cluster_id: Kafka's id of the cluster that the ranges are of; None: unknown.
         rack: `kafka.client.rack`, with `${env:NAME}` unresolved.
         poll_timeout_s: Seconds to wait for the next record.
-        request_timeout_s: Seconds to wait for one response.
+        timeouts: Of connections and requests.
         memory_bytes: Memory limit of the fast reader in one task.
         tuning: Further settings under librdkafka's names.
         security: TLS and SASL settings, with secrets; excluded from the repr.
@@ -54,11 +55,16 @@ class RangeSettings:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     poll_timeout_s: float = 120.0
-    request_timeout_s: float = 30.0
+    timeouts: Timeouts = USUAL_TIMEOUTS
     reader: ReaderChoice = ReaderChoice.AUTO
     memory_bytes: int = MEMORY_BYTES
     tuning: tuple[tuple[str, str], ...] = ()
     security: Security = PLAINTEXT
+
+    @property
+    def request_timeout_s(self) -> float:
+        """Seconds to wait for one response."""
+        return self.timeouts.request_s
 
     @property
     def identity(self) -> Identity:

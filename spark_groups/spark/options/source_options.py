@@ -69,6 +69,7 @@ from spark_groups.spark.options.values import (
 from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
+from spark_groups.wire.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from spark_groups.client import ClientConfig
@@ -415,6 +416,21 @@ class SourceOptions:
     request_timeout_ms: PositiveInt = _option(
         "kafka.request.timeout.ms", "Timeout of one request, in ms.", default=30_000
     )
+    setup_timeout_ms: PositiveInt = _option(
+        "kafka.socket.connection.setup.timeout.ms",
+        "Timeout of a TCP connection, in ms; each failure doubles it.",
+        default=10_000,
+    )
+    setup_timeout_max_ms: PositiveInt = _option(
+        "kafka.socket.connection.setup.timeout.max.ms",
+        "The longest timeout of a TCP connection after failures, in ms.",
+        default=30_000,
+    )
+    connections_max_idle_ms: Annotated[int, Field(ge=-1, le=2**31 - 1)] = _option(
+        "kafka.connections.max.idle.ms",
+        "Idle time after which a connection is not used again, in ms; 0 or -1 means never.",
+        default=540_000,
+    )
     group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = _option(
         "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
     )
@@ -527,6 +543,7 @@ class SourceOptions:
             fail_on_data_loss=self.fail_on_data_loss,
             liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
             settling=Settling(self.settle_timeout_s, self.when_unsettled),
+            request_timeout_s=self.timeouts.request_s,
             command_options=self.command_options(),
         )
 
@@ -552,6 +569,17 @@ class SourceOptions:
             max_trigger_delay_s=self.max_trigger_delay_s,
         )
 
+    @property
+    def timeouts(self) -> Timeouts:
+        """The limits of connections and requests."""
+        idle_ms = self.connections_max_idle_ms
+        return Timeouts(
+            request_s=self.request_timeout_ms / 1000,
+            setup_s=self.setup_timeout_ms / 1000,
+            setup_max_s=max(self.setup_timeout_ms, self.setup_timeout_max_ms) / 1000,
+            max_idle_s=idle_ms / 1000 if idle_ms > 0 else inf,
+        )
+
     def range_settings(self) -> RangeSettings:
         """Return the settings for reading ranges on executors."""
         return RangeSettings(
@@ -563,7 +591,7 @@ class SourceOptions:
             include_headers=self.include_headers,
             fail_on_data_loss=self.fail_on_data_loss,
             poll_timeout_s=self.poll_timeout_ms / 1000,
-            request_timeout_s=self.request_timeout_ms / 1000,
+            timeouts=self.timeouts,
             reader=self.reader,
             memory_bytes=self.memory_bytes,
             tuning=self.fetch_tuning,
@@ -585,12 +613,12 @@ def _timestamps(
     return None
 
 
-_DECLARED: Final[tuple[tuple[str, Any], ...]] = tuple(
+DECLARED_OPTIONS: Final[tuple[tuple[str, Any], ...]] = tuple(
     (field.default.alias, field.default)
     for field in fields(SourceOptions)
     if isinstance(field.default, FieldInfo) and field.default.alias
 )
-_OPTION_NAMES: Final = tuple(name for name, _ in _DECLARED)
+_OPTION_NAMES: Final = tuple(name for name, _ in DECLARED_OPTIONS)
 _KNOWN: Final = {
     name.lower(): name
     for name in (
@@ -599,64 +627,6 @@ _KNOWN: Final = {
         *(tuning.name for tuning in FETCH_TUNING),
     )
 }
-
-
-_FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
-_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Essential": (
-        *("kafka.bootstrap.servers", "kafka.group.id", "subscribe", "subscribePattern"),
-        *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
-        *("startingOffsetsByTimestampStrategy", "failOnDataLoss"),
-        *("includeHeaders", "kafka.isolation.level", "emit"),
-    ),
-    "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
-    "Batch size": (
-        *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-        *("minPartitions", "maxRecordsPerPartition"),
-    ),
-    "Member": (),
-    "Security": tuple(name for name, _, _ in SECURITY_OPTIONS),
-    "Fetch": (*_FETCH, *(each.name for each in FETCH_TUNING)),
-}
-"""Options by group of the reference; all others belong to the member."""
-
-
-def option_table(group: str | None = None) -> str:
-    """Return a Markdown table of options.
-
-    Args:
-        group: None returns one table of all options.
-    """
-    rows = [
-        (name, field.json_schema_extra["default"], field.description) for name, field in _DECLARED
-    ]
-    rows += SECURITY_OPTIONS
-    rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
-    groups = {name: group for group, names in _GROUPS.items() for name in names}
-    lines = ["| option | default | meaning |", "|---|---|---|"]
-    return "\n".join(
-        lines
-        + [
-            f"| `{name}` | {default} | {meaning} |"
-            for name, default, meaning in rows
-            if group in (None, groups.get(name, "Member"))
-        ]
-    )
-
-
-def options_on_restart() -> str:
-    """Return a Markdown table: what a changed value of each option does on a restart."""
-    names: dict[OnRestart, list[str]] = {each: [] for each in OnRestart}
-    for name, field in _DECLARED:
-        names[OnRestart[field.json_schema_extra["on_restart"]]].append(f"`{name}`")
-    names[OnRestart.AT_ONCE] = ["all others"]
-    rows = [f"| {', '.join(named)} | {each.value} |" for each, named in names.items()]
-    return "\n".join(["| option | a changed value |", "|---|---|", *rows])
-
-
-def grouped_options() -> str:
-    """Return Markdown tables of all options, one per group."""
-    return "\n\n".join(f"## {group}\n\n{option_table(group)}" for group in _GROUPS)
 
 
 def _contradictions(options: SourceOptions) -> Iterator[str]:

@@ -63,6 +63,8 @@ class RecordWriter:
             # As in Kafka's own producer, so that records of one key stay together.
             "partitioner": "murmur2_random",
             "log_level": 3,
+            "socket.keepalive.enable": True,
+            "connections.max.idle.ms": settings.timeouts.max_idle_ms,
         }
         self._producer = Producer(configuration, logger=_log)
 

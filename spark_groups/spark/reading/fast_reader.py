@@ -26,7 +26,7 @@ from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
-from spark_groups.wire.cluster import CONNECT_TIMEOUT_S, Cluster
+from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.fetch.fetcher import Fetcher
 from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
@@ -107,7 +107,7 @@ class FastConsumer:
             settings.bootstrap_servers,
             client_id=settings.client_id,
             security=settings.security,
-            request_timeout_s=settings.request_timeout_s,
+            timeouts=settings.timeouts,
             identity=identity,
         )
         buffer_bytes = tuning.get("socket.receive.buffer.bytes", THE_SYSTEMS)
@@ -115,7 +115,7 @@ class FastConsumer:
             parse_bootstrap_servers(settings.bootstrap_servers),
             client_id=settings.client_id,
             security=settings.security,
-            connect_timeout_s=CONNECT_TIMEOUT_S,
+            timeouts=settings.timeouts,
             identity=identity,
             max_frame_bytes=largest_bytes + _FRAME_SPARE_BYTES,
             receive_buffer_bytes=None if buffer_bytes == THE_SYSTEMS else int(buffer_bytes),

@@ -107,12 +107,6 @@ FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
         "Maximum reconnect backoff; librdkafka only.",
         at_most=_HOUR_MS,
     ),
-    FetchTuning(
-        "kafka.connections.max.idle.ms",
-        "connections.max.idle.ms",
-        "0",
-        "Idle time after which a connection is closed; 0 means never; librdkafka only.",
-    ),
 )
 
 FETCH_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(

@@ -74,7 +74,7 @@ class GapCheck:
                 self._settings.bootstrap_servers,
                 client_id=self._settings.client_id,
                 security=self._settings.security,
-                request_timeout_s=self._settings.request_timeout_s,
+                timeouts=self._settings.timeouts,
                 identity=ClusterIdentity(self._settings.cluster_id),
             )
         begun_at = time.monotonic()

@@ -79,6 +79,9 @@ def librdkafka_settings(settings: RangeSettings) -> dict[str, Any]:
         # By default librdkafka pauses a partition for a second when its queue is full.
         "fetch.queue.backoff.ms": 5,
         "queued.min.messages": 100_000,
+        "socket.keepalive.enable": True,
+        "socket.connection.setup.timeout.ms": max(1000, int(settings.timeouts.setup_max_s * 1000)),
+        "connections.max.idle.ms": settings.timeouts.max_idle_ms,
         "log_level": _LOG_LEVEL,
     }
     if settings.rack is not None:

@@ -146,7 +146,11 @@ def _group(options: SourceOptions, identity: ClusterIdentity, *, may_be_new: boo
     servers = ",".join(options.bootstrap_servers)
     try:
         with GroupObserver(
-            servers, timeout_s=timeout_s, security=options.security, identity=identity
+            servers,
+            timeout_s=timeout_s,
+            security=options.security,
+            identity=identity,
+            timeouts=options.timeouts,
         ) as observer:
             return observer.observe(options.group_id)
     except GroupNotFoundError:

@@ -68,7 +68,7 @@ class QueryRun:
             client_id=options.client_id,
             security=options.security,
             api_timeout_s=options.api_timeout_ms / 1000,
-            request_timeout_s=options.request_timeout_ms / 1000,
+            timeouts=options.timeouts,
         )
         self.control = RunnerControl(
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state

@@ -166,6 +166,7 @@ def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) 
         checked.bootstrap_servers,
         client_id=checked.client_id,
         security=checked.security,
+        timeouts=checked.timeouts,
         request_timeout_s=checked.api_timeout_ms / 1000,
         identity=identity,
     )

@@ -37,6 +37,7 @@ from spark_groups.wire.fetch.messages import (
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import FETCH
+from spark_groups.wire.timeouts import FIRST_WAIT_S
 from spark_groups.wire.transport import FrameBuffer
 
 _TOPICS_S: Final = 5.0
@@ -188,13 +189,15 @@ class Fetcher:
     def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
         epochs = self._leaders.leader_epochs(cursors)
         try:
-            connection = self._pool.to(node, self._deadline)
+            connection = self._pool.to(node, self._deadline, FIRST_WAIT_S)
             connection.send(
                 FETCH,
                 fetch_to_wire(self._settings, cursors, epochs),
-                self._settings.request_timeout_s,
+                self._settings.request_timeout_s + self._settings.max_wait_ms / 1000,
             )
         except RequestError as error:
+            backoff = self._backoffs.setdefault(Address(node.host, node.port), Backoff())
+            backoff.failed(time.monotonic())
             self._leaders.note(str(error), cursors)
         else:
             if not self._asked:
@@ -211,8 +214,7 @@ class Fetcher:
         if time.monotonic() >= self._deadline:
             self._end_cut()
             return None
-        patience_s = self._settings.request_timeout_s + self._settings.max_wait_ms / 1000
-        silent_at = self._received_at + patience_s if self._asked else math.inf
+        silent_at = min((each.deadline for each in self._asked), default=math.inf)
         now = time.monotonic()
         paused = (each.not_before for each in self._backoffs.values() if each.not_before > now)
         wake_at = min(self._deadline, silent_at, self._leaders.wake_at, *paused)
@@ -224,8 +226,20 @@ class Fetcher:
             connection: Connection = ready[0][0].data
             return connection
         if time.monotonic() >= silent_at:
-            self._leaders.note(f"nothing came for {patience_s:g} s", self._drop_asked())
+            self._drop_silent()
         return None
+
+    def _drop_silent(self) -> None:
+        """Close the connections on which no answer came in time, and ask for their records again.
+
+        One that came while other records were read or processed waits in the socket, and is not
+        among these.
+        """
+        now = time.monotonic()
+        for connection in [each for each in self._asked if each.deadline <= now]:
+            cursors = self._asked.pop(connection)
+            connection.close()
+            self._leaders.note(f"{connection.address} did not answer in time", cursors)
 
     def _drop_asked(self) -> list[FetchCursor]:
         """Close all connections with a request in flight, and return its cursors."""

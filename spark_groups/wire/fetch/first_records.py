@@ -27,7 +27,7 @@ from spark_groups.wire.fetch.batches import (
     find_record,
 )
 from spark_groups.wire.fetch.messages import fetch_from_wire
-from spark_groups.wire.leader_requests import ATTEMPT_TIMEOUT_S, LeaderCache
+from spark_groups.wire.leader_requests import LeaderCache
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import FETCH
@@ -112,24 +112,29 @@ class FirstRecordSearch:
 
     def _ask_each(self, by_leader: Mapping[int, list[TopicIdPartition]], deadline: float) -> None:
         """Send to every leader before waiting for the first, so that the slowest sets the time."""
-        sent: list[tuple[Connection, list[TopicIdPartition]]] = []
+        sent: list[tuple[float, Connection, list[TopicIdPartition]]] = []
         for node_id, keys in by_leader.items():
             node, asked = self._leaders.nodes[node_id], keys[:PARTITIONS_AT_ONCE]
             try:
-                sent.append((self._send(node, asked, deadline), asked))
+                connection = self._send(node, asked, deadline)
+                sent.append((time.monotonic(), connection, asked))
             except (RequestError, ProtocolError) as error:
                 self._refuse_all(keys, str(error))
-        for connection, asked in sent:
+        for sent_at, connection, asked in sent:
+            patience = self._pool.patience(connection.address)
             try:
                 values = connection.receive()
             except (RequestError, ProtocolError) as error:
+                patience.failed(time.monotonic() - sent_at)
                 self._refuse_all(asked, str(error))
                 continue
+            patience.answered(time.monotonic() - sent_at)
             self._take(values, asked, deadline)
 
     def _send(self, node: Node, asked: list[TopicIdPartition], deadline: float) -> Connection:
-        connection = self._pool.to(node, deadline)
-        attempt_s = min(ATTEMPT_TIMEOUT_S, deadline - time.monotonic())
+        wait_s = self._pool.patience(node).seconds()
+        connection = self._pool.to(node, deadline, wait_s)
+        attempt_s = min(wait_s, deadline - time.monotonic())
         connection.send(FETCH, self._request(asked), attempt_s)
         return connection
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import re
+import secrets
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from spark_groups.errors import AccessError
+from spark_groups.errors import AccessError, printable
 from spark_groups.wire.security.bearer_token import BearerToken
 
 
@@ -74,6 +77,12 @@ class ProviderLogin:
         return Mechanism.OAUTHBEARER
 
 
+_SERVER_FIRST: Final = re.compile(
+    r"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[0-9A-Za-z+/=]+)"
+    r",i=(?P<iterations>[1-9][0-9]{0,17})(?:,.*)?",
+    re.ASCII,
+)
+_NO_BINDING: Final = base64.b64encode(b"n,,").decode()
 _ITERATIONS: Final = re.compile(r",i=([0-9]{1,18})(?:,|$)", re.ASCII)
 _ITERATIONS_S: Final = 2.0
 """The time that iterations may always take; if little time is left, the next attempt has more."""
@@ -98,20 +107,72 @@ def password_exchange(login: PasswordLogin, timeout_s: float) -> Exchange:
     if login.mechanism is Mechanism.PLAIN:
         yield f"\0{login.username}\0{login.password}".encode()
         return
-    # Importing it takes a tenth of a second; most executors do not need it.
-    from scramp import ScramClient, ScramException  # noqa: PLC0415
+    yield from _scram(login, timeout_s)
 
+
+def _scram(login: PasswordLogin, timeout_s: float) -> Exchange:
+    """Yield the messages of RFC 5802.
+
+    Neither the name nor the password is normalised (SASLprep), as in Kafka, which would then not
+    find what its own tools have stored (ScramFormatter.normalize).
+    """
+    hash_name = _hash_name(login.mechanism)
+    name = login.username.replace("=", "=3D").replace(",", "=2C")
+    nonce = secrets.token_urlsafe(24)
+    first = f"n={name},r={nonce}"
+    server_first = _text(login.mechanism, (yield f"n,,{first}".encode()))
+    _fail_if_iterations_take_longer(login.mechanism, server_first, timeout_s)
+    found = _SERVER_FIRST.fullmatch(server_first)
+    if found is None or not found["nonce"].startswith(nonce):
+        raise _malformed(login.mechanism, "its first message")
     try:
-        client = ScramClient([login.mechanism.value], login.username, login.password)
-        server_first = (yield client.get_client_first().encode()).decode()
-        _fail_if_iterations_take_longer(login.mechanism, server_first, timeout_s)
-        client.set_server_first(server_first)
-        client.set_server_final((yield client.get_client_final().encode()).decode())
-    except (ScramException, UnicodeDecodeError) as error:
+        salt = base64.b64decode(found["salt"], validate=True)
+    except ValueError:
+        raise _malformed(login.mechanism, "the salt") from None
+
+    def keyed(key: bytes, message: str) -> bytes:
+        return hmac.digest(key, message.encode(), hash_name)
+
+    password, iterations = login.password.encode(), int(found["iterations"])
+    salted = hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
+    client_key = keyed(salted, "Client Key")
+    final = f"c={_NO_BINDING},r={found['nonce']}"
+    signed = f"{first},{server_first},{final}"
+    signature = keyed(hashlib.new(hash_name, client_key).digest(), signed)
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    answer = _text(
+        login.mechanism, (yield f"{final},p={base64.b64encode(proof).decode()}".encode())
+    )
+    if answer.startswith("e="):
         raise AccessError(
-            f"the broker did not prove its identity by {login.mechanism.value}; it may be an"
-            f" impostor: {error}"
-        ) from None
+            f"the broker refused the login by {login.mechanism.value}: {printable(answer[2:200])};"
+            " check username and password in kafka.sasl.jaas.config"
+        )
+    if not answer.startswith("v="):
+        raise _malformed(login.mechanism, "its last message")
+    expected = base64.b64encode(keyed(keyed(salted, "Server Key"), signed))
+    if not hmac.compare_digest(expected, answer[2:].partition(",")[0].encode()):
+        raise AccessError(
+            f"the broker did not prove by {login.mechanism.value} that it knows the password; it"
+            " may be an impostor"
+        )
+
+
+def _hash_name(mechanism: Mechanism) -> str:
+    return mechanism.value.removeprefix("SCRAM-").replace("-", "").lower()
+
+
+def _text(mechanism: Mechanism, message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise _malformed(mechanism, "a message that is not UTF-8") from None
+
+
+def _malformed(mechanism: Mechanism, what: str) -> AccessError:
+    return AccessError(
+        f"{what} is not one of {mechanism.value}: is there a proxy in front of the broker?"
+    )
 
 
 def _fail_if_iterations_take_longer(
@@ -125,7 +186,7 @@ def _fail_if_iterations_take_longer(
     if found is None:
         return
     iterations = int(found[1])
-    hash_name = mechanism.value.removeprefix("SCRAM-").replace("-", "").lower()
+    hash_name = _hash_name(mechanism)
     # Processor time: a pause of the machine must not fail the broker.
     began_at = time.thread_time()
     hashlib.pbkdf2_hmac(hash_name, b"", b"", _SAMPLE_ITERATIONS)

@@ -30,7 +30,8 @@ Result = TypeVar("Result")
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?://|\#)[^\n]*\s*|/\*.*?\*/\s*)*
-    (?: "(?P<quoted>(?:\\.|[^"\\])*)" | (?P<mark>[=;]) | (?P<word>[^\s="';]+) )""",
+    (?: "(?P<quoted>(?:\\.|[^"\\])*)" | '(?P<single>(?:\\.|[^'\\])*)'
+        | (?P<mark>[=;]) | (?P<word>[^\s="';]+) )""",
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b"}
@@ -444,7 +445,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             )
         place = found.end()
         kind = str(found.lastgroup)
-        yield kind, _unescaped(found[kind]) if kind == "quoted" else found[kind]
+        is_quoted = kind in {"quoted", "single"}
+        yield ("quoted", _unescaped(found[kind])) if is_quoted else (kind, found[kind])
 
 
 def _unescaped(text: str) -> str:

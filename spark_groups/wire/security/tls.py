@@ -80,7 +80,8 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.verify_host_name
     # For all Python versions: 3.13 would refuse authorities that Java and librdkafka accept.
-    context.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST
+    # A store may hold only an intermediate authority, or the certificate of the broker itself.
+    context.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST | ssl.VERIFY_X509_PARTIAL_CHAIN
     if tls.certificate_pem is not None and tls.key_pem is not None:
         _load_certificate(context, tls.certificate_pem, tls.key_pem)
     return context
@@ -107,6 +108,10 @@ def _load_certificate(context: ssl.SSLContext, certificate_pem: str, key_pem: st
         context.load_cert_chain(path, password=password)
 
 
+class CertificateError(AccessError):
+    """The certificate of a broker is not trusted; that of another broker may be."""
+
+
 def tls_refusal(error: BaseException, address: Address, tls: Tls) -> AccessError | None:
     """Return an AccessError if TLS failed, which is not retried; None for another error.
 
@@ -118,7 +123,7 @@ def tls_refusal(error: BaseException, address: Address, tls: Tls) -> AccessError
             error.verify_code,
             f"is not accepted ({error.verify_message}): check kafka.ssl.truststore.location",
         )
-        return AccessError(f"the certificate of {address} {problem}")
+        return CertificateError(f"the certificate of {address} {problem}")
     if not isinstance(error, ssl.SSLError):
         return None
     reason = (getattr(error, "reason", None) or "").replace(" ", "_").upper()

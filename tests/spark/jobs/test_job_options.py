@@ -17,7 +17,7 @@ from spark_groups.spark.jobs.job_options import (
     connected,
     load_job,
 )
-from spark_groups.spark.options.source_options import option_table
+from spark_groups.spark.options.reference import option_table
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / ConsumeOptions.example

@@ -13,11 +13,8 @@ import pytest
 from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
-from spark_groups.spark.options.source_options import (
-    OnRestart,
-    SourceOptions,
-    options_on_restart,
-)
+from spark_groups.spark.options.reference import options_on_restart
+from spark_groups.spark.options.source_options import OnRestart, SourceOptions
 from spark_groups.spark.source.query_run import Offset, QueryRun
 from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import committed
@@ -53,6 +50,9 @@ CHANGED = {
     "kafka.max.poll.interval.ms": "60000",
     "kafka.default.api.timeout.ms": "50000",
     "kafka.request.timeout.ms": "20000",
+    "kafka.socket.connection.setup.timeout.ms": "5000",
+    "kafka.socket.connection.setup.timeout.max.ms": "20000",
+    "kafka.connections.max.idle.ms": "60000",
 }
 """A changed value of each option that takes effect at once."""
 

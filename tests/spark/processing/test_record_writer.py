@@ -13,6 +13,7 @@ from spark_groups.spark.processing import record_writer
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter, send_records
+from spark_groups.wire.timeouts import Timeouts
 from tests.brokers import admin, create_topic
 from tests.spark.processing.topics import records_in
 
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.broker
 
 def settings(kafka: EmbeddedKafka) -> RangeSettings:
     return RangeSettings(
-        bootstrap_servers=(kafka.bootstrap_servers,), group_id="none", request_timeout_s=20.0
+        bootstrap_servers=(kafka.bootstrap_servers,),
+        group_id="none",
+        timeouts=Timeouts(request_s=20.0),
     )
 
 
@@ -69,7 +72,7 @@ def test_partition_that_is_not_there_is_an_error(kafka: EmbeddedKafka, topic_nam
 def test_only_so_much_waits_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_writer, "WAITING_BYTES_MAX", 100)
     nowhere = RangeSettings(
-        bootstrap_servers=("localhost:1",), group_id="none", request_timeout_s=0.2
+        bootstrap_servers=("localhost:1",), group_id="none", timeouts=Timeouts(request_s=0.2)
     )
     writer = RecordWriter(nowhere)
     writer.write(Letter("t", b"key", b"x" * 90, ()))

@@ -27,6 +27,7 @@ from spark_groups.spark.processing.strategies import (
 from spark_groups.spark.processing.task import Task, attempt
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
+from spark_groups.wire.timeouts import Timeouts
 from tests.brokers import create_topic
 from tests.spark.processing.topics import poisoned, records_in
 
@@ -113,7 +114,7 @@ def test_letters_are_written_when_it_says_so(kafka: EmbeddedKafka, topic_name: s
 
 def test_letters_that_cannot_be_written_are_an_error() -> None:
     connection = RangeSettings(
-        bootstrap_servers=("localhost:1",), group_id="readers", request_timeout_s=0.2
+        bootstrap_servers=("localhost:1",), group_id="readers", timeouts=Timeouts(request_s=0.2)
     )
     one = task(SkipOrDeadLetter(), connection=connection)
     with pytest.raises(DeliveryError, match="the batch fails"):

@@ -13,6 +13,7 @@ from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record_writer import RecordWriter
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange
+from spark_groups.wire.timeouts import Timeouts
 from tests.brokers import create_topic, produce
 from tests.runtime.proxy import Switched
 from tests.spark.reading.both_readers import topic_ids
@@ -43,7 +44,7 @@ def settings(switched: Switched, group_id: str, reader: ReaderChoice) -> RangeSe
         group_id=group_id,
         reader=reader,
         poll_timeout_s=60.0,
-        request_timeout_s=2.0,
+        timeouts=Timeouts(request_s=2.0),
         tuning=LITTLE_AT_A_TIME,
     )
 

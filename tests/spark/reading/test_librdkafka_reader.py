@@ -29,6 +29,7 @@ from spark_groups.spark.reading.librdkafka_reader import (
 )
 from spark_groups.types import OffsetRange, TopicId
 from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.timeouts import Timeouts
 from tests.brokers import create_topic, produce
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
@@ -47,7 +48,9 @@ def cache() -> Iterator[ConsumerCache[RangeConsumer]]:
 @pytest.fixture
 def settings(kafka: EmbeddedKafka, group_id: str) -> RangeSettings:
     return RangeSettings(
-        bootstrap_servers=(kafka.bootstrap_servers,), group_id=group_id, request_timeout_s=10.0
+        bootstrap_servers=(kafka.bootstrap_servers,),
+        group_id=group_id,
+        timeouts=Timeouts(request_s=10.0),
     )
 
 
@@ -98,7 +101,7 @@ def test_a_topic_recreated_while_it_is_read_is_reported(
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
     _Renewed.planned = topic_ids(settings, [topic_name])
     planned = [OffsetRange(_Renewed.planned[topic_name], topic_name, 0, 0, 5)]
-    hasty = replace(settings, request_timeout_s=1.0)
+    hasty = replace(settings, timeouts=Timeouts(request_s=1.0))
     batches = read_ranges(hasty, planned, cache=ConsumerCache(_Renewed))
     assert next(batches).num_rows == 5
     with pytest.raises(DataLossError, match="was deleted and created again"):
@@ -164,7 +167,9 @@ def test_offsets_are_asked_for_again_while_brokers_are_behind(
     is_over = answers > 100
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
-    consumer = RangeConsumer(replace(settings, request_timeout_s=1.0 if is_over else 10.0))
+    consumer = RangeConsumer(
+        replace(settings, timeouts=Timeouts(request_s=1.0 if is_over else 10.0))
+    )
     try:
         topic_id = consumer.topic_ids([topic_name])[topic_name]
         reading = _Round(consumer, [OffsetRange(topic_id, topic_name, 0, 1, 4)])
@@ -240,7 +245,7 @@ def test_a_partition_of_a_topic_that_was_deleted_is_lost(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
-    consumer = RangeConsumer(replace(settings, request_timeout_s=1.0))
+    consumer = RangeConsumer(replace(settings, timeouts=Timeouts(request_s=1.0)))
     try:
         consumer.topic_ids([topic_name])
         reporting: Any = _Reporting(consumer.fetcher, topic_name, 1)
@@ -309,7 +314,7 @@ def test_tuning_wins_over_the_defaults() -> None:
 
 
 def test_closed_consumer_leaves_no_client_behind() -> None:
-    consumer = RangeConsumer(replace(SETTINGS, request_timeout_s=0.2))
+    consumer = RangeConsumer(replace(SETTINGS, timeouts=Timeouts(request_s=0.2)))
     with pytest.raises(BrokerUnreachableError):
         consumer.topic_ids(["t"])
     assert consumer._admin is not None
@@ -363,7 +368,7 @@ def test_refused_authentication_is_reported_at_once(secured: SecuredKafka, liste
             bootstrap_servers=(secured.kafka.listener(listener),),
             group_id="g",
             security=security_of(settings),
-            request_timeout_s=60,
+            timeouts=Timeouts(request_s=60),
         )
     )
     began_at = time.monotonic()

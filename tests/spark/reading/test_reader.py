@@ -27,6 +27,7 @@ from spark_groups.spark.reading.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
 from spark_groups.spark.reading.reader import _reader, check_address_space, read_ranges
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange
+from spark_groups.wire.timeouts import Timeouts
 from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.spark.reading.both_readers import topic_ids
 from tests.waiting import wait_until
@@ -40,7 +41,7 @@ def settings(kafka: EmbeddedKafka, group_id: str, request: pytest.FixtureRequest
         bootstrap_servers=(kafka.bootstrap_servers,),
         group_id=group_id,
         poll_timeout_s=20.0,
-        request_timeout_s=10.0,
+        timeouts=Timeouts(request_s=10.0),
         reader=request.param,
     )
 
@@ -399,7 +400,7 @@ def test_topic_that_was_created_again_is_another_topic(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
-    settings = replace(settings, request_timeout_s=2.0)
+    settings = replace(settings, timeouts=Timeouts(request_s=2.0))
     old_id = topic_ids(settings, [topic_name])[topic_name]
     planned = [OffsetRange(old_id, topic_name, 0, 0, 3)]
     delete_topic(kafka.bootstrap_servers, topic_name)
@@ -419,7 +420,9 @@ def test_topic_that_was_created_again_is_another_topic(
 def test_broker_that_is_not_there_is_named_in_time(
     settings: RangeSettings, unused_address: str
 ) -> None:
-    nowhere = replace(settings, bootstrap_servers=(unused_address,), request_timeout_s=1.0)
+    nowhere = replace(
+        settings, bootstrap_servers=(unused_address,), timeouts=Timeouts(request_s=1.0)
+    )
     began_s = time.monotonic()
     with pytest.raises(BrokerUnreachableError, match=unused_address):
         list(read_ranges(nowhere, [OffsetRange(uuid.uuid4(), "t", 0, 0, 5)]))

@@ -24,6 +24,7 @@ from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.schemas.codec import Values
+from spark_groups.wire.timeouts import Timeouts
 from spark_groups.wire.transport import FrameBuffer
 from tests.brokers import ANSWER_S, Row, admin, await_partitions, create_topic, produce
 from tests.clusters import ThreeBrokers, rack_of
@@ -59,7 +60,7 @@ def settings_for(servers: str, reader: ReaderChoice) -> RangeSettings:
         bootstrap_servers=tuple(servers.split(",")),
         group_id="incidents",
         poll_timeout_s=60.0,
-        request_timeout_s=20.0,
+        timeouts=Timeouts(request_s=20.0),
         reader=reader,
         memory_bytes=16 * 2**20,
         tuning=(("max.partition.fetch.bytes", "1000000"),),
@@ -217,7 +218,9 @@ def test_a_broker_that_freezes_is_named_in_time(topic_name: str, reader: ReaderC
         create_topic(servers, topic_name, PARTITIONS)
         settings = settings_for(servers, reader)
         ranges = write(settings, topic_name)
-        batches = read_ranges(replace(settings, poll_timeout_s=3.0, request_timeout_s=3.0), ranges)
+        batches = read_ranges(
+            replace(settings, poll_timeout_s=3.0, timeouts=Timeouts(request_s=3.0)), ranges
+        )
         next(batches)
         kafka.pause()
         began_at = time.monotonic()

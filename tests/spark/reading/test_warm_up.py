@@ -18,6 +18,7 @@ from spark_groups.spark.reading import fast_reader, librdkafka_reader, warm_up
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.warm_up import slot_held, warm_slot
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
+from spark_groups.wire.timeouts import Timeouts
 from tests.brokers import create_topic
 from tests.wire.listener import await_end, listening
 
@@ -77,7 +78,9 @@ def test_brokers_that_do_not_answer_end_the_warm_up_in_time(monkeypatch) -> None
     cache = ConsumerCache(fast_reader.FastConsumer)
     with listening(await_end) as silent:
         settings = RangeSettings(
-            bootstrap_servers=(f"127.0.0.1:{silent}",), group_id="g", request_timeout_s=3_600.0
+            bootstrap_servers=(f"127.0.0.1:{silent}",),
+            group_id="g",
+            timeouts=Timeouts(request_s=3_600.0),
         )
         with pytest.raises(BrokerUnreachableError):
             fast_reader.warm_up(settings, ["topic"], cache=cache)

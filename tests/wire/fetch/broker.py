@@ -187,7 +187,7 @@ def reading(
             each.cluster = list(brokers)
         first = Address("127.0.0.1", brokers[0].port)
         cluster = stack.enter_context(Cluster(str(first), request_timeout_s=1.0))
-        pool = ConnectionPool([first], client_id="t", security=Security(), connect_timeout_s=1.0)
+        pool = ConnectionPool([first], client_id="t", security=Security())
         stack.callback(pool.close)
 
         def lose(what: str) -> None:

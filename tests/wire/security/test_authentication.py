@@ -7,7 +7,12 @@ import time
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from spark_groups.errors import AccessError
 from spark_groups.wire.cluster import Cluster
@@ -15,6 +20,7 @@ from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.schemas.messages import LIST_GROUPS
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.security.tokens import TOKENS
+from tests.brokers import ANSWER_S, admin
 from tests.secured import SESSION_LIFETIME_MS, SecuredKafka, jaas
 from tests.waiting import wait_until
 
@@ -203,3 +209,28 @@ def test_an_open_session_is_used_again(secured: SecuredKafka) -> None:
         assert connection.is_usable()
         connection.request(LIST_GROUPS, EVERY_GROUP, 5)
     connection.close()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_password_with_signs_that_saslprep_would_change_logs_in_as_in_java(
+    secured: SecuredKafka, mechanism: str
+) -> None:
+    user, password = f"signs-{mechanism.lower()}", "\u00adp\u00bde\u0301\u00a0\U0001f642"
+    kind = ScramMechanism[mechanism.replace("-", "_")]
+    change = UserScramCredentialUpsertion(
+        user, ScramCredentialInfo(kind, 4096), password.encode(), b"some-salt"
+    )
+    client = admin(secured.kafka.bootstrap_servers)
+    client.alter_user_scram_credentials([change])[user].result(ANSWER_S)
+    settings = secured.login(mechanism, user, password)
+    servers = secured.kafka.listener("LOGIN")
+    wait_until(lambda: logs_in(servers, settings))
+
+
+def logs_in(servers: str, settings: Mapping[str, str]) -> bool:
+    """Return whether the broker knows the user by now."""
+    try:
+        return opened(servers, settings) == 1
+    except AccessError as error:
+        return "impostor" in str(error) and pytest.fail(str(error))

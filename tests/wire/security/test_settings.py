@@ -277,6 +277,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
     [
         (f'{PLAIN} required username="alice" password="wonder";', ("alice", "wonder")),
         (f"{PLAIN} required username=alice password=wonder ;", ("alice", "wonder")),
+        (f"{PLAIN} required username='al\"ice' password='it\\'s';", ('al"ice', "it's")),
         (f'{PLAIN} REQUIRED\n  username = "al;ce"\n  password="a = b";\n', ("al;ce", "a = b")),
         (rf'{PLAIN} required username="a" password="a\"b\\c\n";', ("a", 'a"b\\c\n')),
         (f'// who\n{PLAIN} required # why\n username="a" /* ; */ password="";', ("a", "")),

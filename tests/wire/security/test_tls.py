@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
 from spark_groups.wire.addresses import Address
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.security.tls import Tls, ssl_context, tls_refusal
 from tests.secured import SecuredKafka, issue
 from tests.wire.security.test_authentication import opened, refused
@@ -111,3 +113,13 @@ def test_other_errors_say_nothing_about_certificates() -> None:
     address = Address("kafka", 9093)
     assert tls_refusal(ConnectionResetError(), address, Tls()) is None
     assert tls_refusal(ssl.SSLError(1, "[SSL] unexpected eof"), address, Tls()) is None
+
+
+@pytest.mark.broker
+def test_trust_store_with_only_the_certificate_of_the_broker(secured: SecuredKafka) -> None:
+    host, _, port = secured.kafka.listener("TLS").rpartition(":")
+    certificate = ssl.get_server_certificate((host, int(port)))
+    settings = {"security.protocol": "SSL", "ssl.truststore.certificates": certificate}
+    # librdkafka has no setting for a chain that ends before an authority of its own.
+    with Cluster(secured.kafka.listener("TLS"), security=security_of(settings)) as cluster:
+        assert len(cluster.nodes()) == 1

@@ -1,0 +1,68 @@
+"""The options as Markdown tables, for the reference and for `load()` errors' readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_groups.spark.options.checks import SECURITY_OPTIONS
+from spark_groups.spark.options.source_options import DECLARED_OPTIONS, OnRestart
+from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
+
+_FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Essential": (
+        *("kafka.bootstrap.servers", "kafka.group.id", "subscribe", "subscribePattern"),
+        *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+        *("startingOffsetsByTimestampStrategy", "failOnDataLoss"),
+        *("includeHeaders", "kafka.isolation.level", "emit"),
+    ),
+    "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    "Batch size": (
+        *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+        *("minPartitions", "maxRecordsPerPartition"),
+    ),
+    "Member": (),
+    "Security": tuple(name for name, _, _ in SECURITY_OPTIONS),
+    "Fetch": (*_FETCH, *(each.name for each in FETCH_TUNING)),
+}
+"""Options by group of the reference; all others belong to the member."""
+
+
+def option_table(group: str | None = None) -> str:
+    """Return a Markdown table of options.
+
+    Args:
+        group: None returns one table of all options.
+    """
+    rows = [
+        (name, field.json_schema_extra["default"], field.description)
+        for name, field in DECLARED_OPTIONS
+    ]
+    rows += SECURITY_OPTIONS
+    rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
+    groups = {name: group for group, names in _GROUPS.items() for name in names}
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    return "\n".join(
+        lines
+        + [
+            f"| `{name}` | {default} | {meaning} |"
+            for name, default, meaning in rows
+            if group in (None, groups.get(name, "Member"))
+        ]
+    )
+
+
+def options_on_restart() -> str:
+    """Return a Markdown table: what a changed value of each option does on a restart."""
+    names: dict[OnRestart, list[str]] = {each: [] for each in OnRestart}
+    for name, field in DECLARED_OPTIONS:
+        names[OnRestart[field.json_schema_extra["on_restart"]]].append(f"`{name}`")
+    names[OnRestart.AT_ONCE] = ["all others"]
+    rows = [f"| {', '.join(named)} | {each.value} |" for each, named in names.items()]
+    return "\n".join(["| option | a changed value |", "|---|---|", *rows])
+
+
+def grouped_options() -> str:
+    """Return Markdown tables of all options, one per group."""
+    return "\n\n".join(f"## {group}\n\n{option_table(group)}" for group in _GROUPS)

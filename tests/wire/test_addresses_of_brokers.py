@@ -1,0 +1,121 @@
+"""Addresses, and brokers of which some know or can less than others."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+
+import pytest
+
+from spark_groups.errors import AccessError
+from spark_groups.wire import addresses
+from spark_groups.wire.addresses import REACHED, Address, ReachedTargets
+from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.schemas.messages import METADATA
+from spark_groups.wire.security.security import Security
+from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.transport import Transport
+from tests.secured import SecuredKafka
+from tests.wire.listener import (
+    correlation_id,
+    greet,
+    listening,
+    read_frame,
+    response,
+    tell_cluster,
+)
+
+
+def test_names_have_no_case() -> None:
+    assert Address("Kafka-1.Example", 9092) == Address("kafka-1.example", 9092)
+    assert str(Address("fe80::1%Eth0", 9092)) == "[fe80::1%Eth0]:9092"
+
+
+def test_socket_address_that_answered_is_tried_first_next_time() -> None:
+    reached = ReachedTargets()
+    broker = Address("kafka", 9092)
+    targets = tuple((socket.AF_INET, (f"10.0.0.{each}", 9092)) for each in range(3))
+    assert reached.first(broker, targets) == targets
+    reached.reached(broker, targets[2])
+    assert reached.first(broker, targets) == (targets[2], targets[0], targets[1])
+    assert reached.first(broker, targets[:2]) == targets[:2]
+
+
+def test_dead_first_address_of_a_host_costs_little_and_only_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=8) as server:
+        port = server.getsockname()[1]
+        # Of TEST-NET-1: packets to it are lost, or refused at once where there is no route.
+        targets = tuple((socket.AF_INET, (host, port)) for host in ("192.0.2.1", "127.0.0.1"))
+        monkeypatch.setattr(addresses, "_look_up", lambda *_: targets)
+        broker = Address(f"two-addresses-{port}", port)
+        for _ in range(2):
+            transport = Transport(broker, Security(), 1_000)
+            transport.open(time.monotonic() + 60.0)
+            transport.close()
+        assert REACHED.first(broker, targets)[0] == targets[1]
+
+
+def test_broker_that_lacks_a_topic_is_not_the_only_one_that_is_asked() -> None:
+    asked: list[str] = []
+
+    def lacking(peer: socket.socket, name: str) -> None:
+        greet(peer)
+        tell_cluster(peer, "one")
+        while True:
+            frame = read_frame(peer)
+            if not frame:
+                return
+            asked.append(name)
+            values = {
+                "throttle_time_ms": 0,
+                "brokers": (
+                    {"node_id": 1, "host": "127.0.0.1", "port": ports[0], "rack": None},
+                    {"node_id": 2, "host": "127.0.0.1", "port": ports[1], "rack": None},
+                ),
+                "cluster_id": "one",
+                "controller_id": 1,
+                "topics": (),
+            }
+            peer.sendall(response(METADATA, correlation_id(frame), values))
+
+    with (
+        listening(lambda peer: lacking(peer, "first")) as first,
+        listening(lambda peer: lacking(peer, "second")) as second,
+    ):
+        ports = [first, second]
+        with Cluster(f"127.0.0.1:{first}", request_timeout_s=20.0) as cluster:
+            for _ in range(3):
+                assert not cluster.topics({"t"}).topics
+    assert asked == ["first", "second", "first"]
+
+
+@pytest.mark.broker
+def test_bootstrap_address_with_a_bad_certificate_stops_no_client_while_another_works(
+    secured: SecuredKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = secured.kafka.listener("OTHERHOST"), secured.kafka.listener("TLS")
+    security = security_of(secured.tls(), prefix="")
+    with caplog.at_level(logging.WARNING), Cluster(f"{bad},{good}", security=security) as cluster:
+        assert cluster.nodes()
+    (warning,) = [each.getMessage() for each in caplog.records if bad in each.getMessage()]
+    assert "does not name this host" in warning
+    with (
+        Cluster(bad, security=security) as cluster,
+        pytest.raises(AccessError, match="does not name this host"),
+    ):
+        cluster.nodes()
+
+
+@pytest.mark.broker
+def test_final_dot_of_a_host_name_is_not_in_its_certificate(
+    secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = secured.kafka.listener("TLS").rpartition(":")[2]
+    targets = ((socket.AF_INET, ("127.0.0.1", int(port))),)
+    monkeypatch.setattr(addresses, "_look_up", lambda *_: targets)
+    security = security_of(secured.tls(), prefix="")
+    with Cluster(f"localhost.:{port}", security=security) as cluster:
+        assert cluster.nodes()
