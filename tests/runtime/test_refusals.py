@@ -113,17 +113,16 @@ def test_errors_distinguish_an_old_broker_from_a_disabled_feature(group_id: str)
 
     def script(peer: socket.socket) -> None:
         greet(peer, older)
-        if not (frame := read_frame(peer)):
-            return
-        node = {"node_id": 1, "host": "127.0.0.1", "port": ports[0]}
-        if int.from_bytes(frame[:2], "big") == FIND_COORDINATOR.api_key:
-            found = {**node, "key": group_id, "error_code": 0, "error_message": None}
-            message, values = FIND_COORDINATOR, {"coordinators": [found]}
-        else:
-            listed = {"brokers": [{**node, "rack": None}], "topics": [], "error_code": 0}
-            message, values = METADATA, {**listed, "cluster_id": "c", "controller_id": 1}
-        answer = {"throttle_time_ms": 0, **values}
-        peer.sendall(response(message, correlation_id(frame), answer))
+        while frame := read_frame(peer):
+            node = {"node_id": 1, "host": "127.0.0.1", "port": ports[0]}
+            if int.from_bytes(frame[:2], "big") == FIND_COORDINATOR.api_key:
+                found = {**node, "key": group_id, "error_code": 0, "error_message": None}
+                message, values = FIND_COORDINATOR, {"coordinators": [found]}
+            else:
+                listed = {"brokers": [{**node, "rack": None}], "topics": [], "error_code": 0}
+                message, values = METADATA, {**listed, "cluster_id": "c", "controller_id": 1}
+            answer = {"throttle_time_ms": 0, **values}
+            peer.sendall(response(message, correlation_id(frame), answer))
 
     # One connection may be open, with nothing asked on it yet, while another one asks.
     with listening(script, at_once=True) as port:

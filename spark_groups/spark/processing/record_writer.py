@@ -21,7 +21,7 @@ from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCounts, coun
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record, record_rows, records_of
 from spark_groups.spark.processing.strategies import Fate
-from spark_groups.spark.reading.consumer_cache import ConsumerCache
+from spark_groups.spark.reading.consumer_cache import LIBRDKAFKA_IDLE_S, ConsumerCache
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster_identity import ClusterIdentity
 
@@ -179,7 +179,7 @@ class RecordWriter:
             self._refused.append(f"{message.topic()}: {error.str()}")
 
 
-WRITERS: Final = ConsumerCache(RecordWriter)
+WRITERS: Final = ConsumerCache(RecordWriter, idle_s=LIBRDKAFKA_IDLE_S)
 
 
 def send_records(

@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as Position
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.protocol.rights import remedy_of
 from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
-from spark_groups.spark.reading.consumer_cache import ConsumerCache
+from spark_groups.spark.reading.consumer_cache import LIBRDKAFKA_IDLE_S, ConsumerCache
 from spark_groups.spark.reading.gaps import GAPS_MAX, USE_FAST, Cursor, unread
 from spark_groups.spark.reading.librdkafka_consumer import (
     ASK_AGAIN_S,
@@ -62,7 +62,7 @@ _NOT_AVAILABLE: Final = 0
 NO_TIMESTAMP_MS: Final = -1
 
 
-CONSUMERS: Final = ConsumerCache(RangeConsumer)
+CONSUMERS: Final = ConsumerCache(RangeConsumer, idle_s=LIBRDKAFKA_IDLE_S)
 
 
 def read_ranges(
