@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 RECONNECT_MAX_S: Final = 5.0
 """The longest pause between two rounds over all addresses; the first one takes 0.1 s."""
+SPARE_S: Final = 1.0
+"""The age from which on an open connection that was not used yet is checked before it is used."""
 _Failure = RequestError | ProtocolError | AccessError
 
 
@@ -265,6 +267,12 @@ class ConnectionPool:
             self._failures[address] = self._failures.get(address, 0) + 1
             raise opening.error
         self._failures.pop(address, None)
+        is_old = time.monotonic() - opening.ended_at >= SPARE_S
+        if is_old and not opening.connection.is_usable():
+            # It was opened a while ago, when another broker was used in the end.
+            opening.connection.close()
+            self._begin(address)
+            return None
         with self._changed:
             self._connections[address] = opening.connection
             if self._stopped.is_set():
@@ -334,6 +342,7 @@ class _Opening:
         self.connection = connection
         self.began_at = time.monotonic()
         self.is_done = False
+        self.ended_at = 0.0
         self.error: Exception | None = None
         self._timeout_s = timeout_s
         self._setup_s = setup_s
@@ -367,6 +376,7 @@ class _Opening:
             error = failure
         with self._changed:
             self.error = error
+            self.ended_at = time.monotonic()
             self.is_done = True
             is_given_up = self._is_given_up
             self._changed.notify_all()

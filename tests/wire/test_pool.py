@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_groups.protocol.messages import Node
+from spark_groups.wire import pool as pools
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.pool import ConnectionPool
@@ -109,3 +110,25 @@ def test_shutdown_ends_waiting_and_opening() -> None:
         assert not pool.pause(10, within(30))
         with pytest.raises(RequestError, match="shut down"):
             pool.to(Node(1, "127.0.0.1", port), within(5))
+
+
+def test_connection_that_ended_before_it_was_used_is_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pools, "SPARE_S", 0.0)
+    opened: list[socket.socket] = []
+
+    def hang_up_first(peer: socket.socket) -> None:
+        opened.append(peer)
+        greet(peer)
+        tell_cluster(peer)
+        if len(opened) > 1:
+            await_end(peer)
+
+    with listening(hang_up_first) as port, pool_of(port) as pool:
+        node = Node(1, "127.0.0.1", port)
+        with contextlib.suppress(RequestError):
+            pool.to(node, within(5), wait_s=0.0)
+        wait_until(lambda: opened and opened[0].fileno() < 0)
+        assert pool.to(node, within(5)).is_usable()
+        assert len(opened) == 2
