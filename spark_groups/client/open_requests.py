@@ -24,7 +24,12 @@ class _Wait:
     reason: str = ""
     is_said: bool = False
     failed_at: float | None = None
-    """When the last attempt failed; None while one is under way."""
+    """When the last attempt failed, which the log says; None while one is under way."""
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the log must name it now."""
+        is_long = now - self.since >= SAID_AFTER_S
+        return is_long and self.failed_at is None and not self.is_said
 
 
 class OpenRequests:
@@ -76,7 +81,7 @@ class OpenRequests:
         for name, wait in list(self._waits.items()):
             if wait.failed_at is not None and now - wait.failed_at >= FORGOTTEN_AFTER_S:
                 del self._waits[name]
-            elif not wait.is_said and now - wait.since >= SAID_AFTER_S:
+            elif wait.is_due(now):
                 wait.is_said = True
                 waited_s = now - wait.since
                 events.append(AnswerAwaited(now, name, wait.to, waited_s, wait.reason))
@@ -85,7 +90,11 @@ class OpenRequests:
     def next_wakeup(self) -> float | None:
         """Return when `said` has something to report; None: nothing waits."""
         return min(
-            (each.since + SAID_AFTER_S for each in self._waits.values() if not each.is_said),
+            (
+                each.since + SAID_AFTER_S
+                for each in self._waits.values()
+                if not each.is_said and each.failed_at is None
+            ),
             default=None,
         )
 

@@ -131,8 +131,8 @@ DRAWN = (
     Planted(
         "no gap",
         takes_a_value_for_evidence,
-        400_028,
-        "kafka-4.3",
+        400_074,
+        "kip-848",
         also_breaks="resets respected",
     ),
     Planted("read once", replaces_a_batch_that_is_not_committed, 400_055, "kafka-4.0"),
