@@ -152,9 +152,7 @@ class ConnectionPool:
             for address in waiting:
                 try:
                     connection = self._opened(address)
-                except CertificateError as error:
-                    reasons[address] = error
-                except (RequestError, ProtocolError) as error:
+                except (CertificateError, RequestError, ProtocolError) as error:
                     reasons[address] = error
                 else:
                     if connection is not None:
@@ -166,8 +164,7 @@ class ConnectionPool:
             ongoing = [e for a in waiting if (e := self._openings.get(a)) is not None]
             if not self._wait(partial(_any_done, ongoing), until):
                 for address in waiting:
-                    opening = self._openings.get(address)
-                    if opening is not None and address not in reasons:
+                    if address in self._openings:
                         self.failed(address)
                 return None
 
@@ -201,9 +198,6 @@ class ConnectionPool:
             AccessError: The broker refuses.
         """
         address = Address(node.host, node.port)
-        connection = self._connections.get(address)
-        if connection is not None and connection.is_usable():
-            return connection
         connection = self._opened(address)
         if connection is None:
             opening = self._openings[address]

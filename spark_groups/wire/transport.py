@@ -136,8 +136,6 @@ class Transport:
     def _connect(self, deadline: float) -> None:
         targets = REACHED.first(self._address, resolve(self._address, deadline))
         reasons: list[str] = []
-        with self._lock:
-            self.fail_if_shut_down()
         candidates: dict[socket.socket, SocketTarget] = {}
         try:
             connected = self._first_connected(targets, candidates, reasons, deadline)
@@ -223,9 +221,7 @@ class Transport:
             # Certificates have no final dot, which a name may have in the DNS.
             host = self._address.host.rstrip(".")
             secured = context.wrap_socket(
-                self._socket,
-                server_hostname=host,
-                do_handshake_on_connect=False,
+                self._socket, server_hostname=host, do_handshake_on_connect=False
             )
             self._socket = secured
         try:

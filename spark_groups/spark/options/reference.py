@@ -1,4 +1,4 @@
-"""The options as Markdown tables, for the reference and for `load()` errors' readers."""
+"""The options as Markdown tables, for the documentation."""
 
 from __future__ import annotations
 

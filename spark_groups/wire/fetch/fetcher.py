@@ -37,7 +37,6 @@ from spark_groups.wire.fetch.messages import (
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import FETCH
-from spark_groups.wire.timeouts import FIRST_WAIT_S
 from spark_groups.wire.transport import FrameBuffer
 
 _TOPICS_S: Final = 5.0
@@ -189,7 +188,7 @@ class Fetcher:
     def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
         epochs = self._leaders.leader_epochs(cursors)
         try:
-            connection = self._pool.to(node, self._deadline, FIRST_WAIT_S)
+            connection = self._pool.to(node, self._deadline, self._pool.timeouts.first_wait_s)
             connection.send(
                 FETCH,
                 fetch_to_wire(self._settings, cursors, epochs),
