@@ -44,7 +44,12 @@ STORE_PASSWORD: Final = "store-secret-1"
 KEY_PASSWORD: Final = "key-secret-2"
 CLIENT_ID: Final = "batch-client"
 CLIENT_SECRET: Final = "token-secret-31415"
-PASSWORDS: Final = {"alice": "wonder-2718", "bob": "builder-1618", "nobody": "nothing-1414"}
+PASSWORDS: Final = {
+    "alice": "wonder-2718",
+    "bob": "builder-1618",
+    "carol": "copper-3141",
+    "nobody": "nothing-1414",
+}
 SESSION_LIFETIME_MS: Final = 4_000
 _PACKAGE = "org.apache.kafka.common.security."
 _DAY = datetime.timedelta(days=1)
@@ -373,11 +378,11 @@ class SecuredKafka:
         }
 
     def allow(self, user: str, kind: str, name: str, *operations: str, deny: bool = False) -> None:
-        """Give a user rights on a TOPIC or a GROUP, or deny them."""
+        """Give a user rights on a TOPIC, a GROUP or the CLUSTER, or deny them."""
         permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
         bindings = [
             AclBinding(
-                ResourceType[kind],
+                ResourceType.BROKER if kind == "CLUSTER" else ResourceType[kind],
                 name,
                 ResourcePatternType.LITERAL,
                 f"User:{user}",

@@ -146,7 +146,8 @@ GAUGES: Final = (
     Gauge("idle_limit_seconds", "Idle time after which the member leaves.", _of("idle_limit_s")),
     Gauge(
         "lag_sum",
-        "Sum of lags: log end as of Spark's last call minus committed offset; absent if unknown.",
+        "Sum of lags: log end as of Spark's last call minus committed offset; absent if unknown."
+        " Transaction markers and compacted records count too.",
         lambda view: sum_of_known(map(_lag, view["partitions"])),
     ),
     Gauge(
@@ -183,7 +184,7 @@ GAUGES: Final = (
     ),
 )
 PARTITION_GAUGES: Final = (
-    Gauge("lag", "Log end minus committed offset, as in Kafka's tools.", _lag),
+    Gauge("lag", "Log end minus committed offset, in offsets, as in Kafka's tools.", _lag),
     Gauge(
         "committed_offset", "Committed offset: the next offset to read.", _of("committed_offset")
     ),

@@ -113,7 +113,7 @@ class LagTime:
         deletion_in_s: When retention may delete the first unread record by its age, at the
             earliest; 0.0: at any time. None also if no record is unread, or no offset is committed.
         lost_offsets: Unread offsets that are deleted already.
-        remark: Why something is unknown; empty if nothing is.
+        remark: Why something is unknown, or that lag is not unread records; else empty.
     """
 
     seconds_behind: float | None = None
@@ -129,6 +129,30 @@ class LagTime:
     def is_unknown(self) -> bool:
         """Whether the first unread record was not read."""
         return self.seconds_behind is None and self.first_unread_offset is None
+
+    @property
+    def has_no_unread_record(self) -> bool:
+        """Whether the log has no record at or after the committed offset."""
+        return self.seconds_behind == 0.0 and self.first_unread_offset is None
+
+
+NO_UNREAD_RECORD: Final = (
+    "no unread record: its lag counts transaction markers, or aborted or compacted records"
+)
+"""The remark of a partition with lag but without an unread record."""
+
+
+def unread_lag(lag: int | None, time: LagTime) -> int | None:
+    """Return the lag if it may hold a record, and 0 if it is known to hold none.
+
+    Kafka counts offsets: the marker that ends a transaction has one, and so has a record that was
+    compacted or aborted. A group cannot read them, and so never gets past the last.
+
+    Args:
+        lag: In offsets; None: unknown.
+        time: Says whether a record is unread.
+    """
+    return 0 if lag and time.has_no_unread_record else lag
 
 
 def lag_time(

@@ -83,7 +83,7 @@ class LagTrends:
         for each in view.partitions:
             key = each.topic_id, each.partition
             seen = known.get(key) or _Seen(deque(maxlen=SAMPLES_MAX), RecentProgress())
-            sample = Progress(at_s, each.lag, each.committed_offset, each.log_end_offset)
+            sample = Progress(at_s, each.unread_lag, each.committed_offset, each.log_end_offset)
             seen.polls.append(sample)
             seen.progress.add(sample)
             self._seen[key] = seen

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from spark_groups.errors import SparkGroupsError
 from spark_groups.observation.catch_up import Outlook, Progress, RecentProgress
-from spark_groups.observation.lag_times import UNKNOWN_RETENTION, UnreadReading, lag_time
+from spark_groups.observation.lag_times import (
+    UNKNOWN_RETENTION,
+    LagTime,
+    UnreadReading,
+    lag_time,
+    unread_lag,
+)
 from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
@@ -119,21 +125,24 @@ class MemberTimes:
         reading: UnreadReading | None,
     ) -> dict[str, Any]:
         committed, end = _committed(partition), partition.get("log_end_offset")
+        is_known = reading is not None and key in reading.first.found
+        times = LagTime()
+        if reading is not None and is_known:
+            times = lag_time(
+                reading.first.found[key],
+                reading.now_ms,
+                reading.retention.get(key.topic_id, UNKNOWN_RETENTION),
+                committed_offset=committed,
+                log_start_offset=log_start_offset,
+            )
         lag = None if committed is None or end is None else max(0, end - committed)
         progress = self._progress.setdefault(key, RecentProgress())
-        progress.add(Progress(time.monotonic(), lag, committed, end))
+        progress.add(Progress(time.monotonic(), unread_lag(lag, times), committed, end))
         found = progress.catch_up()
         never_s = float("inf") if found.outlook is Outlook.NEVER else None
         catch_up_s = never_s if found.catch_up_s is None else found.catch_up_s
-        if reading is None or key not in reading.first.found:
+        if not is_known:
             return {"catch_up_s": catch_up_s}
-        times = lag_time(
-            reading.first.found[key],
-            reading.now_ms,
-            reading.retention.get(key.topic_id, UNKNOWN_RETENTION),
-            committed_offset=committed,
-            log_start_offset=log_start_offset,
-        )
         return {
             "catch_up_s": catch_up_s,
             "seconds_behind": times.seconds_behind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -141,7 +141,13 @@ class GroupObserver:
             )
         cluster = self._cluster
         # Each call may take the whole timeout; this timer limits all calls together.
-        cut_off = threading.Timer(limit_s + _GRACE_S, cluster.shutdown)
+        unreached: list[str] = []
+
+        def end() -> None:
+            unreached.extend(cluster.unreached())
+            cluster.shutdown()
+
+        cut_off = threading.Timer(limit_s + _GRACE_S, end)
         cut_off.daemon = True
         cut_off.start()
         try:
@@ -151,13 +157,23 @@ class GroupObserver:
             self.close()
             reason = error.reason
             if time.monotonic() > deadline + _GRACE_S:
-                reason = f"brokers did not answer all requests within {limit_s:g} s"
+                reason = not_answered(limit_s, unreached)
             raise BrokerUnreachableError(f"{self._addresses()}: {reason}") from error
         finally:
             cut_off.cancel()
 
     def _addresses(self) -> str:
         return ",".join(str(each) for each in self._servers)
+
+
+def not_answered(limit_s: float, unreached: Iterable[str]) -> str:
+    """Return the reason of requests that were cut off.
+
+    Args:
+        limit_s: When they were.
+        unreached: Brokers that could not be reached by then, each with its reason.
+    """
+    return "; ".join((f"brokers did not answer all requests within {limit_s:g} s", *unreached))
 
 
 def describe(

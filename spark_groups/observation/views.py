@@ -7,17 +7,19 @@ assignment of another is moving.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.observation.lag_times import (
+    NO_UNREAD_RECORD,
     UNKNOWN_RETENTION,
     LagTime,
     lag_time,
     largest_behind_s,
     soonest_deletion_s,
+    unread_lag,
 )
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.observation.plain_values import View, by_topic
@@ -206,6 +208,11 @@ class PartitionView:
     time: LagTime = field(default_factory=LagTime)
     remark: str = ""
     withheld: WithheldRange | None = None
+
+    @property
+    def unread_lag(self) -> int | None:
+        """The lag by which the group is judged: 0 if no record is unread; None: unknown."""
+        return unread_lag(self.lag, self.time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +452,7 @@ def _lag_time(
     # With all of its log deleted, a partition lags and has nothing to read.
     is_empty = log_start_offset is not None and log_start_offset == reading.log_end(key)
     is_known = lag == 0 or is_empty or key in first.found
-    return lag_time(
+    time = lag_time(
         first.found.get(key),
         unread.now_ms,
         unread.retention.get(key.topic_id, UNKNOWN_RETENTION),
@@ -453,6 +460,8 @@ def _lag_time(
         log_start_offset=log_start_offset,
         reason="" if is_known else first.unknown.get(key, "no leader was asked"),
     )
+    has_only_markers = lag and time.has_no_unread_record and not time.lost_offsets
+    return replace(time, remark=NO_UNREAD_RECORD) if has_only_markers else time
 
 
 def _withheld(

@@ -97,6 +97,12 @@ def options(
     """Structured Streaming queries as members of Kafka consumer groups."""
 
 
+def print_error(error: SparkGroupsError) -> None:
+    """Print on stderr why a command, or a part of it, failed."""
+    lines = [printable(line) for line in str(error).split("\n")]
+    typer.echo("spark-groups: " + "\n".join(lines), err=True)
+
+
 def main() -> None:
     """Run a command; errors of this package become one message and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
@@ -107,8 +113,7 @@ def main() -> None:
         check_system(sys.platform)
         app()
     except SparkGroupsError as error:
-        lines = [printable(line) for line in str(error).split("\n")]
-        typer.echo("spark-groups: " + "\n".join(lines), err=True)
+        print_error(error)
         sys.exit(1)
 
 

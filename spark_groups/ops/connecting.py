@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,8 +14,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from spark_groups.errors import BrokerUnreachableError, OptionsError
-from spark_groups.observation.observe import CLIENT_ID, OBSERVE_TIMEOUT_S, GroupObserver
+from spark_groups.errors import (
+    BrokerUnreachableError,
+    OptionsError,
+    SparkGroupsError,
+)
+from spark_groups.observation.observe import (
+    CLIENT_ID,
+    OBSERVE_TIMEOUT_S,
+    GroupObserver,
+    not_answered,
+)
+from spark_groups.ops.cli import print_error
 from spark_groups.ops.started_broker import running_broker
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster
@@ -116,6 +126,7 @@ class Brokers:
             BrokerUnreachableError: A request failed or timed out; names the addresses.
         """
         cut_off_by_us = threading.Event()
+        unreached: list[str] = []
         with Cluster(
             self.bootstrap_servers,
             client_id=CLIENT_ID,
@@ -125,6 +136,7 @@ class Brokers:
         ) as cluster:
 
             def cut_off() -> None:
+                unreached.extend(cluster.unreached())
                 cut_off_by_us.set()
                 cluster.shutdown()
 
@@ -136,10 +148,44 @@ class Brokers:
             except RequestError as error:
                 reason = error.reason
                 if cut_off_by_us.is_set():
-                    reason = f"brokers did not answer all requests within {self.timeout_s:g} s"
+                    reason = not_answered(self.timeout_s, unreached)
                 raise BrokerUnreachableError(f"{self.bootstrap_servers}: {reason}") from error
             finally:
                 timer.cancel()
+
+
+Shown = typing.TypeVar("Shown")
+
+
+def read_each(
+    group_ids: Iterable[str], read: Callable[[str], Shown]
+) -> tuple[dict[str, Shown], list[SparkGroupsError]]:
+    """Read several groups, so that one that cannot be read does not hide the others.
+
+    Args:
+        group_ids: The groups, in the order of the result.
+        read: Reads one.
+
+    Returns:
+        What was read, by group, and why the rest was not.
+    """
+    shown: dict[str, Shown] = {}
+    refused: list[SparkGroupsError] = []
+    for group_id in dict.fromkeys(group_ids):
+        try:
+            shown[group_id] = read(group_id)
+        except SparkGroupsError as error:  # noqa: PERF203
+            refused.append(error)
+    return shown, refused
+
+
+def end_if_refused(refused: Iterable[SparkGroupsError], exit_code: int = 1) -> None:
+    """Print on stderr why groups are not shown, and end with an exit code if there are any."""
+    found = list(refused)
+    for each in found:
+        print_error(each)
+    if found:
+        raise typer.Exit(exit_code)
 
 
 def named_brokers(

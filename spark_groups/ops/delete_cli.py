@@ -10,7 +10,14 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable, rule_for
+from spark_groups.errors import (
+    ErrorCode,
+    GroupNotFoundError,
+    OptionsError,
+    ProtocolError,
+    printable,
+    rule_for,
+)
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import (
@@ -27,6 +34,7 @@ from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
 from spark_groups.wire import group_admin
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import RequestError
 from spark_groups.wire.group_admin import OffsetDeletion
 
 
@@ -99,23 +107,29 @@ def delete_groups(
 ) -> GroupDeletionView:
     """Delete groups with their committed offsets.
 
+    A group that fails does not hide what became of the others.
+
     Raises:
-        RequestError: A coordinator did not answer in time; some groups may be deleted.
-        ProtocolError: A response cannot be decoded.
+        RequestError: With `is_dry_run`, the brokers did not list their groups in time.
+        ProtocolError: Nor did they list them in a form that can be decoded.
     """
     listed_groups = cluster.list_groups() if is_dry_run else ()
     states = {each.group_id: each.group_state for each in listed_groups}
 
-    def answer(group_id: str) -> int:
+    def fields(group_id: str) -> dict[str, Any]:
         if not is_dry_run:
-            return group_admin.delete_group(cluster, group_id).error_code
+            try:
+                return error_fields(group_admin.delete_group(cluster, group_id).error_code)
+            except (RequestError, ProtocolError) as error:
+                # The coordinator may have deleted the group without its answer being read.
+                remark = f"{error}; repeat the command to see whether the group is deleted"
+                return {"error": ErrorCode.NETWORK_EXCEPTION.name, "remark": remark}
         state = states.get(group_id, "Dead")
-        return _DELETE_GROUPS_ANSWERS.get(state, ErrorCode.NON_EMPTY_GROUP.value)
+        return error_fields(_DELETE_GROUPS_ANSWERS.get(state, ErrorCode.NON_EMPTY_GROUP.value))
 
     return GroupDeletionView(
         groups=tuple(
-            DeletedGroup(group_id=each, **error_fields(answer(each)))
-            for each in dict.fromkeys(group_ids)
+            DeletedGroup(group_id=each, **fields(each)) for each in dict.fromkeys(group_ids)
         ),
         is_dry_run=is_dry_run,
     )

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Annotated, Final
@@ -18,7 +17,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import GroupNotFoundError, OptionsError, SparkGroupsError, printable
-from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.plain_values import by_topic, partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.offsets.foreign_offsets import as_starting_offsets
@@ -27,6 +25,8 @@ from spark_groups.ops.connecting import (
     EveryPartitionFlag,
     JsonFlag,
     connects,
+    end_if_refused,
+    read_each,
 )
 from spark_groups.ops.groups_cli import DESCRIBED_TYPES, parse_names
 from spark_groups.ops.output import (
@@ -113,7 +113,7 @@ def describe(  # noqa: PLR0917
 
     Example: spark-groups describe flight-readers --bootstrap-server localhost:9092
 
-    Exit code 1 if a group does not exist or no broker answers.
+    Exit code 1 if a group cannot be read: stderr says why, and the others are shown.
     """
     part = _chosen(members=members, offsets=offsets, state=state, starting_offsets=starting_offsets)
     try:
@@ -122,17 +122,30 @@ def describe(  # noqa: PLR0917
         raise typer.BadParameter(str(error)) from error
     if bool(groups) == bool(wanted_types):
         raise typer.BadParameter("give either group ids or --type")
+    if part is Part.STARTING_OFFSETS and len(groups or ()) != 1:
+        raise typer.BadParameter(f"give one group id with {part.value}")
     with brokers.observer() as observer:
-        if groups:
-            views = [observer.view(each) for each in groups]
-        else:
-            views = list(_views_of_types(brokers, observer, wanted_types))
+        wanted = groups or _groups_of_types(brokers, wanted_types)
+        seen, refused = read_each(wanted, observer.view)
+    views = list(seen.values())
+    if not groups:
+        # A listed group may have been deleted meanwhile.
+        refused = [each for each in refused if not isinstance(each, GroupNotFoundError)]
     if part is Part.STARTING_OFFSETS:
-        typer.echo(json.dumps(_starting_offsets_of(brokers, views), separators=(",", ":")))
+        end_if_refused(refused)
+        (view,) = views
+        typer.echo(json.dumps(_starting_offsets_of(brokers, view), separators=(",", ":")))
         return
     if as_json:
-        write_json([each.to_json() for each in views])
+        if views or not refused:
+            write_json([each.to_json() for each in views])
+        end_if_refused(refused)
         return
+    _print(views, part, verbose=verbose, every_partition=every_partition)
+    end_if_refused(refused)
+
+
+def _print(views: Sequence[GroupView], part: Part, *, verbose: bool, every_partition: bool) -> None:
     screen = console()
     rows_max = partition_rows_max(every_partition=every_partition)
     everything = partial(render_group, width=screen.width, max_partition_rows=rows_max)
@@ -143,21 +156,12 @@ def describe(  # noqa: PLR0917
         screen.print(render(view, verbose=verbose))
 
 
-def _views_of_types(
-    brokers: Brokers, observer: GroupObserver, types: tuple[str, ...]
-) -> Iterator[GroupView]:
+def _groups_of_types(brokers: Brokers, types: tuple[str, ...]) -> list[str]:
     with brokers.cluster() as cluster:
-        listed = sorted(cluster.list_groups(types=types), key=lambda each: each.group_id)
-    for each in listed:
-        # A listed group may have been deleted meanwhile.
-        with contextlib.suppress(GroupNotFoundError):
-            yield observer.view(each.group_id)
+        return sorted(each.group_id for each in cluster.list_groups(types=types))
 
 
-def _starting_offsets_of(brokers: Brokers, views: Sequence[GroupView]) -> dict[str, dict[str, int]]:
-    if len(views) != 1:
-        raise typer.BadParameter(f"give one group id with {Part.STARTING_OFFSETS.value}")
-    (view,) = views
+def _starting_offsets_of(brokers: Brokers, view: GroupView) -> dict[str, dict[str, int]]:
     names = frozenset(each.topic for each in view.partitions)
     with brokers.cluster() as cluster:
         topics = cluster.metadata(MetadataRequest(topic_names=names)).topics if names else ()

@@ -35,6 +35,7 @@ from spark_groups.ops.output import Column, show, table_of
 from spark_groups.ops.started_broker import running_broker
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import AdvertisedAddressError
 
 
 def doctor(
@@ -297,6 +298,12 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
         answer = cluster.describe_group(DescribeGroupRequest(group_id=PROBED_GROUP))
     except SparkGroupsError as error:
         found = f"{bootstrap_servers}: {error}"
+        if isinstance(error, AdvertisedAddressError):
+            cure = (
+                "set advertised.listeners of that broker to an address that leads to it from this"
+                " host, or make its host name lead there (DNS, /etc/hosts, a tunnel)"
+            )
+            return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
         cure = "KIP-848 needs Apache Kafka 4.0 or newer; secured brokers need --command-config"
         return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
     found = f"{len(nodes)} at {bootstrap_servers}"

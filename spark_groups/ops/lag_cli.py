@@ -34,6 +34,8 @@ from spark_groups.ops.connecting import (
     IsolationLevelOption,
     JsonFlag,
     connects,
+    end_if_refused,
+    read_each,
 )
 from spark_groups.ops.lag_rules import (
     STATUS_MEANINGS,
@@ -67,7 +69,8 @@ class PartitionLag:
         lag: Log end offset minus committed offset (or log start offset); None: unknown.
         lag_origin: The offset from which lag is counted; None: unknown.
         time: The lag in time.
-        lag_change: The growth of the lag since the first sample; None: unknown.
+        lag_change: The growth of the lag since the first sample, as the rules count it (0 without
+            an unread record); None: unknown.
         catch_up: When it will have caught up, at the rates between the samples.
         status: None: not checked, or too few samples are known.
         remark: Anything unusual; empty if there is nothing.
@@ -173,7 +176,7 @@ def judge_group_lag(
                 LagSample(
                     at_s,
                     partition.committed_offset,
-                    partition.lag,
+                    partition.unread_lag,
                     batches.get(partition.owner or ""),
                     partition.log_end_offset,
                 )
@@ -240,7 +243,7 @@ def _partition_lag(
     status: PartitionStatus | None = None,
     batch_age_s: float | None = None,
 ) -> PartitionLag:
-    first = samples[0].lag if samples else None
+    first, unread = samples[0].lag if samples else None, partition.unread_lag
     remark = partition.remark
     if not remark and status not in (None, PartitionStatus.OK) and batch_age_s is not None:
         remark = f"a batch has been running for {batch_age_s:.1f} s"
@@ -256,7 +259,7 @@ def _partition_lag(
         lag=partition.lag,
         lag_origin=partition.lag_origin,
         time=partition.time,
-        lag_change=None if first is None or partition.lag is None else partition.lag - first,
+        lag_change=None if first is None or unread is None else unread - first,
         catch_up=catch_up(progress),
         status=status,
         remark=remark or partition.time.remark,
@@ -299,47 +302,53 @@ def lag(  # noqa: PLR0917
     unread records, an alert names the partition.
 
     --check applies the rules of Burrow: a lagging partition is an error if its committed offset
-    never moved, stopped moving or went back, and a warning if its lag never falls. Samples
+    never moved, stopped moving or went back, and a warning if its lag never falls. A partition
+    whose lag holds no record, only transaction markers or compacted records, keeps up. Samples
     must span several commits; a query commits once per batch. An alert is an error, and a warning
     if its partition is catching up.
 
     Example: spark-groups lag flight-readers --check --interval 10
 
     Exit codes of --check: 0 OK, 1 WARN (also if too little is known), 2 ERR (also if a group
-    cannot be read). Without --check: 1 if a group does not exist or no broker answers.
+    cannot be read). Without --check: 1 if a group cannot be read. stderr says why, and the other
+    groups are shown.
     """
-    try:
-        with brokers.observer(isolation_level) as observer:
-            if check:
-                taken = _take_samples(observer, groups, samples, interval)
-                window_s = max(each[-1][0] - each[0][0] for each in taken)
-                judged = (judge_group_lag(each, allowed_lag, alert_hours) for each in taken)
-                view = LagView(groups=tuple(judged), window_s=round(window_s, 3))
-            else:
-                seen = (view_group_lag(observer.view(each), alert_hours) for each in groups)
-                view = LagView(groups=tuple(seen))
-    except SparkGroupsError as error:
-        if not check:
-            raise
-        typer.echo(f"spark-groups: {error}", err=True)
-        raise typer.Exit(Verdict.ERR.value) from error
     rows_max = partition_rows_max(every_partition=every_partition)
-    show(view, lambda view: render_lag(view, rows_max), as_json=as_json)
+    refused: list[SparkGroupsError]
+    with brokers.observer(isolation_level) as observer:
+        if check:
+            taken, refused = _take_samples(observer, groups, samples, interval)
+            window_s = max((each[-1][0] - each[0][0] for each in taken), default=0.0)
+            judged = [judge_group_lag(each, allowed_lag, alert_hours) for each in taken]
+            view = LagView(groups=tuple(judged), window_s=round(window_s, 3))
+        else:
+            seen, refused = read_each(groups, observer.view)
+            listed = (view_group_lag(each, alert_hours) for each in seen.values())
+            view = LagView(groups=tuple(listed))
+    if view.groups or not refused:
+        show(view, lambda view: render_lag(view, rows_max), as_json=as_json)
+    end_if_refused(refused, Verdict.ERR.value if check else 1)
     if check:
         raise typer.Exit(view.verdict.value)
 
 
 def _take_samples(
     observer: GroupObserver, group_ids: list[str], samples: int, interval_s: float
-) -> list[list[tuple[float, GroupView]]]:
-    """Return the samples of each group, with their times."""
+) -> tuple[list[list[tuple[float, GroupView]]], list[SparkGroupsError]]:
+    """Return the samples of each group, with their times, and why other groups have none."""
+
+    def sample(group_id: str) -> tuple[float, GroupView]:
+        return time.monotonic(), observer.view(group_id)
+
     taken: dict[str, list[tuple[float, GroupView]]] = {each: [] for each in group_ids}
+    refused: list[SparkGroupsError] = []
     began_s = time.monotonic()
-    for sample in range(samples):
-        time.sleep(max(0.0, began_s + sample * interval_s - time.monotonic()))
-        for group_id, found in taken.items():
-            found.append((time.monotonic(), observer.view(group_id)))
-    return list(taken.values())
+    for turn in range(samples):
+        time.sleep(max(0.0, began_s + turn * interval_s - time.monotonic()) if taken else 0.0)
+        seen, failed = read_each(taken, sample)
+        refused += failed
+        taken = {group_id: [*taken[group_id], each] for group_id, each in seen.items()}
+    return list(taken.values()), refused
 
 
 _STYLES: Final[Mapping[Verdict, str]] = {

@@ -49,7 +49,7 @@ class LagSample:
     Args:
         at_s: Seconds of any clock.
         committed_offset: None: no offset is committed.
-        lag: None: unknown.
+        lag: 0 if no record is unread, however many offsets are left; None: unknown.
         batch_began_at_s: When the batch that reads it began; None: no batch, or unknown.
         log_end_offset: None: unknown; the rules do not use it.
     """

@@ -167,6 +167,10 @@ class Cluster:
         """Make the current call and all later ones fail at once; for any thread."""
         self._pool.shutdown()
 
+    def unreached(self) -> list[str]:
+        """Say which brokers cannot be reached, and why; for any thread."""
+        return self._pool.unreached()
+
     def nodes(self) -> tuple[Node, ...]:
         """Return the live brokers, sorted by id."""
         found = self._metadata(metadata_to_wire(), self._deadline()).nodes

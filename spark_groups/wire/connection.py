@@ -46,6 +46,12 @@ _PROBE_S: Final = 2.0
 _UNSUPPORTED_VERSION: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
 
 
+ADVERTISED: Final = (
+    "a broker gave this address: advertised.listeners in its configuration must name one that leads"
+    " to it from here"
+)
+
+
 class RequestError(BrokerUnreachableError):
     """A request got no answer.
 
@@ -62,6 +68,17 @@ class RequestError(BrokerUnreachableError):
     def as_failure(self) -> RequestFailed:
         """Return the value that the group client reads."""
         return RequestFailed(self.reason, self.may_have_arrived)
+
+
+class AdvertisedAddressError(RequestError):
+    """An address that a broker gave leads nowhere: it was never reached.
+
+    Args:
+        reason: Why it cannot be reached.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; {ADVERTISED}", may_have_arrived=False)
 
 
 class AnotherClusterError(RequestError):

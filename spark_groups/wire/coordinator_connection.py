@@ -34,6 +34,7 @@ from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import (
     CLIENT_SOFTWARE_NAME,
+    AdvertisedAddressError,
     Connection,
     RequestError,
 )
@@ -282,6 +283,7 @@ class CoordinatorConnection:
         self._failures = 0
         self._identity = identity or ClusterIdentity()
         self._connection: Connection | None = None
+        self._reached: set[Address] = set()
         self._lock = threading.Lock()
         self._shut_down = False
 
@@ -322,10 +324,13 @@ class CoordinatorConnection:
             self._connection = fresh
         try:
             fresh.connect(timeout_s, self._timeouts.setup_after(self._failures))
-        except RequestError:
+        except RequestError as error:
             self._failures += 1
+            if type(error) is RequestError and address not in self._reached:
+                raise AdvertisedAddressError(error.reason) from error
             raise
         self._failures = 0
+        self._reached = {address}
         return fresh
 
     def interrupt(self) -> None:

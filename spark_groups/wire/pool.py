@@ -16,6 +16,7 @@ from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import (
     MAX_FRAME_BYTES,
+    AdvertisedAddressError,
     AnotherClusterError,
     Connection,
     RequestError,
@@ -30,6 +31,8 @@ RECONNECT_MAX_S: Final = 5.0
 """The longest pause between two rounds over all addresses; the first one takes 0.1 s."""
 SPARE_S: Final = 1.0
 """The age from which on an open connection that was not used yet is checked before it is used."""
+LATE_S: Final = 1.0
+"""A connection that takes longer is named as what is waited for."""
 _Failure = RequestError | ProtocolError | AccessError
 
 
@@ -71,6 +74,9 @@ class ConnectionPool:
         self._openings: dict[Address, _Opening] = {}
         self._failures: dict[Address, int] = {}
         """How often the TCP connection to an address failed in a row."""
+        self._reached: set[Address] = set()
+        self._unreached: dict[Address, str] = {}
+        """Why the latest connection to an address failed."""
         self._patiences: dict[Address, Patience] = {}
         self._passed_over: Address | None = None
         self._backoff = Backoff()
@@ -86,7 +92,8 @@ class ConnectionPool:
         self._rotation += [each for each in known if each not in self._rotation]
         for address in {*self._connections, *self._openings} - known.keys():
             self._drop(address)
-        for by_address in (self._patiences, self._failures):
+        self._reached &= known.keys()
+        for by_address in (self._patiences, self._failures, self._unreached):
             for address in by_address.keys() - known.keys():
                 del by_address[address]
 
@@ -205,12 +212,33 @@ class ConnectionPool:
             self._wait(lambda: opening.is_done, until)
             connection = self._opened(address)
         if connection is None:
+            raise self._named(address, opening)
+        return connection
+
+    def unreached(self) -> list[str]:
+        """Say which addresses cannot be reached, and why; for any thread."""
+        with self._changed:
+            waiting = {key: each for key, each in self._openings.items() if each.is_late}
+            failed = dict(self._unreached)
+        return [str(self._named(key, each)) for key, each in waiting.items()] + [
+            reason for address, reason in failed.items() if address not in waiting
+        ]
+
+    def _named(self, address: Address, opening: _Opening) -> Exception:
+        """Return why a connection is not open, and that a broker gave its address."""
+        error = opening.error
+        if error is None or self._stopped.is_set():
             waited_s = time.monotonic() - opening.began_at
-            raise RequestError(
+            error = RequestError(
                 f"{address} does not answer a new connection yet, after {waited_s:.1f} s",
                 may_have_arrived=False,
             )
-        return connection
+        is_given = address not in self._bootstrap and address not in self._reached
+        if is_given and type(error) is RequestError:
+            error = AdvertisedAddressError(error.reason)
+        if opening.is_done:
+            self._unreached[address] = str(error)
+        return error
 
     def patience(self, broker: Node | Address) -> Patience:
         """Return how long one broker is waited for."""
@@ -259,8 +287,10 @@ class ConnectionPool:
         del self._openings[address]
         if opening.error is not None:
             self._failures[address] = self._failures.get(address, 0) + 1
-            raise opening.error
+            raise self._named(address, opening)
         self._failures.pop(address, None)
+        self._unreached.pop(address, None)
+        self._reached.add(address)
         is_old = time.monotonic() - opening.ended_at >= SPARE_S
         if is_old and not opening.connection.is_usable():
             # It was opened a while ago, when another broker was used in the end.
@@ -345,6 +375,11 @@ class _Opening:
         self._thread = threading.Thread(
             target=self._open, name=f"connect-{connection.address}", daemon=True
         )
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it takes longer than a usual connection."""
+        return not self.is_done and time.monotonic() - self.began_at > LATE_S
 
     def start(self) -> None:
         """Begin."""

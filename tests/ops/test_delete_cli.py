@@ -21,7 +21,9 @@ from spark_groups.ops.delete_cli import (
 from spark_groups.ops.topic_partitions import parse_topics, partitions_of
 from spark_groups.protocol.messages import TopicMetadata
 from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.wire import group_admin
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import RequestError
 from spark_groups.wire.group_admin import OffsetDeletion, commit_outside
 from tests.brokers import Row, create_topic, produce
 from tests.observation.groups import FLIGHTS
@@ -59,6 +61,33 @@ def test_offsets_and_then_the_group_are_deleted(
     again = invoke("delete", group_id, *address)
     assert again.exit_code == 1
     assert "could not be deleted due to: GROUP_ID_NOT_FOUND" in again.stdout
+
+
+@pytest.mark.broker
+def test_a_group_without_an_answer_does_not_hide_what_became_of_the_others(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer about the second of three groups is lost; the broker has deleted the group."""
+    groups = [f"{group_id}-{each}" for each in "abc"]
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        key = TopicIdPartition(topic_id(cluster, topic_name), 0)
+        for each in groups:
+            commit_outside(cluster, each, {key: 0})
+    delete = group_admin.delete_group
+
+    def lost(cluster: Cluster, asked: str) -> object:
+        answer = delete(cluster, asked)
+        if asked == groups[1]:
+            raise RequestError("the connection was closed", may_have_arrived=True)
+        return answer
+
+    monkeypatch.setattr(group_admin, "delete_group", lost)
+    done = invoke("delete", *groups, "--bootstrap-server", kafka.bootstrap_servers, "--json")
+    shown = json.loads(done.stdout)["groups"]
+    assert done.exit_code == 1
+    assert [each["error"] for each in shown] == [None, "NETWORK_EXCEPTION", None]
+    assert "repeat the command" in shown[1]["remark"]
 
 
 def test_a_topic_that_is_malformed_is_wrong_usage() -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.catch_up import CatchUp, Outlook
-from spark_groups.observation.lag_times import Deletion, LagTime
+from spark_groups.observation.lag_times import NO_UNREAD_RECORD, Deletion, LagTime
 from spark_groups.observation.plain_values import duration_text
 from spark_groups.observation.views import view_group
 from spark_groups.ops.lag_cli import LagView, judge_group_lag, render_lag, view_group_lag
@@ -144,7 +144,14 @@ def test_aborted_records_are_not_behind_for_members_that_skip_them(watched: Watc
     # Only a marker is left: a lag of 1, but no record.
     watched.commit({0: 3})
     watched.assert_behind(None)
-    assert watched.read()["partitions"][0]["lag"] == 1
+    (partition,) = watched.read()["partitions"]
+    assert (partition["lag"], partition["remark"]) == (1, NO_UNREAD_RECORD)
+    checked = watched.run("--check", "--samples", "3", "--interval", "0.1", "--json")
+    assert checked.exit_code == 0, checked.output
+    (group,) = json.loads(checked.stdout)["groups"]
+    (partition,) = group["partitions"]
+    assert (group["verdict"], partition["status"], partition["lag"]) == ("OK", "OK", 1)
+    assert partition["catch_up"]["outlook"] == "caught up"
 
 
 @pytest.mark.broker

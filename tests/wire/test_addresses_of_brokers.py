@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from spark_groups.errors import AccessError
+from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.ops.doctor_cli import Outcome, check_brokers
+from spark_groups.protocol.messages import DescribeGroupRequest, FindCoordinatorRequest
 from spark_groups.wire import addresses
 from spark_groups.wire.addresses import REACHED, Address, ReachedTargets
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.connection import ADVERTISED, AdvertisedAddressError, RequestError
+from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.schemas.messages import METADATA
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.transport import Transport
+from tests.ops.commands import Run
 from tests.secured import SecuredKafka
 from tests.wire.listener import (
     correlation_id,
@@ -119,3 +127,67 @@ def test_final_dot_of_a_host_name_is_not_in_its_certificate(
     security = security_of(secured.tls(), prefix="")
     with Cluster(f"localhost.:{port}", security=security) as cluster:
         assert cluster.nodes()
+
+
+@pytest.fixture(scope="module", params=["broker-1.invalid:9092", "127.0.0.1:1"])
+def astray(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """An address of a broker, and the one that the broker gives, which leads nowhere."""
+    given = str(request.param)
+    with EmbeddedKafka(extra_listeners={"OUT": "PLAINTEXT"}, advertised={"OUT": given}) as kafka:
+        yield kafka.listener("OUT"), given
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    "words", [("describe", "g"), ("preflight", "g"), ("groups",), ("lag", "g"), ("delete", "g")]
+)
+def test_command_names_the_advertised_address_that_leads_nowhere(
+    astray: tuple[str, str], command: Run, words: tuple[str, ...]
+) -> None:
+    servers, given = astray
+    done = command(*words, "--bootstrap-server", servers, "--timeout", "3")
+    assert done.returncode == 1
+    assert given in done.stderr + done.stdout
+    assert ADVERTISED in done.stderr + done.stdout
+
+
+@pytest.mark.broker
+def test_doctor_advises_on_the_advertised_address(astray: tuple[str, str]) -> None:
+    servers, given = astray
+    with Cluster(servers, request_timeout_s=2.0) as cluster:
+        check = check_brokers(cluster, servers)
+    assert check.outcome is Outcome.FAILED
+    assert given in check.found
+    assert "advertised.listeners" in check.cure
+    assert "--command-config" not in check.cure
+
+
+@pytest.mark.broker
+def test_members_connection_names_the_advertised_address(astray: tuple[str, str]) -> None:
+    servers, given = astray
+    with Cluster(servers, request_timeout_s=2.0) as cluster:
+        found = cluster.find_coordinator(FindCoordinatorRequest(group_id="g"))
+    assert found.coordinator is not None
+    connection = CoordinatorConnection()
+    request = DescribeGroupRequest(group_id="g")
+    with pytest.raises(AdvertisedAddressError, match=re.escape(given)):
+        connection.send(found.coordinator, request, 5.0)
+    connection.close()
+
+
+@pytest.mark.broker
+def test_address_that_was_reached_before_is_not_called_wrong(topic_name: str) -> None:
+    """A broker that stops is no fault of its advertised.listeners."""
+    port = free_ports(1)[0]
+    with EmbeddedKafka(
+        extra_listeners={"OUT": "PLAINTEXT"},
+        listener_ports={"OUT": port},
+        advertised={"OUT": f"localhost:{port}"},
+    ) as kafka:
+        cluster = Cluster(kafka.listener("OUT"), request_timeout_s=10.0)
+        cluster.list_groups()
+        kafka.kill()
+        with pytest.raises(RequestError, match="localhost") as caught:
+            cluster.list_groups()
+        cluster.close()
+    assert ADVERTISED not in str(caught.value)

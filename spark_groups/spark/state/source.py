@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_groups.errors import GroupNotFoundError
+from spark_groups.errors import GroupNotFoundError, ProtocolError
 from spark_groups.spark.options.own_columns import OwnColumns
 from spark_groups.systems import check_system
 
 if TYPE_CHECKING:
     from spark_groups.observation.lag_times import LagTime
+    from spark_groups.observation.observe import GroupObserver
     from spark_groups.observation.views import GroupView
     from spark_groups.spark.state.state_options import StateOptions
+    from spark_groups.wire.cluster import ListedGroup
 STATE_COLUMNS: Final = (
     "group_id string, group_type string, group_state string, group_epoch int,"
     " assignment_epoch int, assignor_name string, topic string, topic_id string, partition int,"
@@ -94,7 +96,7 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
     Raises:
         GroupNotFoundError: A named group does not exist.
         BrokerUnreachableError: A broker did not respond in time.
-        ProtocolError: A broker returned an error or an invalid response.
+        ProtocolError: A broker returned an error or an invalid response for a named group.
     """
     from spark_groups.observation.observe import GroupObserver
     from spark_groups.wire.security.security import warn_of_open_secrets
@@ -110,13 +112,34 @@ def read_state(options: StateOptions) -> Iterator[StateRow]:
     ) as observer:
         for group_id in options.group_ids:
             yield from state_rows(observer.view(group_id))
-        for group_id in () if options.group_ids else _all_groups(options):
+        for listed in () if options.group_ids else _all_groups(options):
             # The group may be deleted meanwhile.
             with contextlib.suppress(GroupNotFoundError):
-                yield from state_rows(observer.view(group_id))
+                yield from _rows_if_readable(observer, listed)
 
 
-def _all_groups(options: StateOptions) -> Iterator[str]:
+def _rows_if_readable(observer: GroupObserver, listed: ListedGroup) -> Iterator[StateRow]:
+    """Yield the rows of a group, or one that says why it cannot be read.
+
+    One group that the user may not describe must not hide all others.
+    """
+    try:
+        view = observer.view(listed.group_id)
+    except ProtocolError as error:
+        yield StateRow(
+            group_id=listed.group_id,
+            group_type=listed.group_type.lower(),
+            group_state=listed.group_state,
+            group_epoch=None,
+            assignment_epoch=None,
+            assignor_name=None,
+            remark=str(error),
+        )
+    else:
+        yield from state_rows(view)
+
+
+def _all_groups(options: StateOptions) -> Iterator[ListedGroup]:
     from spark_groups.wire.cluster import Cluster
 
     with Cluster(
@@ -127,7 +150,7 @@ def _all_groups(options: StateOptions) -> Iterator[str]:
         # Classic groups also include others than consumers, such as Kafka Connect workers.
         for each in cluster.list_groups(types=("Consumer", "Classic")):
             if each.protocol_type in ("consumer", ""):
-                yield each.group_id
+                yield each
 
 
 class StateRow(NamedTuple):
