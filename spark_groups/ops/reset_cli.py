@@ -50,6 +50,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.text_files import decoded
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
@@ -517,13 +518,23 @@ def parse_target(
     if kind is ResetKind.BY_DURATION:
         return ResetTarget(kind, max(0, now_ms - parse_duration(str(value))))
     if isinstance(value, Path):
-        lines = value.read_text(encoding="utf-8").splitlines()
-        return ResetTarget(kind, offsets=parse_offsets(lines, group_id))
+        return ResetTarget(kind, offsets=parse_offsets(_lines(value), group_id))
     if kind in {ResetKind.FROM_TABLE, ResetKind.FROM_CHECKPOINT}:
         return ResetTarget(kind, place=str(value))
     if isinstance(value, str):
         return ResetTarget(kind, group_id=value)
     return ResetTarget(kind, value)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return decoded(path.read_bytes(), "utf-8").splitlines()
+    except OSError as error:
+        raise OptionsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise OptionsError(
+            f"{path} is neither UTF-8 nor UTF-16 with a byte order mark: {error}"
+        ) from None
 
 
 NOT_EXECUTED = "No action is performed: --execute is missing."

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
@@ -382,23 +382,33 @@ def parse_datetime(text: str) -> int:
     """Return milliseconds since 1970; the default time zone is UTC, as in Kafka's tool.
 
     Args:
-        text: `YYYY-MM-DDThh:mm:ss.sss`, optionally with `Z` or an offset such as `+02:00`.
+        text: `YYYY-MM-DDThh:mm:ss.sss`, optionally with `Z` or an offset such as `+02:00` or
+            `+02`; the time, its seconds and their fraction may be left out. Python's own parser
+            takes other forms in each of its versions.
 
     Raises:
         OptionsError: The text has another form.
     """
+    wrong = f"{text!r} is not YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm or in UTC"
+    found = _DATETIME.fullmatch(text)
+    if found is None:
+        raise OptionsError(wrong)
+    date, time, fraction, zone, hours, minutes = found.groups("")
+    offset = f"{hours}:{minutes or '00'}" if zone not in {"", "Z"} else "+00:00"
+    full_time = (time or "00:00") + ("" if time.count(":") > 1 else ":00")
     try:
-        at = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+        at = datetime.fromisoformat(f"{date}T{full_time}.{fraction[:6]:0<6}{offset}")
     except ValueError as error:
-        raise OptionsError(
-            f"{text!r} is not YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm or in UTC"
-        ) from error
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=timezone.utc)
+        raise OptionsError(f"{wrong}: {error}") from error
     if at.timestamp() < 0:
         raise OptionsError(f"{text!r} is before 1970")
     return round(at.timestamp() * 1000)
 
+
+_DATETIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,9}))?"
+    r"(Z|([+-][0-9]{2})(?::?([0-9]{2}))?)?)?"
+)
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _DURATION: Final = re.compile(

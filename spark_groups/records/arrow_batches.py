@@ -14,6 +14,7 @@ from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.records.columns import HeadersTooLargeError, RowBuffers
 from spark_groups.records.decoding import decode_batches, offset_behind
 from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
+from spark_groups.records.misfits import MisfitCounts, TimestampMisfits
 from spark_groups.types import TopicPartition
 
 _WRONG: Final = {
@@ -23,7 +24,6 @@ _WRONG: Final = {
     Status.COUNT_IS_WRONG: "the number of its records is wrong",
     Status.OFFSETS_ARE_WRONG: "its offsets are wrong",
     Status.RECORD_IS_WRONG: "a record in it is malformed",
-    Status.TIMESTAMP_IS_WRONG: "a timestamp in it does not fit microseconds",
 }
 _OLD_FORMAT: Final = (
     "its message format is older than v2 (Kafka 0.11), which the fast reader does not support: set"
@@ -67,6 +67,8 @@ class RecordDecoder:
         bytes_max: The most bytes of one of its columns, unless a single record has more.
         batch_bytes_max: The size limit of a decompressed batch of Kafka's.
         check_crcs: Whether to verify checksums.
+        null_timestamps: Whether a timestamp that does not fit microseconds becomes null; else it is
+            an error.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class RecordDecoder:
         bytes_max: int = 16 * 1024 * 1024,
         batch_bytes_max: int = 128 * 1024 * 1024,
         check_crcs: bool = True,
+        null_timestamps: bool = False,
     ) -> None:
         if not 0 < batch_bytes_max < 2**31:
             raise ValueError("the limit of a decompressed batch must be positive and fit 31 bits")
@@ -87,6 +90,8 @@ class RecordDecoder:
         self._cursor = new_cursor()
         self._cursor["include_headers"] = self._buffers.include_headers
         self._cursor["check_crcs"] = check_crcs
+        self._cursor["null_timestamps"] = null_timestamps
+        self.misfits = MisfitCounts()
         self._runs: list[tuple[TopicPartition, int]] = []
         self._rows_of_runs = 0
 
@@ -110,7 +115,7 @@ class RecordDecoder:
         wire = np.frombuffer(records, np.uint8)
         cursor, listed = self._cursor, _aborted(aborted)
         cursor["next_offset"], cursor["until_offset"] = position.next_offset, position.until_offset
-        cursor["wire_at"] = cursor["records_left"] = 0
+        cursor["wire_at"] = cursor["records_left"] = cursor["misfits"] = 0
         while True:
             body = self._decompressor.body
             status = decode_batches(wire, body, cursor, listed, self._buffers.columns)
@@ -118,6 +123,7 @@ class RecordDecoder:
                 self._decompress(wire, position)
                 continue
             self._note(position)
+            self._note_misfits(position.topic_partition)
             if status in (Status.NO_WHOLE_BATCH, Status.RANGE_IS_READ):
                 return
             if status != Status.COLUMNS_ARE_FULL:
@@ -147,6 +153,19 @@ class RecordDecoder:
             added += self._runs.pop()[1]
         if added:
             self._runs.append((position.topic_partition, added))
+
+    def _note_misfits(self, topic_partition: TopicPartition) -> None:
+        cursor = self._cursor
+        if not cursor["misfits"]:
+            return
+        timestamp_ms = int(cursor["misfit_base_ms"]) + int(cursor["misfit_delta_ms"])
+        found = TimestampMisfits(
+            topic_partition, int(cursor["misfit_offset"]), timestamp_ms, int(cursor["misfits"])
+        )
+        cursor["misfits"] = 0
+        if not cursor["null_timestamps"]:
+            raise found.error()
+        self.misfits.add(found)
 
     def _decompress(self, wire: Octets, position: RangeCursor) -> None:
         cursor = self._cursor

@@ -51,8 +51,11 @@ class _Lending:
         buffers = [validity, self.buffer(ends[: rows + 1]), self.buffer(octets[: ends[rows]])]
         return pa.Array.from_buffers(kind, rows, buffers, nulls)
 
-    def fixed(self, kind: pa.DataType, numbers: npt.NDArray[Any], rows: int) -> pa.Array:
-        return pa.Array.from_buffers(kind, rows, [None, self.buffer(numbers[:rows])], 0)
+    def fixed(
+        self, kind: pa.DataType, numbers: npt.NDArray[Any], rows: int, has: Flags | None = None
+    ) -> pa.Array:
+        validity, nulls = validity_bits(has, rows)
+        return pa.Array.from_buffers(kind, rows, [validity, self.buffer(numbers[:rows])], nulls)
 
 
 def validity_bits(has: Flags | None, rows: int) -> tuple[pa.Buffer | None, int]:
@@ -164,7 +167,7 @@ class RowBuffers:
             self._repeated("topic", [each.topic for each, _ in runs], runs),
             self._repeated("partition", [each.partition for each, _ in runs], runs),
             lending.fixed(kinds["offset"], columns.offsets, rows),
-            lending.fixed(kinds["timestamp"], columns.timestamps_us, rows),
+            lending.fixed(kinds["timestamp"], columns.timestamps_us, rows, columns.has_timestamp),
             lending.fixed(kinds["timestampType"], columns.timestamp_types, rows),
         ]
         if self.include_headers:

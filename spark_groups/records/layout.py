@@ -48,6 +48,13 @@ CURSOR: Final = np.dtype(
         ("rows", "i8"),
         ("include_headers", "i8"),
         ("check_crcs", "i8"),
+        ("null_timestamps", "i8"),
+        # Timestamps that do not fit microseconds: their number, and the first one: the offset of
+        # its record, and the two numbers of which it is the sum.
+        ("misfits", "i8"),
+        ("misfit_offset", "i8"),
+        ("misfit_base_ms", "i8"),
+        ("misfit_delta_ms", "i8"),
         ("key_bytes", "i8"),
         ("value_bytes", "i8"),
         ("header_rows", "i8"),
@@ -74,6 +81,7 @@ class Columns(NamedTuple):
 
     offsets: Numbers
     timestamps_us: Numbers
+    has_timestamp: Flags
     timestamp_types: npt.NDArray[np.int32]
     key_ends: Ends
     key_bytes: Octets
@@ -95,6 +103,7 @@ def new_columns(rows: int, octets: int) -> Columns:
     return Columns(
         offsets=np.empty(rows, np.int64),
         timestamps_us=np.empty(rows, np.int64),
+        has_timestamp=np.empty(rows, np.bool_),
         timestamp_types=np.empty(rows, np.int32),
         key_ends=np.zeros(rows + 1, np.int32),
         key_bytes=np.empty(octets, np.uint8),

@@ -14,9 +14,9 @@ import numpy as np
 
 from spark_groups.records.compiling import compiled, copy_bytes
 from spark_groups.records.layout import Columns, Octets, Status
+from spark_groups.records.misfits import MAX_MS
 
-MAX_MS: Final = (2**63 - 1) // 1000
-"""The greatest timestamp in milliseconds that fits microseconds."""
+_FAR_MS: Final = 2**63 - 1 - MAX_MS
 _VARINT_BITS: Final = 64
 CREATE_TIME: Final = 0
 _NULL: Final = -1
@@ -125,15 +125,25 @@ def _append(octets: Octets, at: int, end: int, cursor: Any, columns: Columns) ->
 def _append_position(offset: int, delta_ms: int, cursor: Any, columns: Columns) -> Status:
     """Set offset and timestamp of the current row, and complete it."""
     row, timestamp_ms = cursor.rows, cursor.timestamp_ms
-    if cursor.timestamp_type == CREATE_TIME:
-        # Check both first: their sum cannot overflow then.
-        if not -2 * MAX_MS <= delta_ms <= 2 * MAX_MS or not -MAX_MS <= timestamp_ms <= MAX_MS:
+    if cursor.timestamp_type != CREATE_TIME:
+        delta_ms = 0
+    # Compare without the sum, and without limits, that may overflow.
+    if delta_ms >= 0:
+        fits = timestamp_ms <= MAX_MS - delta_ms
+        fits = fits and (delta_ms > _FAR_MS or timestamp_ms >= -MAX_MS - delta_ms)
+    else:
+        fits = timestamp_ms >= -MAX_MS - delta_ms
+        fits = fits and (delta_ms < -_FAR_MS or timestamp_ms <= MAX_MS - delta_ms)
+    if not fits:
+        if cursor.misfits == 0:
+            cursor.misfit_offset = offset
+            cursor.misfit_base_ms, cursor.misfit_delta_ms = timestamp_ms, delta_ms
+        cursor.misfits += 1
+        if not cursor.null_timestamps:
             return Status.TIMESTAMP_IS_WRONG
-        timestamp_ms += delta_ms
-    if not -MAX_MS <= timestamp_ms <= MAX_MS:
-        return Status.TIMESTAMP_IS_WRONG
     columns.offsets[row] = offset
-    columns.timestamps_us[row] = timestamp_ms * 1000
+    columns.has_timestamp[row] = fits
+    columns.timestamps_us[row] = (timestamp_ms + delta_ms) * 1000 if fits else 0
     columns.timestamp_types[row] = cursor.timestamp_type
     cursor.rows = row + 1
     return Status.GO_ON

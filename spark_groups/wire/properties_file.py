@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_groups.errors import OptionsError
+from spark_groups.text_files import decoded
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _ESCAPED: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
@@ -16,16 +17,18 @@ _FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the properties of a file in ISO 8859-1.
+    """Return the properties of a file in ISO 8859-1, or as its byte order mark says.
 
     Raises:
         OptionsError: It cannot be read.
     """
     try:
-        with path.open(encoding="latin-1") as file:
-            text = file.read(_FILE_BYTES_MAX)
+        with path.open("rb") as file:
+            text = decoded(file.read(_FILE_BYTES_MAX), "latin-1")
     except OSError as error:
         raise OptionsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise OptionsError(f"{path} cannot be read: {error}") from None
     return parse_properties(text)
 
 

@@ -409,3 +409,19 @@ def test_what_failed_says_why() -> None:
     assert cells(render_reset(done))[:2] == [HEADER, ["g", "flights", "0", "7", "5"]]
     failed = replace(done, rows=(replace(PLAN.rows[0], error="UNKNOWN_MEMBER_ID"),))
     assert cells(render_reset(failed))[1][-1] == "Error: UNKNOWN_MEMBER_ID"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_file_of_offsets_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "offsets.csv"
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    file.write_bytes(mark + "g,flüge,0,2\r\ng,flüge,1,3\r\n".encode(encoding))
+    target = parse_target({ResetKind.FROM_FILE: file}, "g", now_ms=0)
+    assert target.offsets == {TopicPartition("flüge", 0): 2, TopicPartition("flüge", 1): 3}
+
+
+def test_file_of_offsets_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_bytes("g,flüge,0,2".encode("latin-1"))
+    with pytest.raises(OptionsError, match=r"offsets\.csv is neither UTF-8 nor UTF-16"):
+        parse_target({ResetKind.FROM_FILE: file}, "g", now_ms=0)

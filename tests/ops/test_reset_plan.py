@@ -202,13 +202,30 @@ def test_the_next_start_is_described() -> None:
         "2026-01-02T03:04:05.678Z",
         "2026-01-02T03:04:05.678+00:00",
         "2026-01-02T05:04:05.678+02:00",
+        "2026-01-02T05:04:05.678+0200",
+        "2026-01-02 05:04:05.678+02",
+        "2026-01-02T00:34:05.678400900-02:30",
     ],
 )
 def test_a_time_is_in_utc_unless_it_says_otherwise(text: str) -> None:
     assert parse_datetime(text) == 1_767_323_045_678
 
 
-@pytest.mark.parametrize("text", ["", "Z", "yesterday", "2026-13-01T00:00:00.000"])
+@pytest.mark.parametrize(
+    "text", ["2026-01-02", "2026-01-02T00:00", "2026-01-02 00:00:00", "2026-01-02T02:00:00.0+02"]
+)
+def test_time_of_day_its_seconds_and_their_fraction_may_be_left_out(text: str) -> None:
+    assert parse_datetime(text) == 1_767_312_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "Z", "yesterday", "2026-13-01T00:00:00.000", "2026-01-02T24:00:00.000"),
+        # Forms that Python takes from 3.11 on.
+        *("20260102T030405", "2026-W01-5", "2026-01-02T03", "2026-01-02T03:04:05,6", "2026-01-02Z"),
+    ],
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(OptionsError, match=r"is not YYYY-MM-DDThh:mm:ss\.sss"):
         parse_datetime(text)

@@ -56,6 +56,7 @@ def compiled_outcome(
     aborted: Collection[AbortedTransaction] = (),
     *,
     check_crcs: bool = True,
+    null_timestamps: bool = False,
     rows_max: int = 10_000,
     bytes_max: int = 1 << 20,
 ) -> Outcome:
@@ -66,6 +67,7 @@ def compiled_outcome(
         bytes_max=bytes_max,
         batch_bytes_max=1 << 22,
         check_crcs=check_crcs,
+        null_timestamps=null_timestamps,
     )
     position = RangeCursor(TP, next_offset, until_offset)
     batches: list[pa.RecordBatch] = []
@@ -88,9 +90,10 @@ def plain_outcome(
     aborted: Collection[AbortedTransaction] = (),
     *,
     check_crcs: bool = True,
+    null_timestamps: bool = False,
 ) -> Outcome:
     """Decode a response with the plain decoder."""
-    decoder = PlainDecoder(next_offset, until_offset, aborted, check_crcs)
+    decoder = PlainDecoder(next_offset, until_offset, aborted, check_crcs, null_timestamps)
     try:
         decoder.decode(response)
         is_wrong = False

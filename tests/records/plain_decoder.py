@@ -66,6 +66,7 @@ class PlainDecoder:
         until_offset: The first that is not.
         aborted: As a response lists it.
         check_crcs: Whether checksums count.
+        null_timestamps: Whether a timestamp that does not fit is null; else it is wrong.
         rows: The rows: key, value, offset, timestamp in microseconds, its type, headers.
     """
 
@@ -73,6 +74,7 @@ class PlainDecoder:
     until_offset: int
     aborted: Collection[AbortedTransaction] = ()
     check_crcs: bool = True
+    null_timestamps: bool = False
     rows: list[Row] = field(default_factory=list)
 
     def decode(self, response: bytes) -> None:
@@ -142,7 +144,12 @@ class PlainDecoder:
                 return
             if offset >= self.next_offset:
                 time_us = 1000 * (max_ms if attributes & 8 else base_ms + delta_ms)
-                self.rows.append(read_row(record, offset, time_us, attributes >> 3 & 1))
+                row = read_row(record, offset, time_us, attributes >> 3 & 1)
+                if abs(time_us) > MAX_US:
+                    if not self.null_timestamps:
+                        raise WrongError("timestamp")
+                    row = (*row[:3], None, *row[4:])
+                self.rows.append(row)
                 self.next_offset = offset + 1
         if octets.rest:
             raise WrongError("there is more than was counted")
@@ -160,8 +167,8 @@ def read_row(record: Octets, offset: int, time_us: int, kind: int) -> Row:
         if name is None:
             raise WrongError("a header without a key")
         headers.append({"key": name.decode("utf-8", "replace"), "value": record.sized()})
-    if record.rest or abs(time_us) > MAX_US:
-        raise WrongError("the record's end or its timestamp")
+    if record.rest:
+        raise WrongError("the record's end")
     return key, value, offset, time_us, kind, headers or None
 
 

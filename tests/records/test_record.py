@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from numba import njit
 
+from spark_groups.errors import RecordsError
 from spark_groups.records import record
+from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.misfits import TimestampMisfits
+from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import TopicPartition
 from tests.records.decoding import compiled_outcome, plain_outcome
 from tests.records.encoding import (
     LOG_APPEND_TIME,
@@ -18,6 +23,7 @@ from tests.records.encoding import (
     varint,
 )
 
+FLIGHTS = TopicPartition("flights", 3)
 HUGE = (2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, -2, -(2**31), -(2**63))
 
 
@@ -117,10 +123,33 @@ def test_log_append_time_is_the_largest_of_the_batch() -> None:
         (-(2**63), -(2**63)),
     ],
 )
-def test_timestamp_that_microseconds_cannot_express_is_refused(base_ms: int, delta_ms: int) -> None:
-    first = Record(0, timestamp_delta=-base_ms)
-    batch = Batch(0, (first, Record(1, timestamp_delta=delta_ms)), base_timestamp=base_ms)
-    assert compiled_outcome(batch.encode()).is_wrong
+def test_timestamp_that_microseconds_cannot_express_is_refused_or_null(
+    base_ms: int, delta_ms: int
+) -> None:
+    first = Record(0, timestamp_delta=min(-base_ms, 2**63 - 1))
+    batch = Batch(0, (first, Record(1, timestamp_delta=delta_ms)), base_timestamp=base_ms).encode()
+    refused = compiled_outcome(batch)
+    assert refused.is_wrong
+    assert refused == plain_outcome(batch)
+    read = compiled_outcome(batch, null_timestamps=True)
+    assert not read.is_wrong
+    assert read == plain_outcome(batch, null_timestamps=True)
+    assert read.rows[1][3] is None
+
+
+def test_misfit_is_named_with_its_sum_and_counted() -> None:
+    base_ms = 1_700_000_000_000_000_000
+    records = tuple(Record(each, timestamp_delta=each) for each in range(5))
+    batch = Batch(40, records, base_timestamp=base_ms).encode()
+    refusing = RecordDecoder(ROW_SCHEMA)
+    with pytest.raises(RecordsError, match=f"flights-3 at offset 40 .* {base_ms} ms"):
+        list(refusing.decode(batch, RangeCursor(FLIGHTS, 0, 100)))
+    reading = RecordDecoder(ROW_SCHEMA, rows_max=2, null_timestamps=True)
+    for again in range(2):
+        taken = list(reading.decode(batch, RangeCursor(FLIGHTS, 41 + again, 100)))
+        assert sum(map(len, taken)) <= 4
+    assert reading.misfits.take() == [TimestampMisfits(FLIGHTS, 41, base_ms + 1, 7)]
+    assert reading.misfits.take() == []
 
 
 @pytest.mark.parametrize("length", HUGE)

@@ -20,6 +20,7 @@ from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import parse_duration_s
 from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, RETRY_TOPIC
+from spark_groups.text_files import decoded
 from spark_groups.wire.named_functions import named_function
 
 if sys.version_info >= (3, 11):
@@ -29,7 +30,7 @@ else:
 
 AVAILABLE_NOW: Final = "availableNow"
 
-_CHARACTERS_MAX: Final = 200_000
+_FILE_BYTES_MAX: Final = 200_000
 """Limit for a file: parsing some inputs takes quadratic time."""
 _TABLES: Final = ("source", "sink.options", "target.options")
 """Tables of options with any names; TOML reads the dots of a name as sub-tables."""
@@ -323,12 +324,13 @@ def _nested(
 def _read(path: Path, example: str) -> dict[str, Any]:
     """Return the values of a file by `section.key`."""
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_CHARACTERS_MAX + 1)
-        if len(text) > _CHARACTERS_MAX:
+        with path.open("rb") as file:
+            octets = file.read(_FILE_BYTES_MAX + 1)
+        if len(octets) > _FILE_BYTES_MAX:
             raise OptionsError(
-                f"{path} is too large for a configuration: at most {_CHARACTERS_MAX} characters"
+                f"{path} is too large for a configuration: at most {_FILE_BYTES_MAX} bytes"
             )
+        text = decoded(octets, "utf-8")
         return dict(_flat("", tomllib.loads(text)))
     except OSError as error:
         raise OptionsError(

@@ -31,6 +31,13 @@ class ReaderChoice(Enum):
     LIBRDKAFKA = "librdkafka"
 
 
+class UnreadableTimestamp(Enum):
+    """The option `onUnreadableTimestamp`."""
+
+    FAIL = "fail"
+    NULL = "null"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSettings:
     """How executors read offset ranges; hashable, as the key of cached consumers.
@@ -54,6 +61,7 @@ class RangeSettings:
     read_committed: bool = False
     include_headers: bool = False
     fail_on_data_loss: bool = True
+    on_unreadable_timestamp: UnreadableTimestamp = UnreadableTimestamp.FAIL
     poll_timeout_s: float = 120.0
     timeouts: Timeouts = USUAL_TIMEOUTS
     reader: ReaderChoice = ReaderChoice.AUTO

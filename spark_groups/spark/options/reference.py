@@ -14,7 +14,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Essential": (
         *("kafka.bootstrap.servers", "kafka.group.id", "subscribe", "subscribePattern"),
         *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
-        *("startingOffsetsByTimestampStrategy", "failOnDataLoss"),
+        *("startingOffsetsByTimestampStrategy", "failOnDataLoss", "onUnreadableTimestamp"),
         *("includeHeaders", "kafka.isolation.level", "emit"),
     ),
     "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),

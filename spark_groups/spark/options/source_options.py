@@ -46,7 +46,12 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.range_settings import MEMORY_BYTES, RangeSettings, ReaderChoice
+from spark_groups.spark.options.range_settings import (
+    MEMORY_BYTES,
+    RangeSettings,
+    ReaderChoice,
+    UnreadableTimestamp,
+)
 from spark_groups.spark.options.values import (
     Emit,
     EndingOffsets,
@@ -294,6 +299,15 @@ class SourceOptions:
         " cover deleted topics: the group continues without them, with a WARN, and their unread"
         " records are gone; only a batch that was planned before fails.",
         default=True,
+    )
+    on_unreadable_timestamp: Annotated[
+        UnreadableTimestamp, BeforeValidator(partial(one_of, UnreadableTimestamp))
+    ] = _option(
+        "onUnreadableTimestamp",
+        "Action for a record whose timestamp does not fit Spark's, such as nanoseconds in place of"
+        " milliseconds: fail, or null, which reads it without its timestamp and logs a WARN with"
+        " the number of such records.",
+        default=UnreadableTimestamp.FAIL,
     )
     include_headers: bool = _option(
         "includeHeaders",
@@ -590,6 +604,7 @@ class SourceOptions:
             read_committed=self.read_committed,
             include_headers=self.include_headers,
             fail_on_data_loss=self.fail_on_data_loss,
+            on_unreadable_timestamp=self.on_unreadable_timestamp,
             poll_timeout_s=self.poll_timeout_ms / 1000,
             timeouts=self.timeouts,
             reader=self.reader,

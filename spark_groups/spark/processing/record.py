@@ -25,7 +25,7 @@ class Record:
 
     Args:
         value: None is a tombstone.
-        timestamp_ms: Milliseconds since 1970.
+        timestamp_ms: Milliseconds since 1970; -1: none.
         headers: In order; empty unless the stream sets `includeHeaders`.
     """
 
@@ -62,7 +62,8 @@ def records_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
     for batch in batches:
         times_us = batch.column("timestamp").cast(pa.int64())
         columns = [batch.column(name).to_pylist() for name in RECORD_COLUMNS[:-1]]
-        columns.append([time_us // 1000 for time_us in times_us.to_pylist()])
+        # Null where onUnreadableTimestamp is null: Kafka's number for no timestamp.
+        columns.append([-1 if each is None else each // 1000 for each in times_us.to_pylist()])
         if HEADERS_COLUMN in batch.schema.names:
             columns.append([_headers(each) for each in batch.column(HEADERS_COLUMN).to_pylist()])
         yield from map(Record, *columns)

@@ -20,7 +20,13 @@ from spark_groups.records.arrow_batches import (
     RecordDecoder,
     next_fetch_offset,
 )
-from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
+from spark_groups.records.misfits import warn_of_misfits
+from spark_groups.spark.options.range_settings import (
+    RangeSettings,
+    UnreadableTimestamp,
+    lose,
+    rounds,
+)
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
@@ -133,6 +139,7 @@ class FastConsumer:
             bytes_max=min(_COLUMN_BYTES_MAX, memory_bytes // _COLUMN_SHARE),
             batch_bytes_max=min(largest_bytes, 2**31 - 1),
             check_crcs=tuning["check.crcs"] == "true",
+            null_timestamps=settings.on_unreadable_timestamp is UnreadableTimestamp.NULL,
         )
 
     def warm_up(self, topics: Sequence[str]) -> None:
@@ -168,7 +175,8 @@ class FastConsumer:
             ) from error
 
     def rest_of_rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that do not fill a record batch."""
+        """Yield the rows that do not fill a record batch, and log timestamps that became null."""
+        warn_of_misfits(self._decoder.misfits.take())
         rows = self._decoder.take()
         if rows is not None:
             yield rows

@@ -22,7 +22,18 @@ from confluent_kafka import TopicPartition as Position
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.protocol.rights import remedy_of
-from spark_groups.spark.options.range_settings import RangeSettings, lose, rounds
+from spark_groups.records.misfits import (
+    MAX_MS,
+    MisfitCounts,
+    TimestampMisfits,
+    warn_of_misfits,
+)
+from spark_groups.spark.options.range_settings import (
+    RangeSettings,
+    UnreadableTimestamp,
+    lose,
+    rounds,
+)
 from spark_groups.spark.reading.consumer_cache import LIBRDKAFKA_IDLE_S, ConsumerCache
 from spark_groups.spark.reading.gaps import GAPS_MAX, USE_FAST, Cursor, unread
 from spark_groups.spark.reading.librdkafka_consumer import (
@@ -171,7 +182,10 @@ class _Round:
         self._cursors = {each.topic_partition: Cursor.of(each) for each in ranges}
         """The unfinished ranges."""
         self._single = next(iter(self._cursors)) if len(self._cursors) == 1 else None
-        self._buffer = RowBuffer(include_headers=self._settings.include_headers)
+        self._buffer = RowBuffer(
+            include_headers=self._settings.include_headers,
+            null_timestamps=self._settings.on_unreadable_timestamp is UnreadableTimestamp.NULL,
+        )
         self._row_bytes = BATCH_BYTES // TAKE_ROWS
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -198,6 +212,7 @@ class _Round:
                 deadline = time.monotonic() + self._settings.poll_timeout_s
         if self._buffer:
             yield self._buffer.take()
+        warn_of_misfits(self._buffer.misfits.take())
 
     def _assign(self) -> None:
         positions = [_position(cursor) for cursor in self._cursors.values()]
@@ -425,10 +440,17 @@ def _name(message: Message) -> str:
 
 
 class RowBuffer:
-    """Messages for one record batch."""
+    """Messages for one record batch.
 
-    def __init__(self, *, include_headers: bool) -> None:
+    Args:
+        null_timestamps: Whether a timestamp that does not fit microseconds becomes null; else it is
+            an error.
+    """
+
+    def __init__(self, *, include_headers: bool, null_timestamps: bool = False) -> None:
         self._include_headers = include_headers
+        self._null_timestamps = null_timestamps
+        self.misfits = MisfitCounts()
         self._runs: list[tuple[str, int, int]] = []
         self._messages: list[Message] = []
         self.size_bytes = 0
@@ -449,7 +471,11 @@ class RowBuffer:
         self.size_bytes += size_bytes
 
     def take(self) -> pa.RecordBatch:
-        """Return the added messages, at least one, as one record batch, and clear the buffer."""
+        """Return the added messages, at least one, as one record batch, and clear the buffer.
+
+        Raises:
+            RecordsError: A timestamp does not fit microseconds.
+        """
         runs, messages = self._runs, self._messages
         self._runs, self._messages, self.size_bytes = [], [], 0
         arrays = [
@@ -458,12 +484,42 @@ class RowBuffer:
             _topics(runs, len(messages)),
             _partitions(runs, len(messages)),
             pa.array(list(map(Message.offset, messages)), pa.int64()),
-            *_timestamps(messages),
+            *self._timestamps(messages),
         ]
         if not self._include_headers:
             return pa.RecordBatch.from_arrays(arrays, schema=ROW_SCHEMA)
         arrays.append(pa.array(list(map(_headers, messages)), HEADERS))
         return pa.RecordBatch.from_arrays(arrays, schema=ROW_SCHEMA_WITH_HEADERS)
+
+    def _timestamps(self, messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
+        """Return the columns timestamp and timestampType, with the values of Java consumers."""
+        types, times_ms = zip(*map(Message.timestamp, messages), strict=True)
+        times: tuple[int | None, ...] = times_ms
+        if _NOT_AVAILABLE in types:
+            times = tuple(
+                NO_TIMESTAMP_MS if kind == _NOT_AVAILABLE else time_ms
+                for kind, time_ms in zip(types, times, strict=True)
+            )
+        if max(times_ms) > MAX_MS or min(times_ms) < -MAX_MS:
+            times = tuple(
+                self._fitting(message, time_ms)
+                for message, time_ms in zip(messages, times, strict=True)
+            )
+        # Casting integers avoids a datetime per row.
+        column = pa.array(times, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
+        if min(types) == max(types):
+            return column, pa.repeat(pa.scalar(types[0] - 1, pa.int32()), len(messages))
+        return column, pa.array([kind - 1 for kind in types], pa.int32())
+
+    def _fitting(self, message: Message, timestamp_ms: int | None) -> int | None:
+        """Return a timestamp that fits microseconds; None for another one, which is counted."""
+        if timestamp_ms is None or abs(timestamp_ms) <= MAX_MS:
+            return timestamp_ms
+        found = TimestampMisfits(TopicPartition(*_key(message)), _offset(message), timestamp_ms)
+        if not self._null_timestamps:
+            raise found.error()
+        self.misfits.add(found)
+        return None
 
 
 def _topics(runs: Sequence[tuple[str, int, int]], rows: int) -> pa.Array:
@@ -482,21 +538,6 @@ def _partitions(runs: Sequence[tuple[str, int, int]], rows: int) -> pa.Array:
     for _, index, count in runs:
         indexes += [index] * count
     return pa.array(indexes, pa.int32())
-
-
-def _timestamps(messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
-    """Return the columns timestamp and timestampType, with the values of Java consumers."""
-    types, times_ms = zip(*map(Message.timestamp, messages), strict=True)
-    if _NOT_AVAILABLE in types:
-        times_ms = tuple(
-            NO_TIMESTAMP_MS if kind == _NOT_AVAILABLE else time_ms
-            for kind, time_ms in zip(types, times_ms, strict=True)
-        )
-    # Casting integers avoids a datetime per row.
-    times = pa.array(times_ms, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
-    if min(types) == max(types):
-        return times, pa.repeat(pa.scalar(types[0] - 1, pa.int32()), len(messages))
-    return times, pa.array([kind - 1 for kind in types], pa.int32())
 
 
 def _headers(message: Message) -> list[tuple[str, Any]] | None:

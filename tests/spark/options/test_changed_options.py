@@ -38,6 +38,7 @@ CHANGED = {
     "kafka.group.instance.id": "gate-1",
     "leaveOnStop": "true",
     "unreleasedInstance": "fail",
+    "onUnreadableTimestamp": "null",
     "fastHeartbeats": "false",
     "maxIdleTime": "20m",
     "maxBatchTime": "30m",

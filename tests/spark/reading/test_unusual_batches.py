@@ -5,18 +5,25 @@ Kafka's own consumer names their records.
 
 from __future__ import annotations
 
+import logging
+import re
 import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import zstandard
 
 from spark_groups.errors import BrokerUnreachableError, RecordsError
 from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
+from spark_groups.spark.options.range_settings import (
+    RangeSettings,
+    ReaderChoice,
+    UnreadableTimestamp,
+)
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import create_topic, produce_batch
+from tests.brokers import Row, create_topic, produce, produce_batch
 from tests.records.encoding import (
     GZIP,
     LZ4,
@@ -218,3 +225,40 @@ def test_what_there_is_of_an_incomplete_frame_is_read(log: Log) -> None:
     log.write(AN_INCOMPLETE_FRAME)
     assert log.by_java() == ALL
     assert log.by(ReaderChoice.FAST) == ALL
+
+
+NANOSECONDS = 1_700_000_000_000_000_000
+
+
+@pytest.mark.parametrize("reader", [ReaderChoice.FAST, ReaderChoice.LIBRDKAFKA])
+def test_timestamp_in_nanoseconds_is_named_or_read_as_null(
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    caplog: pytest.LogCaptureFixture,
+    reader: ReaderChoice,
+) -> None:
+    unlimited = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    create_topic(kafka.bootstrap_servers, topic_name, 1, unlimited)
+    rows = [
+        Row(b"%d" % each, partition=0, timestamp_ms=NANOSECONDS + each if each % 2 else 1000)
+        for each in range(6)
+    ]
+    produce(kafka.bootstrap_servers, topic_name, rows)
+    settings = RangeSettings(
+        bootstrap_servers=(kafka.bootstrap_servers,), group_id=topic_name, poll_timeout_s=60.0
+    )
+    (topic_id,) = topic_ids(settings, [topic_name]).values()
+    whole = [OffsetRange(topic_id, topic_name, 0, 0, 6)]
+    named = re.escape(f"{topic_name}-0 at offset 1 has the timestamp {NANOSECONDS + 1} ms")
+    with pytest.raises(RecordsError, match=f"{named}.*onUnreadableTimestamp"):
+        table_of(settings, whole, reader=reader)
+    with caplog.at_level(logging.WARNING):
+        read = table_of(
+            settings, whole, reader=reader, on_unreadable_timestamp=UnreadableTimestamp.NULL
+        )
+    assert read["value"].to_pylist() == [b"%d" % each for each in range(6)]
+    times_us = read["timestamp"].cast(pa.int64()).to_pylist()
+    assert times_us == [None if each % 2 else 1_000_000 for each in range(6)]
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert f"null for 3 records of {topic_name}-0" in warning
+    assert f"at offset 1: {NANOSECONDS + 1} ms" in warning
