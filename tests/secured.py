@@ -178,6 +178,7 @@ class TokenIssuer:
         lifetime_s: How long its tokens are good.
         subject: Whom they name.
         audience: For whom they are.
+        credentials: What the client has to send.
     """
 
     url: str = ""
@@ -187,9 +188,14 @@ class TokenIssuer:
     lifetime_s: float = 300.0
     subject: str = "bob"
     audience: str = "kafka"
+    credentials: str = f"{CLIENT_ID}:{CLIENT_SECRET}"
     key: rsa.RSAPrivateKey = field(
         default_factory=lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048)
     )
+
+    def expected(self) -> str:
+        """Return the header with which the client names itself."""
+        return f"Basic {base64.b64encode(self.credentials.encode()).decode()}"
 
     def token(self, **claims: Any) -> str:
         """Return a JSON Web Token, signed with RS256."""
@@ -233,7 +239,6 @@ def _base64(content: bytes) -> str:
 def token_issuer() -> Iterator[TokenIssuer]:
     """Run a token endpoint on a free port."""
     issuer = TokenIssuer()
-    known = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
 
     class Endpoint(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -249,7 +254,7 @@ def token_issuer() -> Iterator[TokenIssuer]:
                 self._answer(503, {})
             elif self.path == "/elsewhere":
                 self._answer(302, {}, Location="/token")
-            elif self.headers["Authorization"] == f"Basic {known}":
+            elif self.headers["Authorization"] == issuer.expected():
                 token = issuer.token()
                 self._answer(200, {"access_token": token, "expires_in": issuer.lifetime_s})
             else:

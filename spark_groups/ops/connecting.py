@@ -34,7 +34,7 @@ from spark_groups.wire.connection import RequestError
 from spark_groups.wire.properties_file import read_properties
 from spark_groups.wire.security.config_references import EVERYTHING
 from spark_groups.wire.security.security import Security, warn_of_open_secrets
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.settings import security_of, unread_settings
 
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 
@@ -167,7 +167,7 @@ def read_each(
         read: Reads one.
 
     Returns:
-        What was read, by group, and why the rest was not.
+        The groups that could be read, and why the others could not.
     """
     shown: dict[str, Shown] = {}
     refused: list[SparkGroupsError] = []
@@ -218,9 +218,13 @@ def _security(command_config: Path | None) -> Security | None:
     if command_config is None:
         return None
     try:
-        security = security_of(read_properties(command_config), prefix="", allowed=EVERYTHING)
+        settings = read_properties(command_config)
+        security = security_of(settings, prefix="", allowed=EVERYTHING)
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--command-config") from error
+    unread = unread_settings(settings)
+    if unread:
+        typer.echo(f"spark-groups: {command_config}: not used here: {', '.join(unread)}", err=True)
     warn_of_open_secrets(security)
     return security
 

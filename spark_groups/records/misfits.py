@@ -55,7 +55,7 @@ class MisfitCounts:
         self._found[found.topic_partition] = counted
 
     def take(self) -> list[TimestampMisfits]:
-        """Return what was added, and forget it."""
+        """Return the added records, and forget them."""
         found, self._found = list(self._found.values()), {}
         return found
 

@@ -32,7 +32,7 @@ RECONNECT_MAX_S: Final = 5.0
 SPARE_S: Final = 1.0
 """The age from which on an open connection that was not used yet is checked before it is used."""
 LATE_S: Final = 1.0
-"""A connection that takes longer is named as what is waited for."""
+"""A command that is cut off names the connections that took longer."""
 _Failure = RequestError | ProtocolError | AccessError
 
 

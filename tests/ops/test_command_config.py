@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.state.source import read_state
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import TopicIdPartition
@@ -106,6 +107,21 @@ def test_a_group_that_may_not_be_described_does_not_hide_the_others(
     assert (rows[group_id].committed_offset, rows[group_id].remark) == (2, None)
     assert rows[hidden].committed_offset is None
     assert "GROUP_AUTHORIZATION_FAILED" in (rows[hidden].remark or "")
+
+
+@pytest.mark.broker
+def test_settings_that_no_code_reads_are_named_once(
+    command: Run, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    path = tmp_path / "client.properties"
+    given = {"client.id": "me", "securty.protocol": "PLAINTEXT", "security.protocol": "PLAINTEXT"}
+    path.write_text("\ufeff" + render_properties(given), encoding="utf-8")
+    done = command(
+        "groups", "--bootstrap-server", kafka.bootstrap_servers, "--command-config", str(path)
+    )
+    assert done.returncode == 0, done.stderr
+    meant = "securty.protocol (did you mean security.protocol?)"
+    assert done.stderr == f"spark-groups: {path}: not used here: client.id, {meant}\n"
 
 
 @pytest.mark.broker

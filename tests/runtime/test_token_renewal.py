@@ -50,10 +50,10 @@ def test_a_member_outlives_its_tokens(
             rows += 1
             plan = query.plan_rows()
             seen.add((plan.member_id, plan.member_epoch))
-        # One when it starts, then one after 80 % to 85 % of each lifetime.
-        assert (
-            issued(secured, group_id) * LIFETIME_S * 0.8 < time.monotonic() - began_at + LIFETIME_S
-        )
+        # One when it starts, then one after 80 % to 85 % of each lifetime, in whole seconds.
+        shortest_s = (LIFETIME_S - 1) * 0.8
+        took_s = time.monotonic() - began_at
+        assert issued(secured, group_id) * shortest_s < took_s + LIFETIME_S
         query.commit_all()
     assert len(seen) == 1, "it lost no session"
     assert committed(secured.kafka.bootstrap_servers, group_id) == all_at(topic, 1, rows)
@@ -111,3 +111,33 @@ def test_a_reader_outlives_its_tokens(
     until = issued(secured, group_id) + LIFETIMES
     wait_until(lambda: not read() or issued(secured, group_id) >= until, 240, "five more tokens")
     assert read()
+
+
+def test_a_member_outlives_refused_tokens(
+    secured: SecuredKafka, topic: str, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The issuer's tokens are refused for two logins in a row, as while it changes its keys."""
+    issuer = secured.issuer
+    given = secured.tokens(security__protocol="SASL_PLAINTEXT", sasl__oauthbearer__scope=group_id)
+    issuer.lifetime_s = LIFETIME_S
+    try:
+        with queries(secured.kafka.listener("SHORT"), group_id, topic) as start:
+            query = start(security=security_of(given))
+            produce(secured.kafka.bootstrap_servers, topic, [Row(b"v", partition=0)])
+            joined = query.plan_rows()
+            issuer.audience = "another-service"
+
+            def refusals() -> list[str]:
+                said = [each.getMessage() for each in caplog.records]
+                return [each for each in said if "Other tokens are tried" in each]
+
+            (warning,) = wait_until(refusals, 60, what="a refused token")
+            issuer.audience = "kafka"
+            produce(secured.kafka.bootstrap_servers, topic, [Row(b"v", partition=0)])
+            plan = query.plan_rows()
+            query.commit_all()
+    finally:
+        issuer.audience, issuer.lifetime_s = "kafka", 300.0
+    assert "rejected the token of 'batch-client'" in warning
+    assert (plan.member_id, plan.member_epoch) == (joined.member_id, joined.member_epoch)
+    assert committed(secured.kafka.bootstrap_servers, group_id) == all_at(topic, 1, 2)

@@ -233,12 +233,21 @@ class RangeConsumer:
         return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
 
     def _await(self, admin: AdminClient, futures: Collection[Future[Any]]) -> None:
-        """Wait for responses; raise if authentication failed, which librdkafka retries."""
+        """Wait for responses; raise if authentication failed, which librdkafka retries.
+
+        Raises:
+            AccessError: Brokers refuse the login.
+            BrokerUnreachableError: They refuse a token; a new client asks for another one.
+        """
         while wait(futures, timeout=_LOOK_S).not_done:
             admin.poll(0)
             if self._refusal is not None:
                 servers = ",".join(self.settings.bootstrap_servers)
-                raise AccessError(f"brokers of {servers} refuse this executor: {self._refusal}")
+                refusal = f"brokers of {servers} refuse this executor: {self._refusal}"
+                if self.settings.security.tries_another_token(refusal):
+                    self._refusal = None
+                    raise BrokerUnreachableError(refusal)
+                raise AccessError(refusal)
 
     def _topic_id(self, topic: str, described: Future[Any]) -> TopicId | None:
         try:

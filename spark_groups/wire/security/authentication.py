@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spark_groups.errors import AccessError, ErrorCode, printable
+from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, printable
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Message
@@ -38,7 +38,8 @@ def log_in(ask: Ask, security: Security, address: Address, deadline: float) -> f
 
     Raises:
         AccessError: Authentication failed, not retried; names the option to correct.
-        BrokerUnreachableError: The source of tokens did not answer.
+        BrokerUnreachableError: The source of tokens did not answer, or the broker refused a token,
+            and another one may be taken.
     """
     login = security.login
     assert login is not None
@@ -50,9 +51,10 @@ def log_in(ask: Ask, security: Security, address: Address, deadline: float) -> f
         sent_at = time.monotonic()
         answer = ask(SASL_AUTHENTICATE, {"auth_bytes": message})
         if answer["error_code"]:
-            if not isinstance(login, PasswordLogin):
-                TOKENS.forget(login)
-            raise AccessError(_refused(answer, challenge, security, address))
+            reason = _refused(answer, challenge, security, address)
+            if security.tries_another_token(reason):
+                raise BrokerUnreachableError(reason)
+            raise AccessError(reason)
         challenge = answer["auth_bytes"]
         try:
             message = exchange.send(challenge)
@@ -60,6 +62,8 @@ def log_in(ask: Ask, security: Security, address: Address, deadline: float) -> f
             break
         except AccessError as error:
             raise AccessError(f"{address}: {error}") from None
+    if not isinstance(login, PasswordLogin):
+        TOKENS.accepted(login)
     lifetime_ms = answer["session_lifetime_ms"]
     return sent_at + _RECONNECT_AT * lifetime_ms / 1000 if lifetime_ms > 0 else float("inf")
 

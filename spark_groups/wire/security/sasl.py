@@ -43,6 +43,7 @@ class TokenLogin:
         endpoint_url: `https://`, `http://`, or `file://` with the token itself.
         client_id: Not needed for a file.
         extensions: SASL extensions, sent to the broker with the token.
+        urlencodes_header: Whether id and secret are URL-encoded for the endpoint (RFC 6749, 2.3.1).
     """
 
     endpoint_url: str
@@ -50,6 +51,7 @@ class TokenLogin:
     client_secret: str | None = field(default=None, repr=False)
     scope: str | None = None
     extensions: tuple[tuple[str, str], ...] = ()
+    urlencodes_header: bool = False
 
     @property
     def mechanism(self) -> Mechanism:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,7 +24,6 @@ from spark_groups.wire.security.tls import Tls
 from spark_groups.wire.security.tokens import TOKENS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-HANDSHAKE_S: Final = 3.0
 TOKEN_TIMEOUT_S: Final = 8.0
 logger = logging.getLogger(__name__)
 _warned: Final[set[str]] = set()
@@ -74,12 +74,15 @@ class Security:
         is_anonymous = self.login is None and not (self.uses_tls and self.tls.certificate_pem)
         return "User:ANONYMOUS" if is_anonymous else ""
 
-    @property
-    def handshake_s(self) -> float:
-        """Seconds that securing a connection may take after connecting."""
-        if isinstance(self.login, TokenLogin | ProviderLogin):
-            return TOKEN_TIMEOUT_S
-        return HANDSHAKE_S if self.uses_tls or self.uses_sasl else 0.0
+    def tries_another_token(self, reason: str) -> bool:
+        """Return whether to log in again with another token, after a broker refused one.
+
+        Args:
+            reason: Why it did.
+        """
+        if not isinstance(self.login, TokenLogin | ProviderLogin):
+            return False
+        return TOKENS.refused(self.login, reason, time.monotonic())
 
     def librdkafka_settings(self) -> dict[str, Any]:
         """Return librdkafka's settings, including secrets."""

@@ -5,14 +5,15 @@ Files are read here, once, so that executors need none. No message repeats a sec
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import OptionsError, printable
 from spark_groups.wire.security.bearer_token import check_extensions
 from spark_groups.wire.security.config_references import Allowed, resolved
 from spark_groups.wire.security.sasl import (
@@ -66,6 +67,11 @@ SECURITY_SETTINGS: Final = (
         "sasl.oauthbearer.client.credentials.client.secret", "none", "The client secret."
     ),
     SecuritySetting("sasl.oauthbearer.scope", "none", "The scope of the token."),
+    SecuritySetting(
+        "sasl.oauthbearer.header.urlencode",
+        "false",
+        "true: client id and secret are URL-encoded for the endpoint, as RFC 6749 wants it.",
+    ),
     SecuritySetting(
         "sasl.oauthbearer.token.provider",
         "none",
@@ -342,6 +348,7 @@ class _Reading:
             client_secret=secret,
             scope=scope,
             extensions=extensions,
+            urlencodes_header=self._flag("sasl.oauthbearer.header.urlencode"),
         )
 
     def _provider_login(
@@ -384,8 +391,30 @@ class _Reading:
             self._wrong(name, str(error))
             return None
 
+    def _flag(self, name: str) -> bool:
+        text = self._settings.get(name, "false").strip().lower()
+        if text not in ("true", "false"):
+            self._wrong(name, f"{text!r} is neither true nor false")
+        return text == "true"
+
     def _wrong(self, name: str, problem: str) -> None:
         self.problems.append((name, problem))
+
+
+def unread_settings(settings: Iterable[str]) -> list[str]:
+    """Return the settings of a file that say nothing about security, with the name that was meant.
+
+    Args:
+        settings: Names without the prefix `kafka.`.
+    """
+    known = [each.name for each in SECURITY_SETTINGS]
+    given = dict.fromkeys(settings, "")
+    unread = sorted(given.keys() - {*known, *provider_settings(given), "bootstrap.servers"})
+    near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in unread}
+    return [
+        f"{printable(name)} (did you mean {found[0]}?)" if found else printable(name)
+        for name, found in near.items()
+    ]
 
 
 def provider_settings(settings: Mapping[str, str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import ssl
 import threading
 import time
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections import OrderedDict
+from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -31,7 +33,13 @@ _ERROR_FIELD_MAX: Final = 500
 """The characters of each field that an error message repeats."""
 UNKNOWN_LIFETIME_S: Final = 300.0
 """The assumed lifetime of a token without an expiry."""
+REFUSED_S: Final = 30.0
+"""How long other tokens are tried after a refused one: less than the usual session timeout."""
+NEVER_ACCEPTED_S: Final = 1.0
+"""The same if no broker has taken any token of the login: it is probably a wrong one. A broker
+looks for a key that it does not know when a token names it, which takes a moment."""
 _TOKENS_MAX: Final = 16
+_log = logging.getLogger(__name__)
 _SECRETS_REMEDY: Final = (
     "check kafka.sasl.oauthbearer.client.credentials.client.id and ...client.secret, or clientId"
     " and clientSecret in kafka.sasl.jaas.config, and kafka.sasl.oauthbearer.scope"
@@ -45,11 +53,25 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+@dataclass(slots=True)
+class _Standing:
+    """What brokers said of a login's tokens in this process.
+
+    Args:
+        was_accepted: Whether they took one.
+        refused_at_s: When they refused the first one since; monotonic seconds. None: none.
+    """
+
+    was_accepted: bool = False
+    refused_at_s: float | None = None
+
+
 class TokenStore:
     """The tokens of a process, each shared by all connections with the same login."""
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[TokenLogin | ProviderLogin, RenewedToken] = OrderedDict()
+        self._standings: OrderedDict[TokenLogin | ProviderLogin, _Standing] = OrderedDict()
         self._lock = threading.Lock()
 
     def token(self, login: TokenLogin | ProviderLogin, tls: Tls, timeout_s: float) -> BearerToken:
@@ -88,6 +110,40 @@ class TokenStore:
         if known is not None:
             known.forget()
 
+    def accepted(self, login: TokenLogin | ProviderLogin) -> None:
+        """Note that a broker took a token of a login."""
+        with self._lock:
+            standing = self._standing(login)
+            standing.was_accepted, standing.refused_at_s = True, None
+
+    def refused(self, login: TokenLogin | ProviderLogin, reason: str, now_s: float) -> bool:
+        """Fetch another token next time, and return whether there should be a next time.
+
+        While an issuer changes its keys, a broker refuses tokens that it takes a moment later.
+
+        Args:
+            reason: Why the broker refused it, for a warning.
+            now_s: Monotonic seconds.
+        """
+        self.forget(login)
+        with self._lock:
+            standing = self._standing(login)
+            is_first = standing.refused_at_s is None
+            since_s = now_s if standing.refused_at_s is None else standing.refused_at_s
+            limit_s = REFUSED_S if standing.was_accepted else NEVER_ACCEPTED_S
+            asks_again = now_s - since_s < limit_s
+            standing.refused_at_s = since_s if asks_again else None
+        if is_first:
+            _log.warning("%s. Other tokens are tried for %g s", reason, limit_s)
+        return asks_again
+
+    def _standing(self, login: TokenLogin | ProviderLogin) -> _Standing:
+        standing = self._standings.setdefault(login, _Standing())
+        self._standings.move_to_end(login)
+        while len(self._standings) > _TOKENS_MAX:
+            self._standings.popitem(last=False)
+        return standing
+
 
 TOKENS: Final = TokenStore()
 """The tokens of this process."""
@@ -121,7 +177,10 @@ def _requested(login: TokenLogin, tls: Tls) -> BearerToken:
     form = {"grant_type": "client_credentials"}
     if login.scope:
         form["scope"] = login.scope
-    secret = f"{login.client_id}:{login.client_secret}".encode()
+    pair = (login.client_id or "", login.client_secret or "")
+    if login.urlencodes_header:
+        pair = (urllib.parse.quote_plus(pair[0]), urllib.parse.quote_plus(pair[1]))
+    secret = ":".join(pair).encode()
     request = urllib.request.Request(
         login.endpoint_url,
         data=urllib.parse.urlencode(form).encode(),

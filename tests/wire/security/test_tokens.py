@@ -13,10 +13,16 @@ from urllib.parse import quote
 
 import pytest
 
-from spark_groups.errors import AccessError, BrokerUnreachableError
+from spark_groups.errors import AccessError, BrokerUnreachableError, OptionsError
 from spark_groups.wire.security.sasl import TokenLogin
+from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.security.tls import Tls
-from spark_groups.wire.security.tokens import UNKNOWN_LIFETIME_S, TokenStore
+from spark_groups.wire.security.tokens import (
+    NEVER_ACCEPTED_S,
+    REFUSED_S,
+    UNKNOWN_LIFETIME_S,
+    TokenStore,
+)
 from tests.secured import CLIENT_ID, CLIENT_SECRET, TokenIssuer, token_issuer
 from tests.wire.listener import await_end, listening
 
@@ -159,3 +165,43 @@ def test_a_token_in_a_file_is_read_each_time(tmp_path: Path, issuer: TokenIssuer
         assert found.text == text
         assert abs(found.expires_at_s - time.time() - expected_s) < 20
     assert UNKNOWN_LIFETIME_S == 300.0
+
+
+def test_id_and_secret_are_encoded_in_the_header_on_demand(issuer: TokenIssuer) -> None:
+    """RFC 6749 encodes both, so that a colon in the id does not end it."""
+    issuer.credentials = "flights%3Aread:a%2B100%25+b"
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": issuer.url,
+        "sasl.oauthbearer.client.credentials.client.id": "flights:read",
+        "sasl.oauthbearer.client.credentials.client.secret": "a+100% b",
+    }
+    urlencode = "sasl.oauthbearer.header.urlencode"
+    login = security_of(settings | {urlencode: "True"}).login
+    assert isinstance(login, TokenLogin)
+    assert TokenStore().token(login, Tls(), 5).principal == "flights:read"
+    plain = security_of(settings).login
+    assert isinstance(plain, TokenLogin)
+    with pytest.raises(AccessError, match="invalid_client"):
+        TokenStore().token(plain, Tls(), 5)
+    with pytest.raises(OptionsError, match=f"{urlencode}: 'yes' is neither true nor false"):
+        security_of(settings | {urlencode: "yes"})
+
+
+def test_refused_token_is_asked_for_again_for_a_while(
+    login: TokenLogin, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = TokenStore()
+    assert store.refused(login, "b1 rejected the token: unknown key", 10.0)
+    assert store.refused(login, "b1 rejected the token: unknown key", 10.0 + NEVER_ACCEPTED_S / 2)
+    assert not store.refused(login, "b1 rejected the token: no", 10.0 + NEVER_ACCEPTED_S)
+    store.accepted(login)
+    assert store.refused(login, "b2 rejected the token: unknown key", 100.0)
+    assert store.refused(login, "b2 rejected the token: unknown key", 99.0 + REFUSED_S)
+    store.accepted(login)
+    assert store.refused(login, "b3 rejected the token: unknown key", 101.0 + REFUSED_S)
+    assert not store.refused(login, "b3 rejected the token: no", 101.0 + 2 * REFUSED_S)
+    said = [each.getMessage() for each in caplog.records]
+    assert [each[:2] for each in said] == ["b1", "b2", "b3"]
+    assert said[1].endswith("unknown key. Other tokens are tried for 30 s")
