@@ -93,6 +93,8 @@ from spark_groups.spark.reading.compiled import NotCompiledError, prepare
 from spark_groups.types import parse_topic_id
 
 GROUP_ID: Final = "chaos"
+NAMED_WAIT: Final = "waiting for the answer"
+"""How a member's log begins to name what it waits for."""
 TOPICS: Final = {"ants": 4, "bees": 3}
 PARTITIONS_MAX: Final = 12
 """How many partitions a topic grows to, at most."""
@@ -504,6 +506,11 @@ class Chaos:
             drained_s=drained_s,
             problems=tuple(problems),
             shortfalls=(*died, *self._shortfalls, *missing),
+            connections=self._network_faults.connections(),
+            named_waits=sum(
+                path.read_text(errors="replace").count(NAMED_WAIT)
+                for path in self._files.logs.glob("*.log")
+            ),
         )
 
     def _faults(self) -> dict[str, dict[str, int]]:

@@ -185,6 +185,12 @@ class NetworkFaults:
             return {}
         return {name: self._network.bootstrap_servers(side) for name, side in self._sides.items()}
 
+    def connections(self) -> tuple[int, int]:
+        """Return how many connections members made, and the most on one link in a minute."""
+        links = self._network.links.values() if self._network is not None else ()
+        most = max((n for each in links for n in each.accepted.values()), default=0)
+        return sum(each.accepted.total() for each in links), most
+
     def draw(self, duration_s: float, session_s: float) -> None:
         """Draw the faults.
 

@@ -32,6 +32,7 @@ class NetworkFaultKind(Enum):
     NO_ANSWERS = "network: answers do not pass"
     NO_REQUESTS = "network: requests do not pass"
     SLOW = "network: slow, and reordered"
+    LATE = "network: answers are late"
     ELSEWHERE = "network: another cluster answers"
 
 
@@ -43,11 +44,17 @@ class NetworkRule:
         drawn: How it is drawn.
         to_broker: What becomes of requests.
         from_broker: What becomes of answers.
+        latency_s: How long bytes that are late take at least, in seconds: from and to.
+        jitter_s: How much longer at most.
+        bytes_per_s: How many of them pass in a second.
     """
 
     drawn: FaultRule
     to_broker: Passage
     from_broker: Passage
+    latency_s: tuple[float, float] = (0.01, 0.5)
+    jitter_s: tuple[float, float] = (0.1, 2.0)
+    bytes_per_s: tuple[float, float] = (20_000.0, 200_000.0)
 
 
 NETWORK_FAULTS: Final[dict[NetworkFaultKind, NetworkRule]] = {
@@ -66,6 +73,15 @@ NETWORK_FAULTS: Final[dict[NetworkFaultKind, NetworkRule]] = {
     NetworkFaultKind.SLOW: NetworkRule(
         FaultRule(3, takes_sessions=(0.5, 2.5)), Passage.SLOW, Passage.SLOW
     ),
+    # A broker that is slow to answer requests of all kinds.
+    NetworkFaultKind.LATE: NetworkRule(
+        FaultRule(3, takes_sessions=(0.8, 3.0)),
+        Passage.OPEN,
+        Passage.SLOW,
+        latency_s=(0.5, 8.0),
+        jitter_s=(0.0, 0.1),
+        bytes_per_s=(1e8, 1e8),
+    ),
 }
 NETWORK_GAP_S: Final = 10.0
 """How many seconds pass between two faults of the network, on average."""
@@ -78,9 +94,6 @@ ELSEWHERE: Final[dict[NetworkFaultKind, NetworkRule]] = {
 ELSEWHERE_GAP_S: Final = 30.0
 EVERY_BROKER: Final = 0.5
 """How often a fault hits a side's links to all brokers, and not to one."""
-LATENCY_S: Final = (0.01, 0.5)
-JITTER_S: Final = (0.1, 2.0)
-BYTES_PER_S: Final = (20_000.0, 200_000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +157,14 @@ def draw_network_faults(
         hit = nodes if chance.random() < EVERY_BROKER else (chance.choice(nodes),)
         takes_s = chance.uniform(*rule.drawn.takes_sessions) * session_s
         slowness = Slowness(
-            chance.uniform(*LATENCY_S), chance.uniform(*JITTER_S), chance.uniform(*BYTES_PER_S)
+            chance.uniform(*rule.latency_s),
+            chance.uniform(*rule.jitter_s),
+            chance.uniform(*rule.bytes_per_s),
         )
         condition = Condition(
             rule.to_broker,
             rule.from_broker,
-            slowness if rule.to_broker is Passage.SLOW else None,
+            slowness if Passage.SLOW in (rule.to_broker, rule.from_broker) else None,
         )
         faults.append(NetworkFault(at_s, kind, side, hit, takes_s, condition))
     return tuple(faults)

@@ -15,6 +15,7 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -48,6 +49,8 @@ class Link:
         """Where clients connect."""
         self.condition = WORKING
         """The condition of the moment."""
+        self.accepted: Counter[int] = Counter()
+        """How many connections came, by minutes of the monotonic clock."""
         self._timetables = {way: Timetable(chance) for way in Way}
         self._target: tuple[str, int] | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -94,6 +97,7 @@ class Link:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self.accepted[int(time.monotonic() // 60)] += 1
         # What remains of a connection when `_carry` is done with it is reset.
         with contextlib.suppress(OSError, asyncio.CancelledError), _reset_in_the_end(writer):
             if not self.condition.resets:

@@ -64,6 +64,9 @@ class Circumstances:
         drained_s: How long it took until everything was committed; None: it was not.
         problems: Problems beside those in the sinks.
         shortfalls: Why the run does not count, though no promise may be broken.
+        connections: How many connections members made over the network of the run, and the most on
+            one link in a minute.
+        named_waits: How often members logged what they wait for.
     """
 
     command: str
@@ -90,6 +93,8 @@ class Circumstances:
     drained_s: float | None
     problems: tuple[str, ...]
     shortfalls: tuple[str, ...] = ()
+    connections: tuple[int, int] = (0, 0)
+    named_waits: int = 0
 
 
 def all_problems(circumstances: Circumstances, account: Account) -> list[str]:
@@ -191,6 +196,10 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
         "heartbeats late by load: how many, the latest",
         f"{account.late_heartbeats:,}, {account.latest_heartbeat_s:.1f} s",
     )
+    if c.connections[0]:
+        most = f"{c.connections[0]:,}, {c.connections[1]:,}"
+        yield "connections of members: all, the most to a broker in a minute", most
+        yield "waits that members named in their logs", f"{c.named_waits:,}"
     yield "everything committed after the faults", drained
 
 

@@ -48,9 +48,18 @@ def test_every_kind_lasts_shorter_and_longer_than_a_session() -> None:
 
 def test_only_a_slow_network_has_a_slowness() -> None:
     for each in drawn(7):
-        is_slow = each.kind is NetworkFaultKind.SLOW
-        assert (each.condition.slowness is not None) == is_slow
+        is_slow, is_late = (each.kind is NetworkFaultKind[name] for name in ("SLOW", "LATE"))
+        assert (each.condition.slowness is not None) == (is_slow or is_late)
         assert (each.condition.to_broker is Passage.SLOW) == is_slow
+
+
+def test_late_answers_take_half_a_second_to_eight() -> None:
+    late = [f for seed in range(10) for f in drawn(seed) if f.kind is NetworkFaultKind.LATE]
+    waits_s = [f.condition.slowness.latency_s for f in late if f.condition.slowness is not None]
+    assert len(waits_s) == len(late)
+    assert 0.5 <= min(waits_s) < 2
+    assert 7 < max(waits_s) <= 8
+    assert {f.condition.to_broker for f in late} == {Passage.OPEN}
 
 
 def test_members_are_on_both_sides() -> None:
