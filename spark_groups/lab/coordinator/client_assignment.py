@@ -160,7 +160,7 @@ def _named(member: GroupMember, assignor: str) -> ClientAssignor | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The effect of a heartbeat on a computation.
+    """The effect of a heartbeat or a join on a computation.
 
     Args:
         should_compute: Whether the answer asks the sender to compute.
@@ -168,6 +168,9 @@ class Progress:
 
     should_compute: bool = False
     timers: tuple[Timer, ...] = ()
+
+
+NO_PROGRESS: Final = Progress()
 
 
 def progress(
@@ -243,7 +246,10 @@ def install(
     _profile: Profile,
     context: RequestContext,
 ) -> Outcome[m.InstallAssignmentResponse]:
-    """Install the target from the chosen member, even if the group has changed since."""
+    """Install the target from the chosen member, even if the group has changed since.
+
+    A target for an epoch that has one is refused: the assignment epoch never goes back.
+    """
     try:
         _, computation = _computation(group, request, context)
         installed_epoch, records = _installed(group, request, computation.prepared)
@@ -293,8 +299,9 @@ def _next_started(
     """Choose another member after an invalid result."""
     if refusal.code != CoordinatorErrorCode.INVALID_ASSIGNMENT:
         return ()
+    is_due = group.group_epoch > group.assignment_epoch
     started = _started(group.group_id, group.members, context.now, last=member_id)
-    return (started or _stopped(group.group_id),)
+    return (started if started and is_due else _stopped(group.group_id),)
 
 
 def _computation(
@@ -376,6 +383,8 @@ def _installed(
     """Return the epoch of the new target and its records; raise INVALID_ASSIGNMENT."""
     if prepared is None or prepared.group_epoch != request.group_epoch:
         raise _invalid(f"Its group epoch was never sent to {request.member_id}.")
+    if prepared.group_epoch <= group.assignment_epoch:
+        raise _invalid(f"The group has a target for epoch {group.assignment_epoch}.")
     epoch = r.Record(
         r.TargetMetadataKey(group.group_id),
         r.TargetMetadataValue(prepared.group_epoch, error=request.error),

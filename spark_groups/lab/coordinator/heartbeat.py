@@ -108,14 +108,10 @@ def _regular(
     step = next_step(change, request.topic_partitions, profile, context)
     timers = [*step.timers, session_timer(group_id, step.member.member_id, context)]
     response = _answer(request, sender.member, step.member, context)
-    subscribed = step.subscribed
     if profile.kip_heartbeats:
         after = Standing(step.member, step.target)
-        response, computing = extended(
-            response, request, change, after, context, group_epoch=subscribed.group_epoch
-        )
-        timers += computing
-    return Outcome(response, step.records, tuple(timers), subscribed.topics_version)
+        response = extended(response, request, change, after, step.computing)
+    return Outcome(response, step.records, tuple(timers), step.subscribed.topics_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,9 @@ class Step:
 
     Args:
         records: All records of the request.
-        timers: Those of patterns and of the revocation; the session timer is the caller's.
+        timers: Those of patterns, of the revocation and of the computation of a target; the session
+            timer is the caller's.
+        computing: The effect on that computation.
     """
 
     member: GroupMember
@@ -141,12 +139,16 @@ class Step:
     subscribed: GroupSubscription
     records: tuple[r.Record, ...]
     timers: tuple[Timer, ...]
+    computing: client_assignment.Progress
 
 
 def next_step(
     change: Change, owned: Assignment | None, profile: Profile, context: RequestContext
 ) -> Step:
     """Update subscriptions and target, and reconcile the sender as far as possible.
+
+    A computation of the target by a member, of which only the KIP has any, starts or stops here,
+    for requests of both protocols: the server may have computed the target itself.
 
     Args:
         owned: The partitions that the sender reports; None without a report.
@@ -165,7 +167,14 @@ def next_step(
         # A classic member has a time to join and a time to sync instead.
         if not member.classic:
             timers.append(rebalance_timer(group.group_id, member, context))
-    return Step(member, target, subscribed, tuple(records), tuple(timers))
+    computing = client_assignment.NO_PROGRESS
+    if profile.kip_heartbeats:
+        is_due = subscribed.group_epoch > target.assignment_epoch
+        computing = client_assignment.progress(
+            group.group_id, change.members(), member.member_id, context, is_due=is_due
+        )
+        timers += computing.timers
+    return Step(member, target, subscribed, tuple(records), tuple(timers), computing)
 
 
 def reconciled(
@@ -437,33 +446,27 @@ def extended(
     request: HeartbeatRequest,
     change: Change,
     after: Standing,
-    context: RequestContext,
-    *,
-    group_epoch: int,
-) -> tuple[KipHeartbeatResponse, tuple[Timer, ...]]:
-    """Return the answer with the fields of the KIP, and the timers of the computation.
+    computing: client_assignment.Progress,
+) -> KipHeartbeatResponse:
+    """Return the answer with the fields of the KIP.
 
     Args:
         after: The sender after the request.
-        group_epoch: The group epoch after the request.
+        computing: The effect of the request on the computation of the target.
     """
     group, sender = change.group, change.sender.member
-    is_due = group_epoch > after.target.assignment_epoch
-    step = client_assignment.progress(
-        group.group_id, change.members(), after.member.member_id, context, is_due=is_due
-    )
     extended_response = KipHeartbeatResponse(
         member_id=response.member_id,
         member_epoch=response.member_epoch,
         heartbeat_interval_ms=response.heartbeat_interval_ms,
-        should_compute_assignment=step.should_compute,
+        should_compute_assignment=computing.should_compute,
     )
     before = Standing(
         sender, MemberTarget(group.assignment_epoch, last_target(group, sender, KIP_848))
     )
     if response.assignment is not None or _is_news(request, before, after):
         extended_response = _with_assignment(extended_response, change, after)
-    return extended_response, step.timers
+    return extended_response
 
 
 def _is_news(request: HeartbeatRequest, before: Standing, after: Standing) -> bool:

@@ -179,10 +179,12 @@ def downgraded(
     written = _copy(group)
     for each in records:
         written.apply(each)
+    # No classic member computes a target for others.
+    stopped = [replace(context.computing, at=None)] if context.computing else []
     return Outcome(
         response,
         (*records, *consumer_tombstones(written), record),
-        timers=tuple(draft.timers),
+        timers=(*draft.timers, *stopped),
         classic=draft.group,
     )
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as m
-from spark_groups.lab.coordinator.classic.messages import ClassicProtocol
+from spark_groups.lab.coordinator.classic.messages import (
+    ClassicProtocol,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 from spark_groups.lab.coordinator.client_assignment import (
     chosen,
     entry_of,
@@ -23,6 +28,7 @@ from spark_groups.lab.coordinator.profile import KIP_848
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Shard
 from spark_groups.lab.coordinator.topic_images import TopicImage, TopicsImage
+from spark_groups.protocol.embedded import Subscription, encode_subscription
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
@@ -66,6 +72,26 @@ class Group:
             "client_assignors": (STREAMS,),
         }
         return self._ask(member_id, **(said | fields))
+
+    def classic_join(self, instance_id: str, protocol: str) -> JoinGroupResponse:
+        """Let a classic member join, which supports one assignor."""
+        metadata = encode_subscription(Subscription(topics=("foo",), version=3))
+        request = JoinGroupRequest(
+            group_id="g",
+            group_instance_id=instance_id,
+            protocols=(ClassicProtocol(protocol, metadata),),
+            session_timeout_ms=20_000,
+            rebalance_timeout_ms=60_000,
+        )
+        ticket = self.shard.submit(request, self.now)
+        self.shard.replicate(self.now)
+        # The first members of a classic group are waited for.
+        for _ in range(10):
+            if ticket.response is None:
+                self.elapse(1.0)
+        assert isinstance(ticket.response, JoinGroupResponse), ticket
+        assert ticket.response.error_code == 0
+        return ticket.response
 
     def leave(self, member_id: str, member_epoch: int = -1, instance_id: str | None = None) -> None:
         request = m.KipHeartbeatRequest(
@@ -226,6 +252,51 @@ def test_a_result_for_an_unprepared_epoch_is_refused() -> None:
         group.install("a", group_epoch + 1, {"a": foo(0, 1, 2)})
         == CoordinatorErrorCode.INVALID_ASSIGNMENT
     )
+
+
+def test_a_result_is_stale_once_a_classic_member_made_the_server_compute() -> None:
+    group = Group("m1")
+    prepared = group.prepare("m1")
+    joined = group.classic_join("i1", "range")
+    assert (prepared.group_epoch, joined.generation_id) == (1, 2)
+    targets = group.targets()
+    assert len(targets) == 2
+    code = group.install("m1", prepared.group_epoch, {"m1": foo(0, 1, 2)})
+    assert code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.shard.groups["g"].assignment_epoch == 2
+    assert group.targets() == targets
+
+
+def test_a_classic_member_with_the_same_assignor_keeps_the_computation() -> None:
+    reads_all = (replace(STREAMS, minimum_version=-1),)
+    group = Group("m1", client_assignors=reads_all)
+    first = group.prepare("m1")
+    joined = group.classic_join("i1", "streams")
+    assert group.install("m1", first.group_epoch, {"m1": foo(0, 1, 2)}) == 0
+    assert group.beat("m1", client_assignors=reads_all).should_compute_assignment
+    second = group.prepare("m1")
+    assert {each.member_id for each in second.members} == {"m1", joined.member_id}
+    assert group.install("m1", 2, {"m1": foo(0, 1), joined.member_id: foo(2)}) == 0
+    assert group.targets() == {"m1": foo(0, 1), joined.member_id: foo(2)}
+
+
+def test_a_classic_group_of_client_side_assignors_is_migrated() -> None:
+    """The last classic member is replaced, then the last one of the consumer protocol."""
+    group = Group()
+    reads_all = (replace(STREAMS, minimum_version=-1),)
+    first = group.classic_join("i1", "streams")
+    assert group.join("m1", client_assignors=reads_all).error_code == 0
+    assert group.beat("m1").should_compute_assignment
+    prepared = group.prepare("m1")
+    assert {each.member_id for each in prepared.members} == {"m1", first.member_id}
+    shares = {first.member_id: foo(0, 1), "m1": foo(2)}
+    assert group.install("m1", prepared.group_epoch, shares) == 0
+    group.join("m2", instance_id="i1", client_assignors=reads_all)
+    assert {each.classic for each in group.shard.groups["g"].members.values()} == {None}
+    assert group.targets() == {"m1": foo(2), "m2": foo(0, 1)}
+    group.leave("m1")
+    group.leave("m2")
+    assert group.classic_join("i2", "streams").error_code == 0
 
 
 def test_an_error_keeps_the_target_and_is_reported() -> None:
