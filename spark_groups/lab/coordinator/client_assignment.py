@@ -383,8 +383,7 @@ def _installed(
     """Return the epoch of the new target and its records; raise INVALID_ASSIGNMENT."""
     if prepared is None or prepared.group_epoch != request.group_epoch:
         raise _invalid(f"Its group epoch was never sent to {request.member_id}.")
-    if prepared.group_epoch <= group.assignment_epoch:
-        raise _invalid(f"The group has a target for epoch {group.assignment_epoch}.")
+    _check_is_newer(group, prepared)
     epoch = r.Record(
         r.TargetMetadataKey(group.group_id),
         r.TargetMetadataValue(prepared.group_epoch, error=request.error),
@@ -403,6 +402,11 @@ def _installed(
         if member_id is not None and group.targets.get(member_id) != value:
             records.append(r.Record(r.TargetMemberKey(group.group_id, member_id), value))
     return prepared.group_epoch, (*records, epoch)
+
+
+def _check_is_newer(group: ConsumerGroup, prepared: m.PrepareAssignmentResponse) -> None:
+    if prepared.group_epoch <= group.assignment_epoch:
+        raise _invalid(f"The group has a target for epoch {group.assignment_epoch}.")
 
 
 def _current_id(group: ConsumerGroup, prepared: m.PreparedMember) -> str | None:

@@ -246,7 +246,9 @@ def _target(value: r.TargetMetadataValue) -> int:
 
 
 def _target_member(value: r.TargetMemberValue) -> int:
-    metadata = 2 + _bytes(value.metadata) if value.metadata_version >= 0 else 0
+    # That of a classic member has version -1; without client-side assignors there is none.
+    has_metadata = value.metadata_version >= 0 or value.metadata
+    metadata = 2 + _bytes(value.metadata) if has_metadata else 0
     return _assignment(value.partitions) + metadata
 
 

@@ -302,7 +302,7 @@ def _with_classic(
         deletions=0,
         denials=0,
         late=0,
-        computing=0,
+        computing=swarm.computing if is_mixed else 0,
         # Nor does a static leader that returns notice partitions added in its absence (KIP-814).
         growth=0 if swarm.static else swarm.growth,
         # A broker answers only the last of two equal JoinGroup requests.

@@ -66,7 +66,7 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "kafka.enable.auto.commit": "offsets are committed when their batch is finished",
         "kafka.auto.commit.interval.ms": "offsets are committed when their batch is finished",
         "kafka.interceptor.classes": "executors do not use a Java consumer",
-        "kafka.max.poll.records": "limit tasks with maxRecordsPerPartition",
+        "kafka.max.poll.records": "limit batches with maxOffsetsPerTrigger",
         "kafka.exclude.internal.topics": "a pattern always leaves them out; subscribe reads those"
         " that it names",
         "kafka.allow.auto.create.topics": "this source does not create topics",

@@ -23,7 +23,16 @@ from spark_groups.lab.coordinator.records import (
 )
 from spark_groups.types import Assignment, TopicIdPartition
 from spark_groups.wire.schemas.codec import encode
-from spark_groups.wire.schemas.messages import INT8, INT32, INT64, STRING, UUID, Field, Struct
+from spark_groups.wire.schemas.messages import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    Field,
+    Struct,
+)
 
 
 def commit(partition: int, offset: int | None) -> Record:
@@ -208,6 +217,19 @@ def test_sizes_of_targets(count: int) -> None:
     value = r.TargetMemberValue(Assignment.of(by_topic))
     field = Field("topic_partitions", TOPIC_PARTITIONS, array=True)
     assert value_bytes(value) == 2 + size({"topic_partitions": topics(by_topic)}, field)
+
+
+@pytest.mark.parametrize("version", [0, 5, -1])
+def test_metadata_of_a_target_counts_in_each_version(version: int) -> None:
+    """Version -1 is that of classic members."""
+    target = Assignment.of({FOO: [0]})
+    octets = b"m" * 1000
+    field = Field("metadata", BYTES)
+    added = value_bytes(r.TargetMemberValue(target, version, octets)) - value_bytes(
+        r.TargetMemberValue(target)
+    )
+    # The tags of the record count once.
+    assert added == 2 + size({"metadata": octets}, field) - size({})
 
 
 def test_sizes_of_assignments() -> None:

@@ -22,8 +22,11 @@ from chaos.member_plants import (
 from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.warm_up import WarmUp
 from spark_groups.lab.commands.simulation import Break, Run, play
+from spark_groups.lab.coordinator import client_assignment, heartbeat
 from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.lab.coordinator.subscriptions import Change
 from spark_groups.lab.sim.checkers.registry import CHECKERS
+from spark_groups.lab.sim.swarm import GroupProtocol
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.resolution import PositionResolver
 from spark_groups.offsets.starting import StartingOffsets
@@ -33,6 +36,7 @@ from spark_groups.protocol.member import Member
 from tests.lab.sim.test_mutations import PLANTED, plans_what_is_being_revoked
 
 Patch = pytest.MonkeyPatch
+MIXED = (GroupProtocol.CONSUMER, GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE)
 SCHEDULES_MAX = 500
 """Within how many schedules a bug has to be found, if it does not name another number."""
 
@@ -88,6 +92,21 @@ def replaces_a_batch_that_is_not_committed(patch: Patch) -> None:
     patch.setattr(WarmUp, "_is_all_committed", lambda *_: True)
 
 
+def installs_a_stale_target(patch: Patch) -> None:
+    """The join of a classic member stops no computation, and the result is installed."""
+    next_step = heartbeat.next_step
+
+    def unstopped(change: Change, *rest: Any) -> heartbeat.Step:
+        step = next_step(change, *rest)
+        if change.updated_member.classic is None:
+            return step
+        kept = tuple(each for each in step.timers if each not in step.computing.timers)
+        return replace(step, timers=kept)
+
+    patch.setattr(heartbeat, "next_step", unstopped)
+    patch.setattr(client_assignment, "_check_is_newer", lambda *_: None)
+
+
 @dataclass(frozen=True)
 class Planted:
     """A bug, the promise it breaks, and a drawn schedule that detects it.
@@ -99,6 +118,7 @@ class Planted:
         profile: Whose coordinator it has.
         also_breaks: The name of a checker that may detect it before.
         schedules_max: Within how many schedules it has to be found.
+        protocols: Those of the members that are drawn.
     """
 
     promise: str
@@ -107,6 +127,7 @@ class Planted:
     profile: str
     also_breaks: str = ""
     schedules_max: int = SCHEDULES_MAX
+    protocols: tuple[GroupProtocol, ...] = (GroupProtocol.CONSUMER,)
 
 
 DRAWN = (
@@ -136,24 +157,35 @@ DRAWN = (
         also_breaks="resets respected",
     ),
     Planted("read once", replaces_a_batch_that_is_not_committed, 400_055, "kafka-4.0"),
+    # One profile of five has members that compute targets.
+    Planted(
+        "legal target",
+        installs_a_stale_target,
+        400_012,
+        "kip-848",
+        schedules_max=2_500,
+        protocols=MIXED,
+    ),
 )
 
 
-def drawn_runs(seed: int) -> Iterator[Run]:
+def drawn_runs(seed: int, protocols: tuple[GroupProtocol, ...]) -> Iterator[Run]:
     """Yield the schedules that `spark-groups simulate --schedules` plays from a seed on."""
-    return (Run(each, name) for each in count(seed) for name in PROFILES)
+    return (Run(each, name, protocols=protocols) for each in count(seed) for name in PROFILES)
 
 
-def breaks(seed: int, schedules: int) -> Iterator[tuple[int, Break]]:
+def breaks(
+    seed: int, schedules: int, protocols: tuple[GroupProtocol, ...]
+) -> Iterator[tuple[int, Break]]:
     """Yield each broken promise, with the number of schedules played until then."""
-    for number, run in enumerate(islice(drawn_runs(seed), schedules), start=1):
+    for number, run in enumerate(islice(drawn_runs(seed, protocols), schedules), start=1):
         if (broken := play(run)) is not None:
             yield number, broken
 
 
 @pytest.mark.parametrize("planted", DRAWN, ids=lambda each: each.plant.__name__)
 def test_planted_bug_is_found_by_a_drawn_schedule(planted: Planted, monkeypatch: Patch) -> None:
-    run = Run(planted.seed, planted.profile)
+    run = Run(planted.seed, planted.profile, protocols=planted.protocols)
     assert play(run) is None, "the same run is clean without the bug"
     planted.plant(monkeypatch)
     broken = play(run)
@@ -169,7 +201,7 @@ def test_planted_bug_is_found_from_any_seed(
     planted: Planted, seed: int, monkeypatch: Patch
 ) -> None:
     planted.plant(monkeypatch)
-    for number, broken in breaks(seed, planted.schedules_max):
+    for number, broken in breaks(seed, planted.schedules_max, planted.protocols):
         print(f"{planted.plant.__name__}: {broken.promise}, {broken.run}, schedule {number}")
         if broken.promise == planted.promise:
             return
