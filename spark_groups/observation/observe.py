@@ -204,17 +204,6 @@ def describe(
         return observer.view(group_id)
 
 
-def describe_consumer_group(cluster: Cluster, group_id: str) -> DescribeGroupResponse:
-    """Return the description of a group of the consumer protocol.
-
-    Raises as `describe_any_group` does.
-    """
-    described = _described_if_found(cluster, group_id)
-    if described is None:
-        raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
-    return described
-
-
 def _described_if_found(cluster: Cluster, group_id: str) -> DescribeGroupResponse | None:
     request = DescribeGroupRequest(group_id=group_id, include_authorized_operations=True)
     described = cluster.describe_group(request)

@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from spark_groups.errors import ErrorCode, printable, rule_for
-from spark_groups.observation.observe import describe_consumer_group
+from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import View
 from spark_groups.ops.connecting import Brokers, DryRunFlag, GroupArgument, JsonFlag, connects
 from spark_groups.ops.output import dry_run_note, show
@@ -83,27 +83,35 @@ def remove_members(
     instance_ids: Sequence[str],
     member_ids: Sequence[str],
     *,
+    all_members: bool = False,
+    reason: str = REASON,
     is_dry_run: bool = False,
 ) -> RemovalView:
-    """Remove members from a group; the instance id of a static member is free at once.
+    """Remove members from a group of either protocol; a static one's instance id is free at once.
 
     Args:
         member_ids: If instance ids are given too, a static member among these must have one of
             them.
+        all_members: Remove all members that the group has now; no ids are given then.
+        reason: Appears in the coordinator's log.
 
     Raises:
-        GroupNotFoundError: The group does not exist, or does not use the consumer protocol.
+        GroupNotFoundError: The group does not exist, or is no group of consumers.
         RequestError: The coordinator did not answer in time; some may have been removed.
         ProtocolError: The coordinator rejected the whole request.
     """
-    members = describe_consumer_group(cluster, group_id).members
+    members = describe_any_group(cluster, group_id)[1].members
+    if all_members:
+        # A dynamic member has no instance id, and a static one may be replaced meanwhile.
+        instance_ids = [each.instance_id for each in members if each.instance_id is not None]
+        member_ids = [each.member_id for each in members if each.instance_id is None]
     checked = check_ids(members, list(dict.fromkeys(instance_ids)), list(dict.fromkeys(member_ids)))
     if is_dry_run:
         return RemovalView(group_id=group_id, removals=checked, is_dry_run=True)
     identities = _identities(checked)
     codes: dict[str, int] = {}
     if identities:
-        answer = leave_group(cluster, group_id, list(identities.values()), REASON)
+        answer = leave_group(cluster, group_id, list(identities.values()), reason)
         refuse(answer.error_code, f"LeaveGroup of {group_id!r}")
         # A member without a result in the response may not have been removed.
         codes = dict(zip(identities, answer.member_error_codes, strict=False))
@@ -243,26 +251,40 @@ def remove(  # noqa: PLR0917
             "--member-id", metavar="ID", help="Remove the member with this member id; repeatable."
         ),
     ] = None,
+    all_members: Annotated[
+        bool, typer.Option("--all", help="Remove all members, in place of ids.")
+    ] = False,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason in the coordinator's log.")
+    ] = REASON,
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Remove members from a group, which frees their partitions and instance ids at once.
 
+    The group may be a consumer group or a classic one.
+
     Each id has its own result: removed, unknown, or fenced if it belongs to another member. If both
     kinds of ids are given, the member id of a static member must match one of the instance ids. A
     running query joins again by itself: stop it first.
 
-    Example: spark-groups remove flight-readers --instance-id gate-1 --instance-id gate-2
+    Example: spark-groups remove flight-readers --instance-id gate-1 --reason "host gate-1 is gone"
 
     Exit code 1 if any member is not removed, or would not be with --dry-run.
     """
-    if not instance_ids and not member_ids:
-        raise typer.BadParameter("give at least one --instance-id or --member-id")
+    if bool(instance_ids or member_ids) == all_members:
+        raise typer.BadParameter("give at least one --instance-id or --member-id, or --all")
     if not all((group, *(instance_ids or ()), *(member_ids or ()))):
         raise typer.BadParameter("an id must not be empty")
     with brokers.cluster() as cluster:
         view = remove_members(
-            cluster, group, instance_ids or (), member_ids or (), is_dry_run=dry_run
+            cluster,
+            group,
+            instance_ids or (),
+            member_ids or (),
+            all_members=all_members,
+            reason=reason,
+            is_dry_run=dry_run,
         )
     show(view, render_removals, as_json=as_json, is_success=view.is_complete)
 
@@ -278,6 +300,7 @@ _STYLES: Final[Mapping[Outcome, str]] = {
 def render_removals(view: RemovalView) -> RenderableType:
     """Return one line for each id."""
     lines = [_line(each, is_dry_run=view.is_dry_run) for each in view.removals]
+    lines = lines or [Text(f"group {printable(view.group_id)!r} has no members")]
     return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 
 

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from spark_groups.errors import ErrorCode
+from spark_groups.observation.observe import describe_any_group
 from spark_groups.ops.remove_cli import (
     IdKind,
     Outcome,
@@ -22,7 +23,7 @@ from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.wire.cluster import Cluster
 from tests.brokers import create_topic
 from tests.observation.groups import member
-from tests.observation.test_observe import classic_member
+from tests.ops.classic_member import classic_leader, subscribed_to
 from tests.ops.commands import Run
 from tests.runtime.members import describe, heartbeat
 from tests.wire.test_coordinator_connection import coordinator
@@ -119,25 +120,59 @@ def test_an_instance_id_is_free_at_once_also_of_a_member_that_left_for_a_while(
 
 
 @pytest.mark.broker
-def test_a_group_that_is_not_there_or_classic_is_said_to_be(
+def test_a_group_that_is_not_there_is_said_to_be(kafka, command: Run, group_id: str) -> None:
+    asked = ("remove", group_id, "--bootstrap-server", kafka.bootstrap_servers)
+    for ids in (("--member-id", "m"), ("--all",)):
+        missing = command(*asked, *ids)
+        assert (missing.returncode, missing.stdout) == (1, "")
+        assert f"there is no group '{group_id}'" in missing.stderr
+
+
+def classic_members(servers: str, group_id: str) -> list[str]:
+    with Cluster(servers) as cluster:
+        return [each.member_id for each in describe_any_group(cluster, group_id)[1].members]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("case", [(each, i) for each in VERSIONS for i in ("gate-1", None)])
+def test_a_classic_member_is_removed_like_any_other(
+    kafka_version, case: tuple[str, str | None], command: Run, topic_name: str, group_id: str
+) -> None:
+    """Those that KIP-345 is about; a group has them until all its consumers are migrated."""
+    version, instance_id = case
+    servers = kafka_version(version).bootstrap_servers
+    create_topic(servers, topic_name)
+    subscription = subscribed_to(topic_name)
+    asked = ("remove", group_id, "--bootstrap-server", servers)
+    with classic_leader(servers, group_id, subscription, instance_id=instance_id) as member_id:
+        given = ("--instance-id", "gate-1") if instance_id else ("--member-id", member_id)
+        foreseen = command(*asked, *given, "--dry-run")
+        assert f"{given[1]}: would be removed" in foreseen.stdout
+        assert classic_members(servers, group_id) == [member_id]
+        done = command(*asked, *given, "--reason", "its host is gone")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert classic_members(servers, group_id) == []
+
+
+@pytest.mark.broker
+def test_all_members_are_removed_each_by_the_id_that_stays_its_own(
     kafka, command: Run, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    asked = ("remove", group_id, "--member-id", "m", "--bootstrap-server", servers)
-    missing = command(*asked)
-    assert (missing.returncode, missing.stdout) == (1, "")
-    assert f"there is no group '{group_id}'" in missing.stderr
-    create_topic(servers, topic_name)
-    with classic_member(servers, group_id, topic_name):
-        classic = command(*asked)
-    assert (classic.returncode, classic.stdout) == (1, "")
-    assert f"group '{group_id}' is a classic group" in classic.stderr
+    start_members(servers, group_id, topic_name, {"one": "gate-1", "two": None, "three": "gate-3"})
+    asked = ("remove", group_id, "--all", "--bootstrap-server", servers)
+    done = command(*asked, "--json")
+    assert outcomes(done.stdout) == dict.fromkeys(("gate-1", "gate-3", "two"), "removed")
+    assert (done.returncode, members_left(servers, group_id)) == (0, [])
+    again = command(*asked)
+    assert (again.returncode, again.stdout) == (0, f"group '{group_id}' has no members\n")
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("g",), "--instance-id or --member-id"),
+        (("g",), "--instance-id or --member-id, or --all"),
+        (("g", "--all", "--member-id", "m"), "--instance-id or --member-id, or --all"),
         (("g", "--member-id", ""), "an id must not be empty"),
         (("", "--member-id", "m"), "an id must not be empty"),
     ],
