@@ -127,6 +127,7 @@ class GroupFacts:
         describe_code: Why the type is unknown, as an error code.
         protocol_type: Of a classic group.
         topics: Those requested, or else those of the group.
+        pattern: That of the member that would join; empty: it names topics.
         held_topics: Topics of the group that are internal to Kafka and that no member names: a
             pattern matches them, and a query does not read them.
         offsets_problem: Why committed offsets are unknown; empty if they are known.
@@ -147,6 +148,7 @@ class GroupFacts:
     assignor_name: str = ""
     members: tuple[MemberFacts, ...] = ()
     topics: tuple[TopicFacts, ...] = ()
+    pattern: str = ""
     held_topics: tuple[str, ...] = ()
     offsets_problem: str = ""
 
@@ -257,9 +259,13 @@ _PROBE_ANSWERS: Final = frozenset(
 
 def check_topic_rights(facts: GroupFacts) -> Finding:
     """Check that the principal may describe and read each topic."""
+    if not facts.topics and facts.pattern:
+        reason = f"the pattern {facts.pattern!r} matches no topic that the principal may describe"
+        cure = "it must match whole names: spark-groups validate-regex shows what it matches"
+        return Finding(Verdict.WARNING, reason, cure)
     if not facts.topics:
         reason = "not checked: no topics are known"
-        return Finding(Verdict.WARNING, reason, "name those of the query with --topic")
+        return Finding(Verdict.WARNING, reason, "name those of the query with --topic or --pattern")
     denied = sorted(
         each.name
         for each in facts.topics

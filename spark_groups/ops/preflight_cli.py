@@ -6,7 +6,7 @@ Reads the live group, its coordinator's settings and the principal's rights; not
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -46,6 +46,7 @@ from spark_groups.protocol.messages import (
     found_and_failed,
 )
 from spark_groups.protocol.rights import Identity
+from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource, refuse
@@ -79,7 +80,7 @@ _JOINABLE: Final = frozenset({Verdict.OK, Verdict.WARNING})
 
 
 @connects
-def preflight(
+def preflight(  # noqa: PLR0917
     group: GroupArgument,
     brokers: Brokers,
     topics: Annotated[
@@ -88,6 +89,13 @@ def preflight(
             "--topic",
             metavar="TOPIC",
             help="A topic that the query will read; repeatable; default: those of the group.",
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="The subscribePattern of the query, in place of topics: shows what it matches.",
         ),
     ] = None,
     instance_id: Annotated[
@@ -112,8 +120,11 @@ def preflight(
     identity = Identity(
         principal=security.principal, bootstrap_servers=tuple(brokers.bootstrap_servers.split(","))
     )
+    if topics and pattern is not None:
+        raise typer.BadParameter("give either --topic or --pattern")
+    wanted = _wanted(topics or (), pattern)
     with brokers.cluster() as cluster:
-        facts = read_facts(cluster, group, identity, instance_id, tuple(topics or ()))
+        facts = read_facts(cluster, group, identity, instance_id, wanted)
     view = check_group(facts)
     show(view, render_preflight, as_json=as_json, is_success=view.verdict in _JOINABLE)
 
@@ -123,13 +134,13 @@ def read_facts(
     group_id: str,
     identity: Identity,
     instance_id: str | None = None,
-    topic_names: tuple[str, ...] = (),
+    wanted: Subscription | None = None,
 ) -> GroupFacts:
     """Read what the checks need to know; a refused request is a fact.
 
     Args:
         instance_id: Of the member that would join.
-        topic_names: Topics that it would read; if empty, those of the group.
+        wanted: What it would read; None: the topics of the group.
 
     Raises:
         RequestError: A broker did not answer in time.
@@ -156,8 +167,31 @@ def read_facts(
         committed, offsets_problem = cluster.fetch_all_offsets(group_id), ""
     except ProtocolError as error:
         committed, offsets_problem = {}, str(error)
-    topics, held = _read_topics(cluster, topic_names, subscribed, committed)
-    return replace(facts, topics=topics, held_topics=held, offsets_problem=offsets_problem)
+    named = wanted.topic_names if wanted is not None else ()
+    pattern = wanted.topic_regex if wanted is not None else None
+    if wanted is not None and pattern is not None:
+        every = cluster.every_topic().topics.values()
+        subscribed = {e.topic.name: False for e in every if wanted.matches(e.topic.name)}
+    matches_nothing = pattern is not None and not subscribed
+    topics, held = (
+        ((), ()) if matches_nothing else _read_topics(cluster, named, subscribed, committed)
+    )
+    return replace(
+        facts,
+        pattern=pattern or "",
+        topics=topics,
+        held_topics=held,
+        offsets_problem=offsets_problem,
+    )
+
+
+def _wanted(topics: Sequence[str], pattern: str | None) -> Subscription | None:
+    if pattern is None:
+        return Subscription(topic_names=tuple(topics)) if topics else None
+    try:
+        return Subscription.of_pattern(pattern)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--pattern") from error
 
 
 def _broker_settings(cluster: Cluster, group_id: str) -> tuple[Mapping[str, str | None], str]:

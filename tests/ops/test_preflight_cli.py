@@ -334,6 +334,22 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(
         assert "DESCRIBE_CONFIGS" in found["migration policy"]["cure"]
 
 
+def test_pattern_is_checked_with_the_topics_that_it_matches(group: Group) -> None:
+    group.commit(0)
+    create_topic(group.servers, f"{group.topic}-later", 1)
+    document = group.preflight("--pattern", f"{group.topic}.*|__consumer_offsets")
+    (rights,) = [each for each in document["findings"] if each["check"] == "topic rights"]
+    assert rights["verdict"] == "ok"
+    assert f"READ and DESCRIBE on {group.topic}, {group.topic}-later" in rights["reason"]
+    assert "a pattern matches __consumer_offsets, internal to Kafka" in rights["reason"]
+    nothing = group.findings("--pattern", "no-such-topic-[0-9]+")
+    assert "warning: the pattern 'no-such-topic-[0-9]+' matches no topic" in nothing["topic rights"]
+    address = ("--bootstrap-server", group.servers)
+    for wrong in (("--pattern", "a(?=b)"), ("--pattern", "a", "--topic", "b")):
+        done = invoke("preflight", group.group_id, *address, *wrong)
+        assert (done.exit_code, "--pattern" in done.output) == (2, True)
+
+
 def test_the_table_shows_checks_cures_members_and_the_verdict(group: Group) -> None:
     metadata = subscribed_to(group.topic)
     where = ("--bootstrap-server", group.servers)

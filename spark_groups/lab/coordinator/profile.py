@@ -60,8 +60,8 @@ class Profile:
             once (the KIP, from 4.2 on; KAFKA-19431).
         strip_overwrites_previous_epoch: So doing, like any other step, ends the acceptance of the
             previous member epoch (the KIP, from 4.3 on).
-        empty_subscription_is_a_step: A heartbeat that leaves a member without a topic does so too,
-            even if the member holds nothing (from 4.3 on).
+        empty_subscription_is_a_step: A heartbeat that leaves a member without a topic does it also
+            if the member holds nothing (from 4.3 on).
         dropped_pattern_bumps: Dropping a pattern bumps the group epoch (not 4.0).
         own_revocation_is_released: A member does not wait for target partitions that it still
             revokes itself (not 4.0; KAFKA-19449, in 4.1.2 and not in 4.1.1).
