@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from spark_groups.lab.broker.embedded import EmbeddedKafka
     from spark_groups.lab.commands.simulation import simulate
     from spark_groups.observation.observe import describe
+    from spark_groups.ops.functions import config, groups, lag, preflight, remove
     from spark_groups.spark.control.figures import figures
     from spark_groups.spark.control.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.processing.process import RecordProcessing, process_records
@@ -48,15 +49,20 @@ __all__ = [
     "RetryTo",
     "SkipOrDeadLetter",
     "UnprocessableError",
+    "config",
     "delta_table",
     "describe",
     "figures",
     "foreach_batch_rows",
+    "groups",
     "iceberg_table",
+    "lag",
     "listen",
     "postgres_table",
+    "preflight",
     "process_records",
     "register",
+    "remove",
     "simulate",
     "sqlite_table",
     "write_table",
@@ -67,6 +73,7 @@ _NAMES = {
     "spark_groups.lab.broker.embedded": ("EmbeddedKafka",),
     "spark_groups.lab.commands.simulation": ("simulate",),
     "spark_groups.observation.observe": ("describe",),
+    "spark_groups.ops.functions": ("config", "groups", "lag", "preflight", "remove"),
     "spark_groups.spark.control.figures": ("figures",),
     "spark_groups.spark.control.listener": ("GroupListener", "PartitionsMoved", "listen"),
     "spark_groups.spark.processing.process": ("RecordProcessing", "process_records"),

@@ -193,13 +193,30 @@ def config(
     except OptionsError as error:
         raise typer.BadParameter(str(error)) from error
     with brokers.cluster() as cluster:
-        before = settings = group_settings(cluster, group)
-        if changes:
-            check_changes(changes, before)
-            cluster.alter_configuration(ConfigResource.GROUP, group, changes)
-            settings = _settings_with(cluster, group, changes, brokers.timeout_s / 2)
-    view = view_settings(group, settings, changes, before)
+        view = changed_settings(cluster, group, changes, brokers.timeout_s)
     show(view, render_settings, as_json=as_json)
+
+
+def changed_settings(
+    cluster: Cluster, group_id: str, changes: Mapping[str, str | None], timeout_s: float
+) -> SettingsView:
+    """Change settings of a group, and return all of them.
+
+    Args:
+        changes: Values by name; None unsets one. None at all: only read.
+        timeout_s: How long to wait at most, half of it until a broker reports the changes.
+
+    Raises:
+        OptionsError: A change is invalid; nothing is changed.
+        RequestError: No broker answered in time.
+        ProtocolError: A broker refused.
+    """
+    before = settings = group_settings(cluster, group_id)
+    if changes:
+        check_changes(changes, before)
+        cluster.alter_configuration(ConfigResource.GROUP, group_id, changes)
+        settings = _settings_with(cluster, group_id, changes, timeout_s / 2)
+    return view_settings(group_id, settings, changes, before)
 
 
 def _settings_with(

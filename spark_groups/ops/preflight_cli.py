@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.errors import ErrorCode, ProtocolError, printable
+from spark_groups.errors import ErrorCode, OptionsError, ProtocolError, printable
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import MEMBER_TYPES, authorized_operations
 from spark_groups.offsets.starting import known_counts
@@ -120,9 +120,10 @@ def preflight(  # noqa: PLR0917
     identity = Identity(
         principal=security.principal, bootstrap_servers=tuple(brokers.bootstrap_servers.split(","))
     )
-    if topics and pattern is not None:
-        raise typer.BadParameter("give either --topic or --pattern")
-    wanted = _wanted(topics or (), pattern)
+    try:
+        wanted = subscription_of(topics or (), pattern)
+    except OptionsError as error:
+        raise typer.BadParameter(str(error), param_hint="--pattern") from error
     with brokers.cluster() as cluster:
         facts = read_facts(cluster, group, identity, instance_id, wanted)
     view = check_group(facts)
@@ -185,13 +186,20 @@ def read_facts(
     )
 
 
-def _wanted(topics: Sequence[str], pattern: str | None) -> Subscription | None:
+def subscription_of(topics: Sequence[str], pattern: str | None) -> Subscription | None:
+    """Return what a query would read; None: it names nothing.
+
+    Raises:
+        OptionsError: It names topics and a pattern, or the pattern is not RE2.
+    """
     if pattern is None:
         return Subscription(topic_names=tuple(topics)) if topics else None
+    if topics:
+        raise OptionsError("give either topics or a pattern")
     try:
         return Subscription.of_pattern(pattern)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--pattern") from error
+        raise OptionsError(str(error)) from error
 
 
 def _broker_settings(cluster: Cluster, group_id: str) -> tuple[Mapping[str, str | None], str]:
