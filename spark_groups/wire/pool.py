@@ -227,14 +227,14 @@ class ConnectionPool:
     def _named(self, address: Address, opening: _Opening) -> Exception:
         """Return why a connection is not open, and that a broker gave its address."""
         error = opening.error
-        if error is None or self._stopped.is_set():
+        if error is None:
             waited_s = time.monotonic() - opening.began_at
             error = RequestError(
                 f"{address} does not answer a new connection yet, after {waited_s:.1f} s",
                 may_have_arrived=False,
             )
         is_given = address not in self._bootstrap and address not in self._reached
-        if is_given and type(error) is RequestError:
+        if is_given and type(error) is RequestError and not self._stopped.is_set():
             error = AdvertisedAddressError(error.reason)
         if opening.is_done:
             self._unreached[address] = str(error)
