@@ -182,7 +182,6 @@ class GroupScript:
             self._leave_for_a_moment: 3,
             self._come_back: 4,
             self._subscribe: 8,
-            self._unsubscribe: 2,
             self._as_a_stranger: 2,
             self._under_another_instance_id: 3,
             self._broken: 3,
@@ -372,15 +371,6 @@ class GroupScript:
             subscribed_topic_regex=regex,
             topic_partitions=owned,
             server_assignor=self.chance.choice(self._votes),
-        )
-
-    def _unsubscribe(self) -> Asked | None:
-        """Drop all topics and the pattern."""
-        asked = self._heartbeat("no topics")
-        held = self._view(asked).assigned if asked else NO_PARTITIONS
-        owned = self.chance.choice((None, NO_PARTITIONS, held))
-        return self._changed(
-            asked, subscribed_topic_names=(), subscribed_topic_regex="", topic_partitions=owned
         )
 
     def _as_a_stranger(self) -> Asked | None:

@@ -8,7 +8,7 @@ org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class Reconciliation:
 
     assignment_epoch: int
     target: Assignment
-    subscribed: Collection[TopicId]
+    subscribed: Container[TopicId]
     has_subscription_changed: bool
     owned: Assignment | None
     held: Callable[[], Container[TopicIdPartition]]
@@ -113,9 +113,7 @@ class Reconciliation:
         stripped = {
             key: at for key, at in member.assigned.items() if key.topic_id not in self.subscribed
         }
-        # CurrentAssignmentBuilder.updateCurrentAssignment compares maps by identity.
-        is_emptied = not self.subscribed and not member.pending_revocation
-        if not stripped and not (is_emptied and self.profile.empty_subscription_is_a_step):
+        if not stripped:
             return member
         previous_member_epoch = (
             member.member_epoch

@@ -249,22 +249,6 @@ def test_partitions_revoked_before_they_were_unsubscribed_are_removed() -> None:
 
 
 @pytest.mark.parametrize(("profile", "previous"), [(KAFKA_4_2, 9), (KAFKA_4_3, 10)])
-@pytest.mark.parametrize("state", [STABLE, UNRELEASED])
-def test_member_that_drops_its_last_topic_takes_a_step_even_if_it_holds_nothing(
-    profile: Profile, previous: int, state: ReconciliationState
-) -> None:
-    """Seen on brokers of 4.3 and 4.4: its next heartbeat at the previous epoch is refused."""
-    before = member(state, NO_PARTITIONS)
-    after = step(
-        before, NO_PARTITIONS, profile=profile, epoch=10, subscribed=frozenset(), changed=True
-    )
-    if state is STABLE:
-        assert (after.member_epoch, after.previous_member_epoch) == (10, previous)
-    unchanged = step(before, NO_PARTITIONS, profile=profile, epoch=10, subscribed=frozenset())
-    assert state is not STABLE or unchanged == before
-
-
-@pytest.mark.parametrize(("profile", "previous"), [(KAFKA_4_2, 9), (KAFKA_4_3, 10)])
 def test_only_from_4_3_on_unsubscribing_closes_the_window_of_a_lost_answer(
     profile: Profile, previous: int
 ) -> None:
