@@ -125,9 +125,8 @@ class MemberTimes:
         reading: UnreadReading | None,
     ) -> dict[str, Any]:
         committed, end = _committed(partition), partition.get("log_end_offset")
-        is_known = reading is not None and key in reading.first.found
-        times = LagTime()
-        if reading is not None and is_known:
+        times = None
+        if reading is not None and key in reading.first.found:
             times = lag_time(
                 reading.first.found[key],
                 reading.now_ms,
@@ -137,11 +136,13 @@ class MemberTimes:
             )
         lag = None if committed is None or end is None else max(0, end - committed)
         progress = self._progress.setdefault(key, RecentProgress())
-        progress.add(Progress(time.monotonic(), unread_lag(lag, times), committed, end))
+        progress.add(
+            Progress(time.monotonic(), unread_lag(lag, times or LagTime()), committed, end)
+        )
         found = progress.catch_up()
         never_s = float("inf") if found.outlook is Outlook.NEVER else None
         catch_up_s = never_s if found.catch_up_s is None else found.catch_up_s
-        if not is_known:
+        if times is None:
             return {"catch_up_s": catch_up_s}
         return {
             "catch_up_s": catch_up_s,

@@ -21,11 +21,9 @@ from spark_groups.ops.groups_cli import (
     view_groups,
 )
 from spark_groups.ops.lag_cli import LagView, view_group_lag
-from spark_groups.ops.preflight_checks import PreflightView, check_group
-from spark_groups.ops.preflight_cli import read_facts, subscription_of
+from spark_groups.ops.preflight_checks import PreflightView
+from spark_groups.ops.preflight_cli import checked_group, subscription_of
 from spark_groups.ops.remove_cli import REASON, RemovalView, remove_members
-from spark_groups.protocol.rights import Identity
-from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import security_of
 
 
@@ -187,13 +185,8 @@ def preflight(
         ProtocolError: An answer cannot be read.
     """
     brokers = _brokers(bootstrap_servers, settings, timeout_s)
-    security = brokers.security or Security()
-    identity = Identity(
-        principal=security.principal, bootstrap_servers=tuple(bootstrap_servers.split(","))
-    )
     wanted = subscription_of(list(topics), pattern)
-    with brokers.cluster() as cluster:
-        return check_group(read_facts(cluster, group_id, identity, instance_id, wanted))
+    return checked_group(brokers, group_id, instance_id, wanted)
 
 
 def _brokers(

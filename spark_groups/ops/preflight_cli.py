@@ -116,18 +116,33 @@ def preflight(  # noqa: PLR0917
     """
     if not group:
         raise typer.BadParameter("a group id must not be empty", param_hint="GROUP")
-    security = brokers.security or Security()
-    identity = Identity(
-        principal=security.principal, bootstrap_servers=tuple(brokers.bootstrap_servers.split(","))
-    )
     try:
         wanted = subscription_of(topics or (), pattern)
     except OptionsError as error:
         raise typer.BadParameter(str(error), param_hint="--pattern") from error
-    with brokers.cluster() as cluster:
-        facts = read_facts(cluster, group, identity, instance_id, wanted)
-    view = check_group(facts)
+    view = checked_group(brokers, group, instance_id, wanted)
     show(view, render_preflight, as_json=as_json, is_success=view.verdict in _JOINABLE)
+
+
+def checked_group(
+    brokers: Brokers, group_id: str, instance_id: str | None, wanted: Subscription | None
+) -> PreflightView:
+    """Read a group from brokers, and return the findings of all checks.
+
+    Args:
+        instance_id: Of the member that would join.
+        wanted: What it would read; None: the topics of the group.
+
+    Raises:
+        BrokerUnreachableError: A request failed or timed out; names the addresses.
+        ProtocolError: An answer cannot be read.
+    """
+    security = brokers.security or Security()
+    identity = Identity(
+        principal=security.principal, bootstrap_servers=tuple(brokers.bootstrap_servers.split(","))
+    )
+    with brokers.cluster() as cluster:
+        return check_group(read_facts(cluster, group_id, identity, instance_id, wanted))
 
 
 def read_facts(
