@@ -1,10 +1,15 @@
-"""The page on the source documents: its links lead somewhere, and no transcript lacks a row."""
+"""The page on the source documents: each section has a row, which names code and a test of it.
+
+The documents are not here, so `seeds_page.json` has their sections in order, each with its rows.
+Behind " / " is a section of the one before; a number is a step of its list.
+"""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +21,16 @@ from tests.documents import ROOT, assert_command_exists
 PAGE = ROOT / "docs/explanation/seeds.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>[^)\s#:]*)(?P<anchor>#[^)\s]+)?\)")
-OBJECTS = re.compile(r"\]\((?P<path>[^)\s#:]+\.py)\)(?P<names>(?:,? `[\w.]+`)+)")
+OBJECTS = re.compile(r"\]\((?P<path>[^)\s#:]+\.py)\)(?P<names>(?:,? `[\w.]+`)*)")
+COMMAND = re.compile(r"`(spark-groups [^`]+)`")
+ABSENT = "—"
+"""The place of a section that this repository does not have; the notes have the reason."""
+REASON = re.compile(r"Absent: .{12,}")
+Sections = Mapping[str, str | list[str]]
+SECTIONS: Mapping[str, Sections] = json.loads(
+    (ROOT / "tests/seeds_page.json").read_text(encoding="utf-8")
+)
+"""The rows of each section, by document."""
 TITLES = (
     "Kafka 0.9 consumer rewrite design",
     "Incremental cooperative rebalancing",
@@ -72,6 +86,58 @@ def rows() -> Iterator[list[str]]:
     return (cells for found in tables().values() for cells in found)
 
 
+def missing_files(text: str) -> list[str]:
+    paths = {link["path"] for link in LINK.finditer(text)}
+    return sorted(path for path in paths if not leads_to(path).exists())
+
+
+def objects_of(text: str) -> Iterator[tuple[Path, str]]:
+    """Yield the names beside links to modules, each with its module; "" is a link without one."""
+    for found in OBJECTS.finditer(text):
+        for name in re.findall(r"`([\w.]+)`", found["names"]) or [""]:
+            yield leads_to(found["path"]), name
+
+
+def missing_objects(text: str) -> list[str]:
+    named = {(path, name) for path, name in objects_of(text) if name}
+    return sorted(f"{path.name}: {name}" for path, name in named if name not in names_of(path))
+
+
+def is_a_test(path: Path) -> bool:
+    return path.is_relative_to(ROOT / "tests")
+
+
+def problems_of(place: str, notes: str) -> list[str]:
+    """Return what a row lacks: code, a test of what it says, or a reason to be absent."""
+    if place == ABSENT:
+        return [] if REASON.fullmatch(notes) else ["no reason"]
+    objects = list(objects_of(place))
+    has_code = COMMAND.search(place) or any(name and not is_a_test(path) for path, name in objects)
+    tests = [name.rpartition(".")[2] for path, name in objects if is_a_test(path)]
+    transcripts = [link["path"] for link in LINK.finditer(place) if link["path"].endswith(".txt")]
+    return [
+        *missing_files(place),
+        *missing_objects(place),
+        *([] if has_code else ["no code"]),
+        *([] if tests or transcripts else ["no test"]),
+        *(f"{name or 'a file'} is no test" for name in tests if not name.startswith("test_")),
+    ]
+
+
+def pairs(sections: Sections) -> list[tuple[str, str]]:
+    """Return each section with each of its rows, "" if it names none."""
+    return [
+        (section, row)
+        for section, named in sections.items()
+        for row in ([named] if isinstance(named, str) else named or [""])
+    ]
+
+
+def without_rows(sections: Sections, names: Collection[str]) -> list[tuple[str, str]]:
+    """Return the sections that lack a row, each with that row."""
+    return [each for each in pairs(sections) if each[1] not in names]
+
+
 def test_each_document_has_a_table() -> None:
     assert tuple(tables()) == TITLES
     for title, found in tables().items():
@@ -79,20 +145,57 @@ def test_each_document_has_a_table() -> None:
         assert [cells for cells in found if len(cells) != 3 or not all(cells[:2])] == [], title
 
 
-def test_a_row_leads_somewhere_or_says_why_it_is_absent() -> None:
-    silent = [
-        section
-        for section, place, notes in rows()
-        if not (LINK.search(place) or "`spark-groups " in place or "bsent:" in notes)
-    ]
-    assert silent == []
-    assert any("bsent:" in notes for _, _, notes in rows())
+@pytest.mark.parametrize("title", TITLES)
+def test_each_section_of_a_document_has_a_row(title: str) -> None:
+    sections, names = SECTIONS[title], [section for section, *_ in tables()[title]]
+    assert without_rows(sections, names) == []
+    named = {row for _, row in pairs(sections)}
+    assert [each for each in names if each not in named] == [], "rows without a section"
+    assert len(names) == len(set(names))
+
+
+def test_a_section_without_a_row_is_found() -> None:
+    sections: Sections = {"A": "a", "B": ["a", "b"], "C": []}
+    assert without_rows(sections, ["a", "b"]) == [("C", "")]
+    assert without_rows(sections, ["a"]) == [("B", "b"), ("C", "")]
+
+
+def test_each_row_names_code_and_a_test_or_says_why_it_is_absent() -> None:
+    found = {section: problems_of(place, notes) for section, place, notes in rows()}
+    assert {section: problems for section, problems in found.items() if problems} == {}
+
+
+CODE = "[`log.py`](../../spark_groups/lab/coordinator/log.py)"
+TEST = "[`test_log.py`](../../tests/lab/coordinator/test_log.py)"
+TRANSCRIPT = "[`handover.txt`](../../tests/scenarios/handover.txt)"
+
+
+@pytest.mark.parametrize(
+    ("place", "notes", "problems"),
+    [
+        (f"{CODE} `Log`, {TRANSCRIPT}", "", []),
+        (f"{CODE} `Log`, {TEST} `test_a_member`", "", []),
+        (f"`spark-groups groups`, {TRANSCRIPT}", "", []),
+        (f"{CODE}, {TRANSCRIPT}", "", ["no code"]),
+        (TRANSCRIPT, "", ["no code"]),
+        (f"{CODE} `Log`", "", ["no test"]),
+        (f"{CODE} `Log`, {TEST}", "", ["a file is no test"]),
+        (f"{CODE} `Log`, {TEST} `size`", "", ["size is no test"]),
+        (f"{CODE} `Lag`, {TRANSCRIPT}", "", ["log.py: Lag"]),
+        (f"{CODE} `Log.appends`, {TRANSCRIPT}", "", ["log.py: Log.appends"]),
+        (f"{CODE} `Log`, {TEST} `test_none`", "", ["test_log.py: test_none"]),
+        (f"{CODE} `Log`, [`a.txt`](../../tests/a.txt)", "", ["../../tests/a.txt"]),
+        (ABSENT, "Absent: a link to another document", []),
+        (ABSENT, "Absent: TBD", ["no reason"]),
+        (ABSENT, "Not in Kafka", ["no reason"]),
+    ],
+)
+def test_problems_of_rows_are_found(place: str, notes: str, problems: list[str]) -> None:
+    assert problems_of(place, notes) == problems
 
 
 def test_links_lead_to_files() -> None:
-    paths = {link["path"] for link in LINK.finditer(TEXT)}
-    missing = sorted(path for path in paths if not leads_to(path).exists())
-    assert not missing, "\n".join(missing)
+    assert missing_files(TEXT) == []
 
 
 def test_anchors_are_those_of_headings() -> None:
@@ -135,17 +238,10 @@ def defined(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def test_modules_have_the_objects_beside_their_links() -> None:
-    named = {
-        (leads_to(found["path"]), name)
-        for found in OBJECTS.finditer(TEXT)
-        for name in re.findall(r"`([\w.]+)`", found["names"])
-    }
-    assert len(named) > 100
-    absent = [f"{path}: {name}" for path, name in named if name not in names_of(path)]
-    assert not absent, "\n".join(sorted(absent))
+    assert missing_objects(TEXT) == []
 
 
-COMMANDS = sorted(set(re.findall(r"`(spark-groups [^`]+)`", TEXT)))
+COMMANDS = sorted(set(COMMAND.findall(TEXT)))
 
 
 def test_page_names_commands() -> None:

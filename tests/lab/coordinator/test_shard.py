@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator import records as r
@@ -13,7 +15,9 @@ from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Shard, Timers
 from spark_groups.lab.coordinator.topic_images import TopicsImage
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.types import NO_PARTITIONS, Assignment
+from tests.lab.coordinator.driving import FOO, TOPICS
 
 EMPTY_GROUP = (
     Record(r.GroupMetadataKey("g"), r.GroupMetadataValue(3)),
@@ -152,3 +156,32 @@ def test_a_timer_that_is_set_again_fires_once_and_a_stopped_one_never() -> None:
     assert timers.get(timer("a", 0.0).key) == timer("a", 5.0)
     assert fired(timers, 5.0) == ["a"]
     assert timers.next_at() is None
+
+
+def test_members_of_one_group_change_nothing_in_another() -> None:
+    shard = Shard(KAFKA_4_3, Settings(), TOPICS, Log(), 0.0)
+
+    def beat(group_id: str, member_id: str, member_epoch: int) -> HeartbeatResponse:
+        is_join = member_epoch == 0
+        request = HeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            rebalance_timeout_ms=60_000 if is_join else -1,
+            subscribed_topic_names=("foo",) if is_join else None,
+            topic_partitions=NO_PARTITIONS if is_join else None,
+        )
+        response = shard.ask(request, shard.now)
+        assert isinstance(response, HeartbeatResponse)
+        return response
+
+    everything = Assignment.of({FOO: range(6)})
+    assert beat("g", "m", 0).assignment == everything
+    settled = copy.deepcopy(shard.groups["g"])
+    # The same topic, and the same member id.
+    assert beat("h", "m", 0).assignment == everything
+    assert beat("h", "n", 0).error_code == ErrorCode.NONE
+    assert beat("h", "m", -1).error_code == ErrorCode.NONE
+    assert beat("h", "n", 99).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert shard.groups["g"] == settled
+    assert beat("g", "m", settled.group_epoch).error_code == ErrorCode.NONE

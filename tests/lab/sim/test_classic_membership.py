@@ -108,8 +108,8 @@ class Talk:
         self.answer(c.ClassicHeartbeatResponse(error_code=code))
 
 
-def eager() -> Talk:
-    found = Talk(ClassicRangeAssignor())
+def eager(instance_id: str | None = None) -> Talk:
+    found = Talk(ClassicRangeAssignor(), instance_id)
     found.join()
     found.sync(0, 1)
     assert found.events() == [Assigned(t(0, 1), t(0, 1))]
@@ -251,6 +251,27 @@ def test_an_application_that_does_not_poll_costs_the_membership() -> None:
     talk.poll()
     assert talk.events() == [Lost(t(0, 1), "max.poll.interval.ms is over")]
     assert talk.asks().member_id == ""
+
+
+def test_a_static_member_that_does_not_poll_falls_silent_without_a_leave() -> None:
+    talk = eager("i")
+    talk.now = 61.0
+    assert talk.asks() is None
+    talk.now += 10 * talk.member.config.heartbeat_interval_s
+    assert talk.asks() is None, "no heartbeat either: its session ends"
+    talk.poll()
+    assert talk.events() == [Lost(t(0, 1), "max.poll.interval.ms is over")]
+    request = talk.asks()
+    assert (request.member_id, request.group_instance_id) == ("", "i")
+
+
+def test_defaults_are_those_of_kafkas_consumers() -> None:
+    """Source: ConsumerConfig; the session timeout was 10 s before Kafka 3.0 (KIP-735)."""
+    config = ClassicConfig(group_id="g", topics=("t",))
+    assert config.session_timeout_s == 45.0
+    assert config.heartbeat_interval_s == 3.0
+    assert config.rebalance_timeout_s == 300.0
+    assert config.instance_id is None
 
 
 def test_a_refused_commit_of_an_earlier_generation_changes_nothing() -> None:

@@ -56,6 +56,16 @@ class Talk:
         self.member.commit_refused(code, self.member.generation_id, self.member.member_id)
 
 
+def test_a_member_joins_while_its_application_processes_a_batch() -> None:
+    """Kafka's consumers join when the application polls again."""
+    talk = Talk()
+    talk.joins(1)
+    assert talk.asks() is None
+    talk.learns_of_a_rebalance()
+    # Without a poll.
+    assert isinstance(talk.member.next_request(talk.now), c.JoinGroupRequest)
+
+
 def test_a_follower_joins_again_once_when_the_timeout_is_over() -> None:
     talk = Talk()
     talk.joins(1)
