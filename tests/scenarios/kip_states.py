@@ -2,11 +2,13 @@
 
 A heartbeat is one atomic batch of records. The KIP shows the states between them, and so does
 `states`: it applies new records one by one. The state of a classic member is in no record, but
-follows from the group and the member's timers.
+follows from the group and the member's timers. Pending partitions are in no record either: they are
+those of the last response that has an assignment for the member.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_groups.lab.coordinator import records as r
@@ -18,6 +20,7 @@ from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
 from spark_groups.lab.coordinator.messages import (
     CoordinatorRequest,
+    KipHeartbeatResponse,
     LeaveGroupRequest,
     LeavingMember,
 )
@@ -25,6 +28,7 @@ from spark_groups.lab.coordinator.mixed import must_join
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.lab.coordinator.records import Record
 from spark_groups.lab.coordinator.shard import Shard
+from spark_groups.protocol import messages as m
 from spark_groups.protocol.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     EmbeddedAssignment,
@@ -33,8 +37,8 @@ from spark_groups.protocol.embedded import (
     encode_assignment,
     encode_subscription,
 )
-from spark_groups.types import TopicIdPartition, TopicPartition
-from tests.scenarios.model_world import ModelWorld
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicPartition
+from tests.scenarios.model_world import CLIENT_ID, ModelWorld
 from tests.scenarios.scene import Command, RawMember, Scene
 from tests.scenarios.wording import by_topic_text
 
@@ -61,6 +65,25 @@ def _classic_members(group: ConsumerGroup) -> list[GroupMember]:
     return [each for each in group.members.values() if each.classic]
 
 
+@dataclass
+class KipWorld(ModelWorld):
+    """A cluster that remembers which partitions its responses called pending.
+
+    Args:
+        pending: Responses with an assignment: how many records the log had then, the member and its
+            pending partitions.
+    """
+
+    pending: list[tuple[int, str, Assignment]] = field(default_factory=list)
+
+    def ask(self, request: m.Request, client_id: str = CLIENT_ID) -> m.Response | m.RequestFailed:
+        answer = super().ask(request, client_id)
+        if isinstance(answer, KipHeartbeatResponse) and answer.assignment is not None:
+            written = sum(1 for _ in self.shard.log.replay())
+            self.pending.append((written, answer.member_id, answer.pending_topic_partitions))
+        return answer
+
+
 class KipStates:
     """The commands given and states.
 
@@ -69,7 +92,7 @@ class KipStates:
         world: The world of the scene.
     """
 
-    def __init__(self, scene: Scene, world: ModelWorld) -> None:
+    def __init__(self, scene: Scene, world: KipWorld) -> None:
         self.scene = scene
         self.world = world
         self.commands = {
@@ -82,6 +105,7 @@ class KipStates:
         self._group = ConsumerGroup(scene.group_id)
         self._last: list[str] = []
         self._epochs: dict[str, int] = {}
+        self._pending: dict[str, Assignment] = {}
 
     def _given(self, command: Command) -> list[str]:
         """`given epoch=21 A=foo[0-2] B=foo[3-5]`: a stable group, as a coordinator loads it."""
@@ -213,18 +237,25 @@ class KipStates:
         """Return every state since the last call that differs from the one before."""
         lines: list[str] = []
         written = list(self.world.shard.log.replay())
-        for record in written[self._seen :]:
+        for count, record in enumerate(written[self._seen :], self._seen + 1):
             self._group.apply(record)
+            self._take_responses(count)
             # The tombstones of a member that goes are one step: its last record is the group's.
             if isinstance(record.key, SHOWS) and record.value is not None and self._is_whole():
                 state = self._state()
                 lines += state if state != self._last else []
                 self._last = state
         self._seen = len(written)
-        if _classic_members(self._group) and (state := self._state()) != self._last:
-            # SyncGroup writes no record.
+        self._take_responses(self._seen)
+        if (state := self._state()) != self._last:
+            # SyncGroup and a heartbeat that changes nothing write no record.
             lines, self._last = [*lines, *state], state
         return lines or ["no other state"]
+
+    def _take_responses(self, written: int) -> None:
+        """Note what the responses said that were sent before the next record was written."""
+        while self.world.pending and self.world.pending[0][0] <= written:
+            _, name, self._pending[name] = self.world.pending.pop(0)
 
     def _is_whole(self) -> bool:
         """False between the records of a conversion, which are one step."""
@@ -243,9 +274,10 @@ class KipStates:
         for name in sorted(group.members):
             member = group.members[name]
             has = {*member.assigned, *member.pending_revocation}
+            pending = self._pending.get(name, NO_PARTITIONS)
             lines.append(
                 f"  {name}: epoch={member.member_epoch}, partitions={names.partitions(has)}"
-                f", pending-partitions={names.partitions(self._pending(name))}"
+                f", pending-partitions={names.partitions(pending)}"
             )
         return lines
 
@@ -263,10 +295,3 @@ class KipStates:
             state = rebalance_state(group, member, profile, is_syncing=is_syncing).value
             shown.append(f"{name} ({state if member.classic else 'upgraded'})")
         return shown
-
-    def _pending(self, name: str) -> set[TopicIdPartition]:
-        """Return what a member at the epoch of the target waits for."""
-        member = self._group.members[name]
-        if member.member_epoch != self._group.assignment_epoch or name not in self._group.targets:
-            return set()
-        return set(self._group.targets[name].partitions) - set(member.assigned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_groups.lab.coordinator.messages import KipHeartbeatResponse
 from spark_groups.protocol import messages as m
 from spark_groups.types import NO_PARTITIONS, Assignment
 from tests.scenarios.scene import AGAIN_S, BOUND_S, Command, RawMember, Scene
@@ -126,6 +127,8 @@ class RawMembers:
         if answer.assignment is not None:
             member.assigned = answer.assignment
             text += f", assigned {self.scene.names.partitions(answer.assignment)}"
+        if isinstance(answer, KipHeartbeatResponse) and answer.pending_topic_partitions.partitions:
+            text += f", pending {self.scene.names.partitions(answer.pending_topic_partitions)}"
         if "interval" in shown:
             text += f", a heartbeat every {answer.heartbeat_interval_ms} ms"
         return f"{name}: {text}", is_new

@@ -6,10 +6,6 @@ from dataclasses import fields
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from spark_groups.lab.assignors.partition_assignor import (
-    MemberAssignment,
-    Metadata,
-)
 from spark_groups.lab.assignors.streams import StreamsAssignor, Subtopology, Topology
 from spark_groups.lab.assignors.streams_metadata import (
     AssignmentMetadata,
@@ -23,7 +19,7 @@ from spark_groups.lab.assignors.streams_placement import StreamsConfig
 from spark_groups.lab.coordinator import messages as c
 from spark_groups.lab.coordinator.effects import CoordinatorErrorCode
 from spark_groups.lab.coordinator.member import ClientAssignor
-from spark_groups.lab.sim.client_side import entry_of, installed_members, spec_of
+from spark_groups.lab.sim.client_side import entry_of, installed_members, received, spec_of
 from spark_groups.protocol import messages as m
 from tests.scenarios.members import RawMembers
 from tests.scenarios.model_world import ModelWorld
@@ -104,17 +100,11 @@ class StreamsMembers(RawMembers):
     def _taken(self, name: str, answer: c.KipHeartbeatResponse, epoch_before: int) -> str:
         """Give an answer to the assignor of its member; return what else it says."""
         text = ""
-        if answer.pending_topic_partitions.partitions:
-            text += f", pending {self.scene.names.partitions(answer.pending_topic_partitions)}"
         if answer.should_compute_assignment:
             text += ", is to compute"
         if answer.assignment is not None and answer.member_epoch != epoch_before:
             assignor = self._assignors[name]
-            target = answer.assignment | answer.pending_topic_partitions
-            metadata = Metadata(answer.metadata_version, answer.metadata_bytes)
-            assignor.on_assignment(
-                answer.assignment_error, MemberAssignment(target, metadata), answer.member_epoch
-            )
+            assignor.on_assignment(answer.assignment_error, received(answer), answer.member_epoch)
             text += f"; {_tasks(assignor.assigned)}"
             if assignor.error:
                 text += f"; error {_words(assignor.error)}"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.lab.coordinator.profile import KIP_848
-from tests.scenarios.kip_states import KipStates
-from tests.scenarios.model_world import ModelWorld
+from tests.scenarios.kip_states import KipStates, KipWorld
 from tests.scenarios.scene import Scene
 from tests.scenarios.stage import Stage
 from tests.scenarios.streams_members import StreamsMembers
@@ -24,7 +23,7 @@ def test_case_studies_are_here() -> None:
 
 @pytest.mark.parametrize("path", CASE_STUDIES, ids=lambda path: path.stem)
 def test_model_goes_through_the_states_of_the_kip(path: Path) -> None:
-    world = ModelWorld(KIP_848)
+    world = KipWorld(KIP_848)
     scene = Scene(world, path.stem, shown_as=path.stem)
     stage = Stage(scene)
     stage.commands |= KipStates(scene, world).commands | StreamsMembers(scene, world).commands

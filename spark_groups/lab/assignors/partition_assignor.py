@@ -114,7 +114,11 @@ class PartitionAssignor(Protocol):
         """Return the target of every member, or an error."""
 
     def on_assignment(self, error: int, assignment: MemberAssignment, member_epoch: int) -> None:
-        """Note the result for this member; called once for each epoch."""
+        """Note the result for this member; called once for each epoch.
+
+        Args:
+            assignment: The whole target, with partitions that others have not released yet.
+        """
 
 
 @dataclass(slots=True)

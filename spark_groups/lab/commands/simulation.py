@@ -398,6 +398,11 @@ def _check(swarm: Swarm, seeds: int) -> None:
     for name, (value, least) in {**given, "seeds": (seeds, 1)}.items():
         if not value >= least:
             raise OptionsError(f"{name} is {value!r}: it is {least:g} at least")
+    if swarm.heartbeat_s >= swarm.session_s:
+        raise OptionsError(
+            f"heartbeat_interval_s is {swarm.heartbeat_s:g}: it is less than session_timeout_s,"
+            f" which is {swarm.session_s:g}"
+        )
     if swarm.rate > RECORDS_PER_SECOND_MAX:
         most = f"{RECORDS_PER_SECOND_MAX:g}"
         raise OptionsError(f"records_per_second is {swarm.rate!r}: it is {most} at most")

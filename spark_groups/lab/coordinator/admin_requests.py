@@ -9,12 +9,13 @@ GroupMetadataManager.classicGroupLeaveToConsumerGroup; kafka_protocol.md 2.8.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import (
     client_assignment,
+    heartbeat,
     leaving,
     member_checks,
     target_assignment,
@@ -54,9 +55,7 @@ def describe(
 ) -> DescribeGroupResponse:
     """Answer ConsumerGroupDescribe for one group."""
     if not group.group_id:
-        refused = CoordinatorErrorCode.INVALID_GROUP_ID
-        fails = ErrorCode.UNKNOWN_SERVER_ERROR
-        return DescribeGroupResponse(error_code=refused if profile.describes_no_group_id else fails)
+        return DescribeGroupResponse(error_code=profile.no_group_id_error)
     try:
         member_checks.check_exists(group, f"Group {group.group_id} not found.")
     except RefusedError as refused:
@@ -84,7 +83,7 @@ def _member(
     # Partitions belong to a member until it has revoked them.
     revoking = member.pending_revocation if profile.describes_revoking else ()
     target = group.targets.get(member.member_id, r.TargetMemberValue()).partitions
-    return DescribedMember(
+    described = DescribedMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         instance_id=member.instance_id,
@@ -96,6 +95,24 @@ def _member(
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_existing((*member.assigned, *revoking), topic_names),
         target_assignment=_existing(target.partitions, topic_names),
+    )
+    return _with_results(group, member, described) if profile.kip_heartbeats else described
+
+
+def _with_results(
+    group: ConsumerGroup, member: GroupMember, described: DescribedMember
+) -> m.KipDescribedMember:
+    target = group.targets.get(member.member_id, r.TargetMemberValue())
+    error = group.target_metadata.error if group.target_metadata else 0
+    result = m.AssignorResult(error, target.metadata_version, target.metadata)
+    standing = heartbeat.Standing(
+        member, heartbeat.MemberTarget(group.assignment_epoch, target.partitions)
+    )
+    values = {each.name: getattr(described, each.name) for each in fields(DescribedMember)}
+    return m.KipDescribedMember(
+        **values,
+        assignor_result=result if standing.has_arrived else m.AssignorResult(),
+        target_assignor_result=result,
     )
 
 

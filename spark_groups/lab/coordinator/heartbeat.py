@@ -304,6 +304,15 @@ _JOIN_RULES: Final[tuple[Rule[HeartbeatRequest], ...]] = (
 )
 
 
+_TIMEOUT_RULES: Final[tuple[Rule[HeartbeatRequest], ...]] = (
+    Rule(
+        # -1 says that it is unchanged.
+        lambda request: request.rebalance_timeout_ms <= 0 and request.rebalance_timeout_ms != -1,
+        "RebalanceTimeoutMs must be larger than zero.",
+    ),
+)
+
+
 def check_request(request: HeartbeatRequest, profile: Profile, context: RequestContext) -> None:
     """Check everything that does not depend on the group; the first broken rule counts.
 
@@ -315,6 +324,8 @@ def check_request(request: HeartbeatRequest, profile: Profile, context: RequestC
     check_rules(request, _RULES)
     if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
         check_rules(request, _JOIN_RULES)
+    if profile.checks_rebalance_timeout:
+        check_rules(request, _TIMEOUT_RULES)
     assignors = context.settings.broker.assignors
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise RefusedError(

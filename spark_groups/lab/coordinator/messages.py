@@ -195,6 +195,24 @@ class KipHeartbeatResponse(HeartbeatResponse):
     metadata_bytes: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class AssignorResult:
+    """What a client-side assignor gave beside partitions."""
+
+    error: int = 0
+    metadata_version: int = -1
+    metadata_bytes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KipDescribedMember(p.DescribedMember):
+    """A member in the ConsumerGroupDescribe response of KIP-848."""
+
+    assignor_result: AssignorResult = AssignorResult()
+    """Part of the assignment, once the member has the epoch of the target."""
+    target_assignor_result: AssignorResult = AssignorResult()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareAssignmentRequest:
     """ConsumerGroupPrepareAssignment: the chosen member requests its input."""

@@ -77,7 +77,8 @@ def sync(
     except RefusedError as refusal:
         return refused(request, refusal.code)
     revokes = member.state is ReconciliationState.UNREVOKED_PARTITIONS
-    if member.member_epoch < _epoch_to_reach(group, profile) and not revokes:
+    is_below = member.member_epoch < _epoch_to_reach(group, profile)
+    if is_below and not revokes and not profile.syncs_below_target:
         return replace(
             refused(request, CoordinatorErrorCode.REBALANCE_IN_PROGRESS),
             timers=(_join_timer(group, member, context),),
@@ -87,7 +88,9 @@ def sync(
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=_embedded_assignment(group, member, metadata, context),
+            assignment=_embedded_assignment(
+                group, member, metadata, context, is_cut=is_below and profile.syncs_below_target
+            ),
         ),
         timers=(Timer(sync_key, None), classic_session_timer(group.group_id, member, context)),
     )
@@ -379,9 +382,17 @@ def _embedded_assignment(
     member: GroupMember,
     metadata: ClassicMetadata,
     context: RequestContext,
+    *,
+    is_cut: bool,
 ) -> bytes:
-    """Return the assignment; the KIP's client-side assignors may also have metadata for it."""
+    """Return the assignment; the KIP's client-side assignors may also have metadata for it.
+
+    Args:
+        is_cut: Whether it lacks what the target takes away; then it lacks the target's metadata.
+    """
     target = group.targets.get(member.member_id, r.TargetMemberValue())
-    embedded = metadata.protocol.metadata
-    user_data = target.metadata or None
-    return migration.embedded_assignment(member.assignment, embedded, context, user_data)
+    embedded, assigned = metadata.protocol.metadata, member.assignment
+    if is_cut:
+        assigned = assigned & target.partitions
+    user_data = None if is_cut else target.metadata or None
+    return migration.embedded_assignment(assigned, embedded, context, user_data)

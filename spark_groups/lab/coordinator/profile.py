@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final
 
 
@@ -42,6 +42,14 @@ class DowngradeRebalance(Enum):
     STALE_TARGET = "also if the target is not that of the group epoch (from 4.3 on)"
 
 
+class NoGroupIdError(IntEnum):
+    """The answers to ConsumerGroupDescribe without a group id."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    INVALID_GROUP_ID = 24
+    INVALID_REQUEST = 42
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """The behaviours in which coordinators differ; the coordinators with each are in brackets.
@@ -70,8 +78,8 @@ class Profile:
             ids (the KIP, from 4.2 on).
         batches_assignments: The assignor runs at most once per interval (from 4.3 on; KIP-1263).
         describes_revoking: Describe includes partitions being revoked (from 4.3 on; KAFKA-20431).
-        describes_no_group_id: Describe without a group id is answered INVALID_GROUP_ID; otherwise
-            the broker fails on its own response (not 4.0).
+        no_group_id_error: The answer to Describe without a group id: INVALID_REQUEST (the KIP), or
+            INVALID_GROUP_ID; in 4.0 the broker fails on its own response.
         compares_taken_targets: The new target of a static successor is compared with that of its
             predecessor; otherwise with its own old one, and may not be written (4.4).
         full_group_takes_static_return: A static member may return to a full group (4.4;
@@ -86,6 +94,9 @@ class Profile:
             as soon as the group epoch has grown (the KIP, from 4.3 on; KIP-1263).
         disabled_policy_refuses_classic: With the migration policy `disabled` no classic member can
             join a consumer group (from 4.3 on).
+        syncs_below_target: SyncGroup below the epoch of the target is answered with the partitions
+            that are in it and assigned already; otherwise with REBALANCE_IN_PROGRESS (the KIP).
+        checks_rebalance_timeout: A rebalance timeout of 0 or less is refused (the KIP).
         checks_embedded_metadata: The embedded metadata of a classic member must have version 3 and
             the member's generation, and counts as that of a client-side assignor (the KIP).
         upgrade_keeps_epoch: The conversion also records the metadata of the topics, so the join
@@ -126,7 +137,7 @@ class Profile:
     offset_fencing: OffsetFencing = OffsetFencing.EQUAL_EPOCH
     batches_assignments: bool = False
     describes_revoking: bool = False
-    describes_no_group_id: bool = True
+    no_group_id_error: NoGroupIdError = NoGroupIdError.INVALID_GROUP_ID
     compares_taken_targets: bool = False
     full_group_takes_static_return: bool = False
     last_leave_installs_target: bool = False
@@ -135,6 +146,8 @@ class Profile:
     classic_join_drops_pattern: bool = True
     classic_follows_target: bool = False
     disabled_policy_refuses_classic: bool = False
+    syncs_below_target: bool = False
+    checks_rebalance_timeout: bool = False
     checks_embedded_metadata: bool = False
     upgrade_keeps_epoch: bool = True
     refused_upgrade_is_invalid: bool = False
@@ -160,7 +173,7 @@ KAFKA_4_0: Final = Profile(
     hashes_metadata=False,
     refreshes_patterns=False,
     commits_topic_ids=False,
-    describes_no_group_id=False,
+    no_group_id_error=NoGroupIdError.UNKNOWN_SERVER_ERROR,
     keeps_old_instance_ids=True,
     classic_join_drops_pattern=False,
     upgrade_keeps_epoch=False,
@@ -174,7 +187,7 @@ KAFKA_4_1: Final = replace(
     own_revocation_is_released=True,
     hashes_metadata=True,
     refreshes_patterns=True,
-    describes_no_group_id=True,
+    no_group_id_error=NoGroupIdError.INVALID_GROUP_ID,
     classic_join_drops_pattern=True,
     upgrade_keeps_epoch=True,
     downgrade_rebalance=DowngradeRebalance.NEW_SUBSCRIPTION,
@@ -218,6 +231,9 @@ KIP_848: Final = Profile(
     hashes_metadata=False,
     assignor_bump=AssignorBump.CHANGED_VOTE,
     classic_follows_target=True,
+    no_group_id_error=NoGroupIdError.INVALID_REQUEST,
+    syncs_below_target=True,
+    checks_rebalance_timeout=True,
     checks_embedded_metadata=True,
     refused_upgrade_is_invalid=True,
     every_join_bumps=True,

@@ -13,6 +13,11 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.assignors.classic import (
+    ClassicAssignor,
+    ClassicRangeAssignor,
+    RoundRobinAssignor,
+)
 from spark_groups.lab.coordinator import messages as m
 from spark_groups.lab.coordinator.profile import Profile
 
@@ -55,12 +60,17 @@ class BrokerSettings:
         assignment_interval_s: `group.consumer.assignment.interval.ms` (4.3).
         regex_refresh_interval_s: `group.consumer.regex.refresh.interval.ms` (4.1).
         offsets_retention_s: `offsets.retention.minutes`.
-        offsets_partitions: `offsets.topic.num.partitions`.
         offset_metadata_max_bytes: `offset.metadata.max.bytes`.
         classic_min_session_timeout_s: `group.min.session.timeout.ms`.
         classic_max_session_timeout_s: `group.max.session.timeout.ms`.
         classic_initial_rebalance_delay_s: `group.initial.rebalance.delay.ms`.
         classic_max_size: `group.max.size`.
+        assignment_strategies: `partition.assignment.strategies` of the 0.9 design, by friendly
+            name; the brokers carry them out.
+
+    Raises:
+        ValueError: A broker would not start with them (GroupCoordinatorConfig): a value is out of
+            its bounds, or no heartbeat fits into a session.
     """
 
     session_timeout_s: float = 45.0
@@ -75,12 +85,33 @@ class BrokerSettings:
     assignment_interval_s: float = 1.0
     regex_refresh_interval_s: float = 600.0
     offsets_retention_s: float = 604_800.0
-    offsets_partitions: int = 50
     offset_metadata_max_bytes: int = 4096
     classic_min_session_timeout_s: float = 6.0
     classic_max_session_timeout_s: float = 1800.0
     classic_initial_rebalance_delay_s: float = 3.0
     classic_max_size: int = 2_147_483_647
+    assignment_strategies: Mapping[str, ClassicAssignor] = field(
+        default_factory=lambda: {
+            each.name: each for each in (ClassicRangeAssignor(), RoundRobinAssignor())
+        }
+    )
+
+    def __post_init__(self) -> None:
+        for name, setting in _SETTINGS.items():
+            least_s, greatest_s = setting.bounds_s(self)
+            value_s = setting.inherited_s(self)
+            if not least_s <= value_s <= greatest_s:
+                raise ValueError(
+                    f"group.{name} is {value_s:g} s: it must be from {least_s:g} to {greatest_s:g}"
+                )
+        if self.heartbeat_interval_s >= self.session_timeout_s:
+            raise ValueError(
+                f"group.{HEARTBEAT_INTERVAL} must be less than group.{SESSION_TIMEOUT}"
+            )
+        if min(self.max_size, self.classic_max_size) < 1:
+            raise ValueError("group.consumer.max.size and group.max.size must be at least 1")
+        if not self.assignors:
+            raise ValueError("group.consumer.assignors must name an assignor")
 
 
 @dataclass(frozen=True, slots=True)

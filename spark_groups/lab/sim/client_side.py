@@ -159,11 +159,8 @@ class ComputingNetwork(Network):
         if request.client_assignors:
             member.known = request.client_assignors[0]
         if response.assignment is not None and response.member_epoch != member.member_epoch:
-            metadata = Metadata(response.metadata_version, response.metadata_bytes)
             application.assignor.on_assignment(
-                response.assignment_error,
-                MemberAssignment(response.assignment, metadata),
-                response.member_epoch,
+                response.assignment_error, received(response), response.member_epoch
             )
         member.member_epoch = response.member_epoch
         now = self._schedule.now
@@ -270,6 +267,17 @@ def _with_assignor(
     values["server_assignor"] = None
     named = None if member.known == entry else (entry,)
     return c.KipHeartbeatRequest(**values, client_assignors=named)
+
+
+def received(response: c.KipHeartbeatResponse) -> MemberAssignment:
+    """Return what a member's assignor gets: the whole target, and its metadata.
+
+    Partitions that other members have not released yet are part of it (KIP-848, "onAssignment").
+    """
+    return MemberAssignment(
+        (response.assignment or NO_PARTITIONS) | response.pending_topic_partitions,
+        Metadata(response.metadata_version, response.metadata_bytes),
+    )
 
 
 def spec_of(prepared: c.PrepareAssignmentResponse) -> AssignmentSpec:

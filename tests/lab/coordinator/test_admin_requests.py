@@ -8,7 +8,7 @@ from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator import admin_requests
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.admin_requests import delete_group, list_groups
-from spark_groups.lab.coordinator.effects import Outcome, RequestContext
+from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, Outcome, RequestContext
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.messages import (
     DeleteGroupsRequest,
@@ -17,7 +17,14 @@ from spark_groups.lab.coordinator.messages import (
     LeavingMember,
     ListGroupsRequest,
 )
-from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, Profile
+from spark_groups.lab.coordinator.profile import (
+    KAFKA_4_0,
+    KAFKA_4_1,
+    KAFKA_4_2,
+    KAFKA_4_3,
+    KIP_848,
+    Profile,
+)
 from spark_groups.lab.coordinator.records import OffsetCommitKey, OffsetCommitValue, Record
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.topic_images import TopicsImage
@@ -62,6 +69,21 @@ def test_a_group_and_its_member() -> None:
         ),
         topic_names={FOO: "foo", BAR: "bar"},
     )
+
+
+@pytest.mark.parametrize(
+    ("profile", "error_code"),
+    [
+        (KIP_848, ErrorCode.INVALID_REQUEST),
+        (KAFKA_4_0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (KAFKA_4_1, CoordinatorErrorCode.INVALID_GROUP_ID),
+        (KAFKA_4_3, CoordinatorErrorCode.INVALID_GROUP_ID),
+    ],
+)
+def test_a_description_of_no_group(profile: Profile, error_code: int) -> None:
+    driven = Driven(profile)
+    driven.group = group_of("")
+    assert described(driven) == DescribeGroupResponse(error_code=error_code)
 
 
 @pytest.mark.parametrize(

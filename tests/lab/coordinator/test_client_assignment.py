@@ -181,6 +181,37 @@ def test_the_description_of_a_group_names_the_selected_assignor() -> None:
         assert described.assignor_name == selected
 
 
+def described_results(group: Group) -> dict[str, tuple[m.AssignorResult, m.AssignorResult]]:
+    """Return what a description has beside each assignment, and beside each target."""
+    described = group.shard.ask(DescribeGroupRequest(group_id="g"), group.now)
+    assert isinstance(described, DescribeGroupResponse)
+    found = {}
+    for each in described.members:
+        assert isinstance(each, m.KipDescribedMember)
+        found[each.member_id] = (each.assignor_result, each.target_assignor_result)
+    return found
+
+
+def test_a_description_has_the_metadata_and_the_error_of_the_assignor() -> None:
+    group, nothing, given = Group("a"), m.AssignorResult(), m.AssignorResult(0, 5, b"given")
+    assert described_results(group) == {"a": (nothing, nothing)}
+    group.prepare("a")
+    group.install("a", 1, {"a": foo(0, 1, 2)})
+    assert described_results(group) == {"a": (nothing, given)}
+    group.beat("a", topic_partitions=NO_PARTITIONS)
+    assert described_results(group) == {"a": (given, given)}
+    group.join("b")
+    group.beat("a", topic_partitions=foo(0, 1, 2))
+    chosen = "a" if group.beat("a").should_compute_assignment else "b"
+    group_epoch = group.prepare(chosen).group_epoch
+    group.install(chosen, group_epoch, {}, error=3)
+    failed, untouched = replace(given, error=3), m.AssignorResult(3)
+    assert described_results(group)["a"][1] == failed
+    assert described_results(group)["b"] == (nothing, untouched)
+    group.beat("a", topic_partitions=foo(0, 1, 2))
+    assert described_results(group)["a"] == (failed, failed)
+
+
 def test_only_the_chosen_member_is_asked_until_it_prepares() -> None:
     group = Group("a")
     assert not group.join("b").should_compute_assignment

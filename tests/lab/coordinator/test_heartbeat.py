@@ -608,6 +608,20 @@ def check_request(
     heartbeat.check_request(request, profile, Driven(api_version=api_version).context)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -5])
+@pytest.mark.parametrize("request_", [JOIN_REQUEST, REGULAR_REQUEST], ids=["join", "regular"])
+def test_only_the_kip_refuses_a_rebalance_timeout_that_is_over_at_once(
+    request_: HeartbeatRequest, timeout_ms: int
+) -> None:
+    broken = replace(request_, rebalance_timeout_ms=timeout_ms)
+    check_request(broken, KAFKA_4_3)
+    with pytest.raises(RefusedError) as refused:
+        check_request(broken, KIP_848)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert refused.value.message == "RebalanceTimeoutMs must be larger than zero."
+    check_request(REGULAR_REQUEST, KIP_848)
+
+
 @pytest.mark.parametrize(("request_", "message"), FAULTS, ids=[message for _, message in FAULTS])
 def test_broken_rules(request_: HeartbeatRequest, message: str) -> None:
     with pytest.raises(RefusedError) as refused:

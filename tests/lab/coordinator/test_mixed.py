@@ -231,6 +231,40 @@ def test_a_member_joins_again_for_a_new_epoch_or_for_a_new_target(
     assert group.sync("k1").error_code == C.REBALANCE_IN_PROGRESS
 
 
+@pytest.mark.parametrize(
+    ("kept", "has"), [((), (3, 4)), ((3, 4, 5), (3, 4))], ids=["eager", "cooperative"]
+)
+def test_below_the_target_the_kip_answers_with_what_the_member_may_keep(
+    kept: tuple[int, ...], has: tuple[int, ...]
+) -> None:
+    group = settled(KIP_848)
+    before = group.rejoin("k1", *kept).generation_id
+    group.join("m2", "foo")
+    target = group.group.targets["k1"].partitions
+    assert (target, group.member("k1").member_epoch) == (foo(3, 4), before)
+    # It joined before there was a new target, and syncs after.
+    assert group.synced("k1").partitions == owned("foo", *has)
+    assert timer(group, TimerKind.SYNC) is None
+    # What it has to give up is its own until it has joined again.
+    assert set(group.member("k1").assigned) == set(foo(3, 4, 5))
+    assert group.classic_beat("k1").error_code == C.REBALANCE_IN_PROGRESS
+    assert group.rejoin("k1", *has).generation_id == group.group.assignment_epoch
+    assert group.synced("k1").partitions == owned("foo", 3, 4)
+    assert group.classic_beat("k1").error_code == E.NONE
+
+
+def test_a_target_that_changes_during_a_revocation_takes_more_away() -> None:
+    group = settled(KIP_848)
+    group.join("m2", "foo")
+    assert group.rejoin("k1", 3, 4, 5).generation_id < group.group.assignment_epoch
+    for each in ("m3", "m4", "m5"):
+        group.join(each, "foo")
+    kept = group.group.targets["k1"].partitions & foo(3, 4)
+    assert len(kept) == 1
+    answer = group.synced("k1").partitions
+    assert {TopicIdPartition(FOO, each.partition) for each in answer} == set(kept)
+
+
 @EVERY_PROFILE
 def test_an_instance_id_moves_between_the_protocols_without_a_leave(profile: Profile) -> None:
     group = Mixed(profile)

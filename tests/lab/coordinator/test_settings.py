@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spark_groups.errors import ErrorCode
@@ -40,6 +42,30 @@ def test_each_setting_is_the_groups_where_it_has_one() -> None:
     assert settings.session_timeout_s("g") == 50.0
     assert settings.heartbeat_interval_s("g") == 7.5
     assert settings.assignment_interval_s("g") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"session_timeout_s": 5.0}, "group.consumer.session.timeout.ms is 5 s: .* 45 to 60"),
+        ({"session_timeout_s": 61.0}, "is 61 s"),
+        ({"max_session_timeout_s": 1.0}, "from 45 to 1"),
+        ({"heartbeat_interval_s": 100.0}, "group.consumer.heartbeat.interval.ms is 100 s"),
+        ({"assignment_interval_s": 15.5}, "group.consumer.assignment.interval.ms is 15.5 s"),
+        (
+            {"session_timeout_s": 5.0, "min_session_timeout_s": 5.0},
+            "heartbeat.interval.ms must be less than group.consumer.session.timeout.ms",
+        ),
+        ({"assignors": ()}, "group.consumer.assignors must name an assignor"),
+        ({"max_size": 0}, "group.consumer.max.size and group.max.size must be at least 1"),
+        ({"classic_max_size": 0}, "must be at least 1"),
+    ],
+)
+def test_settings_with_which_no_broker_starts_are_refused(
+    values: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        BrokerSettings(**values)
 
 
 HEARTBEAT = "consumer.heartbeat.interval.ms"

@@ -8,7 +8,12 @@ from random import Random
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.assignors.partition_assignor import DIFFERENT_TOPOLOGIES, NO_ERROR
+from spark_groups.lab.assignors.partition_assignor import (
+    DIFFERENT_TOPOLOGIES,
+    NO_ERROR,
+    MemberAssignment,
+    TopologyAssignor,
+)
 from spark_groups.lab.commands.simulation import Run, play
 from spark_groups.lab.sim import facts
 from spark_groups.lab.sim.client_side import ComputingNetwork
@@ -54,6 +59,28 @@ def test_a_member_computes_the_target_of_each_epoch() -> None:
     assert loads(found) == [2, 2]
     assert results(seen) == [(1, NO_ERROR, 0), (2, NO_ERROR, 0)]
     assert found.scene.coordination.group.assignment_epoch == 2
+
+
+def test_the_assignor_gets_the_whole_target_once_in_each_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[tuple[int, int]] = []
+
+    def on_assignment(
+        _: TopologyAssignor, _error: int, assignment: MemberAssignment, member_epoch: int
+    ) -> None:
+        given.append((member_epoch, len(assignment.target)))
+
+    monkeypatch.setattr(TopologyAssignor, "on_assignment", on_assignment)
+    found, _ = computing(TWO)
+    found.consumers[0].start()
+    found.scene.schedule.run_until(8.0)
+    found.consumers[1].start()
+    found.scene.schedule.run_until(20.0)
+    assert loads(found) == [2, 2]
+    # The second member has no target of epoch 1. In epoch 2 it is given two partitions that are not
+    # released yet.
+    assert given == [(1, 4), (1, 0), (2, 2), (2, 2)]
 
 
 def test_queries_compute_as_well() -> None:

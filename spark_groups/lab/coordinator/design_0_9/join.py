@@ -18,7 +18,6 @@ from spark_groups.lab.coordinator.design_0_9.messages import (
     DesignJoinGroupResponse,
 )
 from spark_groups.lab.coordinator.design_0_9.rebalance import (
-    STRATEGIES,
     begin,
     complete_if_all_joined,
 )
@@ -56,7 +55,7 @@ def join(
 
 def _error(design: DesignGroup, request: DesignJoinGroupRequest, context: RequestContext) -> int:
     strategy, consumer_id = request.partition_assignment_strategy, request.consumer_id
-    if strategy not in STRATEGIES:
+    if strategy not in context.settings.broker.assignment_strategies:
         return DesignErrorCode.UNKNOWN_PARTITIONING_STRATEGY
     max_session_timeout_s = context.settings.broker.classic_max_session_timeout_s
     if request.session_timeout_ms > max_session_timeout_s * 1000:

@@ -10,16 +10,10 @@ rebalance", "Slow consumers".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from spark_groups.lab.assignors.classic import (
-    ClassicAssignor,
-    ClassicMember,
-    ClassicRangeAssignor,
-    RoundRobinAssignor,
-)
+from spark_groups.lab.assignors.classic import ClassicMember
 from spark_groups.lab.coordinator import records as r
 from spark_groups.lab.coordinator.design_0_9.draft import Draft
 from spark_groups.lab.coordinator.design_0_9.group import (
@@ -33,11 +27,6 @@ from spark_groups.lab.coordinator.effects import Outcome, RequestContext, Timer,
 from spark_groups.lab.coordinator.group import ConsumerGroup
 from spark_groups.lab.coordinator.profile import Profile
 from spark_groups.protocol.embedded import Subscription
-
-STRATEGIES: Final[Mapping[str, ClassicAssignor]] = {
-    each.name: each for each in (ClassicRangeAssignor(), RoundRobinAssignor())
-}
-"""`partition.assignment.strategies` by friendly name; the brokers carry them out."""
 
 RETRY_MS: Final = 500
 """Delay before a lost generation without consumers is written again."""
@@ -74,7 +63,7 @@ def _with_partitions(group: DesignGroup, context: RequestContext) -> tuple[r.Des
     strategy = next(iter(joined.values())).strategy
     members = {key: ClassicMember(Subscription(topics=each.topics)) for key, each in joined.items()}
     counts = partition_counts(joined.values(), context.topics)
-    assigned = STRATEGIES[strategy].assign(members, counts)
+    assigned = context.settings.broker.assignment_strategies[strategy].assign(members, counts)
     return tuple(replace(each, partitions=assigned[key].partitions) for key, each in joined.items())
 
 

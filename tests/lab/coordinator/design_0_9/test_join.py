@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from spark_groups.lab.assignors.classic import RoundRobinAssignor
 from spark_groups.lab.coordinator.design_0_9.group import CoordinatorState
 from spark_groups.lab.coordinator.design_0_9.messages import DesignErrorCode
+from spark_groups.lab.coordinator.settings import BrokerSettings, Settings
 from tests.lab.coordinator.design_0_9.driving import (
     GROUP,
     SESSION_S,
@@ -78,6 +80,16 @@ def test_consumers_name_one_strategy_that_the_brokers_know() -> None:
     response = joined(driven.join(first, strategy="roundrobin"))
     assert (response.error_code, response.consumer_id) == (DesignErrorCode.NONE, first)
     new, known = driven.join(strategy="roundrobin"), driven.join(first, strategy="roundrobin")
+    assert sorted((owned(new), owned(known))) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_strategies_are_a_setting_of_the_brokers() -> None:
+    strategies = {"in turn": RoundRobinAssignor()}
+    driven = DrivenDesign(settings=Settings(BrokerSettings(assignment_strategies=strategies)))
+    response = joined(driven.join(strategy="range"))
+    assert response.error_code == DesignErrorCode.UNKNOWN_PARTITIONING_STRATEGY
+    first = joined(driven.join(strategy="in turn")).consumer_id
+    new, known = driven.join(strategy="in turn"), driven.join(first, strategy="in turn")
     assert sorted((owned(new), owned(known))) == [[0, 2, 4], [1, 3, 5]]
 
 
