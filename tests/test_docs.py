@@ -145,6 +145,7 @@ def test_history_is_what_the_simulation_plays() -> None:
     assert page == draw_history.with_tables(page, draw_history.tables(every))
     drawn = draw_history.picture(every[draw_history.BATCH_LENGTHS_S[0]])
     assert draw_history.PICTURE.read_text(encoding="utf-8") == drawn
+    assert page == draw_history.with_tables(page, draw_history.epochs_table())
 
 
 def test_navigation_names_a_page_once() -> None:

@@ -6,18 +6,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
 
-from spark_groups.lab.commands.simulation import Simulation, simulate
-from spark_groups.lab.sim.swarm import GroupProtocol
+from spark_groups.lab.commands.simulation import Run, Simulation, simulate
+from spark_groups.lab.commands.simulation import play as play_run
+from spark_groups.lab.coordinator.profile import KIP_848
+from spark_groups.lab.sim.epoch_costs import EpochCosts, epoch_costs
+from spark_groups.lab.sim.scene import Listeners, Scene
+from spark_groups.lab.sim.swarm import PLANNED, Faults, GroupProtocol, with_faults
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 PAGE: Final = DOCS / "explanation" / "history.md"
 PICTURE: Final = DOCS / "pictures" / "history.svg"
 BEGIN: Final = "<!-- history: begin -->"
 END: Final = "<!-- history: end -->"
+EPOCHS_BEGIN: Final = "<!-- epochs: begin -->"
+EPOCHS_END: Final = "<!-- epochs: end -->"
+EPOCHS_OF: Final = ((3, 12), (10, 12), (20, 40))
+"""Members and partitions of the groups whose epochs are counted."""
 SEEDS: Final = 3
 BATCH_LENGTHS_S: Final = (1.0, 5.0)
 """The picture is of the first."""
@@ -65,6 +74,48 @@ def tables(played: Mapping[float, Mapping[str, Simulation]]) -> str:
     """
     parts = [_table(length_s, simulations) for length_s, simulations in played.items()]
     return "\n\n".join([BEGIN, *parts, END])
+
+
+def count_epochs(members: int, partitions: int) -> EpochCosts:
+    """Play the rolling deployment of the page with the consumer protocol, and count its epochs.
+
+    Raises:
+        RuntimeError: The run broke a promise.
+    """
+    swarm = replace(with_faults(PLANNED, Faults.NONE), queries=members, partitions=partitions)
+    scenes: list[Scene] = []
+
+    def keep(scene: Scene) -> Listeners:
+        scenes.append(scene)
+        return {}
+
+    broken = play_run(Run(1, KIP_848.name, replace(swarm, batch_s=1.0)), (keep,))
+    if broken is not None:
+        raise RuntimeError(broken.text)
+    return epoch_costs(scenes[0].coordination.log.replay())
+
+
+def epochs_table() -> str:
+    """Return what the epochs that KIP-848 rejected cost, as the text between their markers."""
+    lines = [
+        EPOCHS_BEGIN,
+        "",
+        "| members, partitions | kind of epoch | records written "
+        "| members at the assignment epoch |",
+        "|---|---|---|---|",
+    ]
+    for members, partitions in EPOCHS_OF:
+        costs = count_epochs(members, partitions)
+        rows = (
+            ("aligned, as in KIP-848", costs.aligned_writes, costs.aligned_members),
+            ("of a member, not aligned", costs.unaligned_writes, costs.unaligned_members),
+            ("of a partition", costs.partition_writes, "—"),
+        )
+        lines += [
+            f"| {members}, {partitions} | {kind} | {writes} | {shown} |"
+            for kind, writes, shown in rows
+        ]
+    return "\n".join([*lines, "", EPOCHS_END])
 
 
 def _table(batch_length_s: float, played: Mapping[str, Simulation]) -> str:
@@ -137,12 +188,14 @@ def _number(partition: str) -> int:
 
 
 def with_tables(page: str, found: str) -> str:
-    """Return the page with other tables between the markers."""
-    before, rest = page.split(BEGIN)
-    return before + found + rest.split(END)[1]
+    """Return the page with other tables between the markers that the text begins and ends with."""
+    begin, end = found.splitlines()[0], found.splitlines()[-1]
+    before, rest = page.split(begin)
+    return before + found + rest.split(end)[1]
 
 
 if __name__ == "__main__":
     every = {length_s: play(length_s) for length_s in BATCH_LENGTHS_S}
-    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables(every)), "utf-8")
+    page = with_tables(PAGE.read_text("utf-8"), tables(every))
+    PAGE.write_text(with_tables(page, epochs_table()), "utf-8")
     PICTURE.write_text(picture(every[BATCH_LENGTHS_S[0]]), "utf-8")
