@@ -25,7 +25,7 @@ from rich.text import Text
 
 from spark_groups.lab.commands.simulation import BREAKS_SHOWN, Break, Played, Run, hunt, shrink
 from spark_groups.lab.commands.timeline_page import render_page
-from spark_groups.lab.coordinator.metrics import PREFIX, mean_metrics
+from spark_groups.lab.coordinator.metrics import mean_metrics
 from spark_groups.lab.coordinator.profile import (
     DESIGN_0_9,
     KAFKA_4_3,
@@ -477,10 +477,11 @@ def render_figures(
     of_profiles = [metrics[profile] for profile in figures]
     table.add_row("")
     table.add_row(Text("metrics of the coordinator", QUIET_STYLE))
-    for name in of_profiles[0]:
-        values = [each[name] for each in of_profiles]
+    for name in dict.fromkeys(name for each in of_profiles for name in each):
+        values = [each.get(name) for each in of_profiles]
         if any(values):
-            table.add_row(name.removeprefix(PREFIX), *(f"{each:,.4g}" for each in values))
+            shown = (UNKNOWN if each is None else f"{each:,.4g}" for each in values)
+            table.add_row(name.partition("name=")[2], *shown)
     if len(seeds) == 1:
         note = f"seed {seeds[0]}"
     else:

@@ -220,8 +220,8 @@ class Simulation:
         ends_at_s: When the run with the first seed was over, in seconds of virtual time.
         broken_promises: The broken promises of all seeds, each with the command that replays it.
             Empty unless spark-groups has a bug.
-        coordinator_metrics: The coordinator's metrics over the time counted, by the names of
-            KIP-848: means over the seeds; of the maxima the greatest.
+        coordinator_metrics: The coordinator's metrics over the time counted, by the names of the
+            profile: means over the seeds; of the maxima the greatest.
     """
 
     figures: Figures

@@ -117,6 +117,9 @@ class Profile:
         reports_config_range: The error for a group setting out of bounds has both bounds (4.4).
         reports_config_source: DescribeConfigs shows whether a value is from the broker's file (from
             4.3 on).
+        kip_metrics: Metrics have the names and quantiles of the text (the KIP).
+        counts_leaves: A group epoch that the end of a member bumps counts as a rebalance (the KIP).
+        has_classic_group_count: There are the metrics classic-group-count and offset-count (4.4).
         assigns_in_join: Groups are those of the design for Kafka 0.9: the coordinator assigns
             partitions in the answer to JoinGroup (only the design).
     """
@@ -159,6 +162,9 @@ class Profile:
     range_is_sticky: bool = False
     reports_config_range: bool = False
     reports_config_source: bool = False
+    kip_metrics: bool = False
+    counts_leaves: bool = False
+    has_classic_group_count: bool = False
     assigns_in_join: bool = False
 
 
@@ -223,6 +229,7 @@ KAFKA_4_4: Final = replace(
     assignor_bump=AssignorBump.EVERY_HEARTBEAT,
     keeps_old_instance_ids=False,
     reports_config_range=True,
+    has_classic_group_count=True,
 )
 KIP_848: Final = Profile(
     name="kip-848",
@@ -240,6 +247,8 @@ KIP_848: Final = Profile(
     assigns_by_itself=True,
     kip_heartbeats=True,
     range_is_sticky=True,
+    kip_metrics=True,
+    counts_leaves=True,
 )
 DESIGN_0_9: Final = Profile(
     name="design-0.9",

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
+from itertools import takewhile
 from typing import Final, cast
 
 from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
+from spark_groups.lab.coordinator.classic.group import ClassicState
 from spark_groups.lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
     ClassicHeartbeatResponse,
@@ -36,9 +38,9 @@ from spark_groups.lab.coordinator.messages import (
     OffsetDeleteResponse,
     error_answer,
 )
-from spark_groups.lab.coordinator.metrics import Sensors, metrics
+from spark_groups.lab.coordinator.metrics import Counted, Sensors, metrics
 from spark_groups.lab.coordinator.profile import Profile
-from spark_groups.lab.coordinator.records import GroupMetadataValue, OffsetCommitValue
+from spark_groups.lab.coordinator.records import OffsetCommitKey, OffsetCommitValue
 from spark_groups.lab.coordinator.settings import Settings
 from spark_groups.lab.coordinator.shard import Origin, Shard, Ticket
 from spark_groups.lab.sim.chance import Chance
@@ -77,6 +79,7 @@ _OF_CLASSIC_MEMBERS: Final = (
 """Requests that change a group in memory without a record."""
 STABLE_STATES: Final = ("Stable", "Empty", "Steady", "Ready")
 """The states of a group that does not rebalance; the last two are those of the 0.9 design."""
+_REBALANCE_COMPLETES: Final = (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 _ACCEPTED: Final = (ErrorCode.NONE, CoordinatorErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -189,6 +192,11 @@ class Coordination:
         return str((group.in_memory or group).state.value)
 
     @property
+    def _classic_state(self) -> ClassicState | None:
+        classic = self.group.classic
+        return classic.state if classic else None
+
+    @property
     def epochs(self) -> str:
         """Its generation; of a consumer group the group epoch and the assignment epoch."""
         group = self.group
@@ -264,9 +272,10 @@ class Coordination:
         return value if is_of_topic else None
 
     def metrics(self) -> dict[str, float]:
-        """Return the coordinator's metrics by the names of KIP-848."""
-        groups = self._shard.groups.values()
-        return metrics(self.sensors, groups, self.schedule.now, is_loading=self._loading)
+        """Return the coordinator's metrics by the names of its profile."""
+        groups = [self.group] if self.group.exists else []
+        now = self.schedule.now
+        return metrics(self.sensors, groups, self.profile, now, is_loading=self._loading)
 
     # Requests.
 
@@ -345,9 +354,10 @@ class Coordination:
             member_id = getattr(response, "member_id", "") or getattr(request, "member_id", "")
             if member_id in self.group.members:
                 self.last_heartbeat_at[member_id] = waiting.asked_at
-
         elif isinstance(response, OffsetDeleteResponse):
-            for name in sorted(name for name, code in response.errors.items() if not code):
+            deleted = sorted(name for name, code in response.errors.items() if not code)
+            self.sensors.count(Counted.DELETIONS, self.schedule.now, len(deleted))
+            for name in deleted:
                 topic = self.storage.image.by_name.get(name.topic)
                 if topic is not None:
                     self.watch.deleted(TopicIdPartition(topic.topic_id, name.partition))
@@ -391,7 +401,10 @@ class Coordination:
         appended_at, self._appended_at = self._appended_at, None
         if not is_lost:
             self._measure(waiting)
+            before = self._classic_state
             self._shard.replicate(self.schedule.now)
+            if (before, self._classic_state) == _REBALANCE_COMPLETES:
+                self.sensors.count(Counted.CLASSIC_REBALANCES, self.schedule.now)
             return waiting
         self._shard.fail_append(self.schedule.now)
         if appended_at is not None:
@@ -405,9 +418,7 @@ class Coordination:
         for batch in reversed(self.log.batches):
             if batch.base_offset < self.log.high_watermark:
                 break
-            for record in batch.records:
-                if isinstance(record.value, GroupMetadataValue):
-                    self.sensors.rebalanced(now)
+            self.sensors.replicated(batch.records, self.profile, now)
 
     # Timers.
 
@@ -424,6 +435,7 @@ class Coordination:
         now, before = self.schedule.now, set(self.member_ids)
         end_offset = self.log.end_offset
         fired = self._shard.wake(now)
+        self.sensors.count(Counted.EXPIRATIONS, now, self._removed_offsets(end_offset))
         for member_id in before - self.member_ids:
             self.removed_at[member_id] = now
             if TimerKey(TimerKind.REBALANCE, self.group_id, member_id) in fired:
@@ -433,6 +445,12 @@ class Coordination:
         else:
             self._set_alarm()
         self._answer_parked()
+
+    def _removed_offsets(self, since_offset: int) -> int:
+        """Return how many committed offsets the batches from an offset of the log on remove."""
+        batches = takewhile(lambda each: each.base_offset >= since_offset, self.log.batches[::-1])
+        records = (record for batch in batches for record in batch.records)
+        return sum(isinstance(each.key, OffsetCommitKey) and each.value is None for each in records)
 
     # What happens to it.
 

@@ -293,7 +293,7 @@ class FigureCounter:
 
     @property
     def coordinator_metrics(self) -> Mapping[str, float]:
-        """The coordinator's metrics over the time counted, by the names of KIP-848."""
+        """The coordinator's metrics over the time counted, by the names of its profile."""
         return self._metrics or self._scene.coordination.metrics()
 
     def _begin(self, _fact: facts.CountingBegins) -> None:

@@ -77,7 +77,7 @@ def test_the_same_as_json() -> None:
     assert figures["partitions_moved"] == figures["read_twice"] == figures["not_read_s"] == 0
     assert figures["records"] == pytest.approx(12 * 10 * 20, rel=0.05)
     metrics = document["coordinator_metrics"]["kafka-4.3"]
-    assert metrics[PREFIX + "consumer-group-count,state=stable"] == 1
+    assert metrics[PREFIX + "consumer-group-count,state=Stable"] == 1
     assert metrics[PREFIX + "consumer-group-rebalance-count"] == 0
 
 
@@ -180,11 +180,13 @@ def test_profiles_stand_side_by_side_with_units() -> None:
         "kafka-4.0": {PREFIX + name: 7.0, PREFIX + "partition-load-time-max": 0.0},
         "kafka-4.3": {PREFIX + name: 5.5, PREFIX + "partition-load-time-max": 0.0},
     }
+    metrics["kafka-4.3"][PREFIX + "num-partitions,state=active"] = 1.0
     lines = text_of(render_figures(figures, metrics, range(1, 6))).splitlines()
     assert lines[0].split() == ["kafka-4.0", "kafka-4.3"]
     rows = {line[:33].strip(): line[33:].split() for line in lines[1:-1]}
     assert rows[name] == ["7", "5.5"]
     assert "partition-load-time-max" not in rows, "it is 0 on every profile"
+    assert rows["num-partitions,state=active"] == ["—", "1"]
     assert rows["a partition is not read, longest"] == ["12.3", "s", "8.0", "s"]
     assert rows["records"] == ["12,345", "11,000"]
     assert rows["read twice"] == ["0", "3"]

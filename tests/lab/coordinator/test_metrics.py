@@ -1,4 +1,4 @@
-"""The names of KIP-848's coordinator metrics, and what they count."""
+"""The coordinator's metrics: their names in the KIP and on real brokers, and what they count."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from math import inf
 import pytest
 
 from spark_groups.lab.coordinator import records as r
-from spark_groups.lab.coordinator.metrics import PREFIX, Sensors, mean_metrics, metrics
+from spark_groups.lab.coordinator.metrics import (
+    CLASSIC_PREFIX,
+    PREFIX,
+    Counted,
+    Sensors,
+    mean_metrics,
+    metrics,
+)
+from spark_groups.lab.coordinator.profile import KAFKA_4_2, KAFKA_4_3, KAFKA_4_4, KIP_848, Profile
 from spark_groups.lab.coordinator.records import Record
 from tests.lab.coordinator.driving import group_of
 
 TIMES = ("max", "p50", "p99", "p999")
-NAMES = (
+IN_THE_KIP = {
     *(f"group-count,protocol={each}" for each in ("consumer", "generic")),
     *(f"partition-count,state={each}" for each in ("loading", "active", "failed")),
     "event-queue-size",
@@ -29,42 +37,104 @@ NAMES = (
     *(f"event-processing-time-ms-{each}" for each in TIMES),
     *(f"event-purgatory-time-ms-{each}" for each in TIMES),
     *(f"batch-flush-time-ms-{each}" for each in TIMES),
-)
+}
 """Every name in the KIP's "Broker Metrics"."""
-LEFT_OUT = (
-    "event-queue",
-    "event-processing",
-    "batch-flush",
-    "thread-idle",
-    "partition-count,state=f",
+MIGRATED = {
+    f"{each}-{kind}"
+    for each in ("group-completed-rebalance", "offset-commit", "offset-deletion")
+    for kind in ("rate", "count")
+} | {"offset-expiration-rate", "offset-expiration-count"}
+"""Those of classic groups in the same group of metrics, which keep their names."""
+GROUPS = (
+    group_of("e", Record(r.GroupMetadataKey("e"), r.GroupMetadataValue(1))),
+    group_of(
+        "a",
+        Record(r.GroupMetadataKey("a"), r.GroupMetadataValue(1)),
+        Record(r.MemberMetadataKey("a", "m"), r.MemberMetadataValue()),
+    ),
+    group_of("o", Record(r.OffsetCommitKey("o", "t", 0), r.OffsetCommitValue(1))),
 )
-"""How those begin that virtual time has no values for."""
 
 
-def test_names_are_those_of_the_kip() -> None:
-    named = metrics(Sensors(0.0), (), 0.0, is_loading=False)
-    expected = (PREFIX + each for each in NAMES if not each.startswith(LEFT_OUT))
-    assert sorted(named) == sorted(expected)
+def short(named: dict[str, float]) -> dict[str, float]:
+    return {name.partition("name=")[2]: value for name, value in named.items()}
+
+
+def test_names_of_the_profile_of_the_kip_are_those_of_its_text() -> None:
+    named = metrics(Sensors(0.0), (), KIP_848, 0.0, is_loading=False)
+    new = {name.removeprefix(PREFIX) for name in named if name.startswith(PREFIX)}
+    assert new == IN_THE_KIP | MIGRATED
+    # The text replaces only NumGroups.
+    older = {name.removeprefix(CLASSIC_PREFIX) for name in named} - {*named}
+    assert {"NumOffsets", "NumGroupsStable", "NumGroupsPreparingRebalance"} <= older
+    assert "NumGroups" not in older
 
 
 def test_groups_and_partitions_are_counted_by_state() -> None:
-    groups = (
-        group_of("e", Record(r.GroupMetadataKey("e"), r.GroupMetadataValue(1))),
-        group_of(
-            "a",
-            Record(r.GroupMetadataKey("a"), r.GroupMetadataValue(1)),
-            Record(r.MemberMetadataKey("a", "m"), r.MemberMetadataValue()),
-        ),
-        group_of("o", Record(r.OffsetCommitKey("o", "t", 0), r.OffsetCommitValue(1))),
-    )
-    named = metrics(Sensors(0.0), groups, 0.0, is_loading=True)
-    assert {name.removeprefix(PREFIX): value for name, value in named.items() if value} == {
+    named = short(metrics(Sensors(0.0), GROUPS, KIP_848, 0.0, is_loading=True))
+    assert {name: value for name, value in named.items() if value} == {
         "group-count,protocol=consumer": 2,
         "group-count,protocol=generic": 1,
         "consumer-group-count,state=empty": 1,
         "consumer-group-count,state=assigning": 1,
         "partition-count,state=loading": 1,
+        "thread-idle-ratio-avg": 1,
+        "NumOffsets": 1,
+        "NumGroupsEmpty": 1,
     }
+
+
+def test_the_profiles_of_kafka_have_the_names_of_its_brokers() -> None:
+    named = short(metrics(Sensors(0.0), GROUPS, KAFKA_4_4, 0.0, is_loading=False))
+    assert {name: value for name, value in named.items() if value} == {
+        "group-count,protocol=consumer": 2,
+        "group-count,protocol=classic": 1,
+        "consumer-group-count,state=Empty": 1,
+        "consumer-group-count,state=Assigning": 1,
+        "classic-group-count,state=Empty": 1,
+        "offset-count": 1,
+        "num-partitions,state=active": 1,
+        "thread-idle-ratio-avg": 1,
+        "NumOffsets": 1,
+        "NumGroupsEmpty": 1,
+        "NumGroups": 1,
+    }
+    of_4_3 = short(metrics(Sensors(0.0), GROUPS, KAFKA_4_3, 0.0, is_loading=False))
+    assert named.keys() - of_4_3.keys() == {
+        "offset-count",
+        *(name for name in named if name.startswith("classic-group-count")),
+    }
+
+
+EPOCH = Record(r.GroupMetadataKey("g"), r.GroupMetadataValue(3))
+JOINED = Record(r.MemberMetadataKey("g", "m"), r.MemberMetadataValue())
+GONE = Record(r.MemberMetadataKey("g", "m"), None)
+CONVERTED = Record(r.ClassicGroupMetadataKey("g"), None)
+COMMITTED = Record(r.OffsetCommitKey("g", "t", 0), r.OffsetCommitValue(1))
+
+
+@pytest.mark.parametrize(
+    ("records", "profile", "rebalances", "commits"),
+    [
+        ((EPOCH, JOINED), KAFKA_4_2, 1, 0),
+        ((EPOCH,), KAFKA_4_2, 1, 0),
+        ((EPOCH, GONE), KAFKA_4_2, 0, 0),
+        ((EPOCH, GONE), KIP_848, 1, 0),
+        ((GONE, JOINED, EPOCH), KAFKA_4_2, 1, 0),
+        ((CONVERTED, EPOCH), KAFKA_4_2, 0, 0),
+        ((CONVERTED, EPOCH, JOINED, EPOCH), KAFKA_4_2, 1, 0),
+        ((CONVERTED,), KAFKA_4_2, 0, 0),
+        ((COMMITTED, COMMITTED), KAFKA_4_2, 0, 2),
+    ],
+)
+def test_a_batch_counts_as_rebalances_and_commits(
+    records: tuple[Record, ...], profile: Profile, rebalances: int, commits: int
+) -> None:
+    sensors = Sensors(0.0)
+    sensors.replicated(records, profile, 1.0)
+    named = short(metrics(sensors, (), profile, 1.0, is_loading=False))
+    assert named["consumer-group-rebalance-count"] == rebalances
+    assert named["offset-commit-count"] == commits
 
 
 def test_times_are_of_the_window_and_in_milliseconds() -> None:
@@ -74,11 +144,12 @@ def test_times_are_of_the_window_and_in_milliseconds() -> None:
         sensors.purgatory.record(60.0, each / 1000)
     sensors.load.record(60.0, 0.3)
     sensors.load.record(60.0, 0.1)
-    before = metrics(sensors, (), 60.5, is_loading=False)
+    before = metrics(sensors, (), KAFKA_4_3, 60.5, is_loading=False)
     assert before[PREFIX + "event-purgatory-time-ms-max"] == 5000
-    named = metrics(sensors, (), 61.0, is_loading=False)
+    named = metrics(sensors, (), KAFKA_4_3, 61.0, is_loading=False)
     assert named[PREFIX + "event-purgatory-time-ms-max"] == 100
     assert named[PREFIX + "event-purgatory-time-ms-p50"] == 50
+    assert named[PREFIX + "event-purgatory-time-ms-p95"] == 95
     assert named[PREFIX + "event-purgatory-time-ms-p99"] == 99
     assert named[PREFIX + "event-purgatory-time-ms-p999"] == 100
     assert named[PREFIX + "partition-load-time-max"] == 300
@@ -90,9 +161,9 @@ def test_rebalances_are_counted_since_the_start_and_their_rate_is_of_the_window(
     window_s: float, rate: float
 ) -> None:
     sensors = Sensors(10.0, window_s)
-    sensors.rebalanced(10.0)
-    sensors.rebalanced(100.0)
-    named = metrics(sensors, (), 101.0, is_loading=False)
+    sensors.count(Counted.CONSUMER_REBALANCES, 10.0)
+    sensors.count(Counted.CONSUMER_REBALANCES, 100.0)
+    named = metrics(sensors, (), KAFKA_4_3, 101.0, is_loading=False)
     assert named[PREFIX + "consumer-group-rebalance-count"] == 2
     assert named[PREFIX + "consumer-group-rebalance-rate"] == pytest.approx(rate)
 

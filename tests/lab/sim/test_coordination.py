@@ -220,19 +220,20 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     assert asked.coordination.committed(new) is None
 
 
-def test_its_metrics_are_those_of_the_kip() -> None:
+def test_its_metrics_are_those_of_its_profile() -> None:
     asked = Asked()
     asked.ask(JOIN)
     asked.commit(3)
     asked.coordination.move(0.5, crash=False)
     loading = asked.coordination.metrics()
-    assert loading[PREFIX + "partition-count,state=loading"] == 1
+    assert loading[PREFIX + "num-partitions,state=loading"] == 1
     asked.pass_time(1.0)
     named = asked.coordination.metrics()
-    assert named[PREFIX + "partition-count,state=active"] == 1
+    assert named[PREFIX + "num-partitions,state=active"] == 1
     assert named[PREFIX + "partition-load-time-max"] == 500
-    assert named[PREFIX + "consumer-group-count,state=stable"] == 1
+    assert named[PREFIX + "consumer-group-count,state=Stable"] == 1
     assert named[PREFIX + "consumer-group-rebalance-count"] == 1
+    assert named[PREFIX + "offset-commit-count"] == 1
     waited_ms = named[PREFIX + "event-purgatory-time-ms-max"]
     assert 0 < waited_ms <= asked.coordination.replication_s * 1000
 
