@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -23,6 +23,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from spark_groups.errors import OptionsError
+from spark_groups.lab.commands.plan_options import OPTIONS, planned
 from spark_groups.lab.commands.simulation import BREAKS_SHOWN, Break, Played, Run, hunt, shrink
 from spark_groups.lab.commands.timeline_page import render_page
 from spark_groups.lab.coordinator.metrics import mean_metrics
@@ -37,7 +39,6 @@ from spark_groups.lab.sim.exhaustive import Bounds, explore
 from spark_groups.lab.sim.figures import Figures, mean
 from spark_groups.lab.sim.swarm import (
     CONVERTIBLE,
-    PLANNED,
     Assignor,
     Deploy,
     Faults,
@@ -62,23 +63,18 @@ _group = partial(typer.Option, rich_help_panel="The group")
 _runs = partial(typer.Option, rich_help_panel="Runs")
 _hunting = partial(typer.Option, rich_help_panel="Looking for broken promises")
 
-Members = Annotated[int, _group(min=1, help="Queries in the group.")]
-Partitions = Annotated[int, _group(min=1, help="Partitions of the topic.")]
-BatchLength = Annotated[
-    float,
-    _group(min=0.02, help="Seconds a batch takes at most; it takes four fifths of it at least."),
-]
-Trigger = Annotated[
-    float,
-    _group(
-        min=0.0,
-        help="Seconds of the processing-time trigger; 0 begins a batch when the last one ends.",
-    ),
-]
-RecordsPerSecond = Annotated[
-    float,
-    _group(min=0.01, max=1000.0, help="Records that are written to each partition in a second."),
-]
+
+def _planned(name: str, *flags: str, in_runs: bool = False) -> Any:
+    """Return an option of the table."""
+    option, group = OPTIONS[name], _runs if in_runs else _group
+    return group(*flags, min=option.least, max=option.most, help=option.text)
+
+
+Members = Annotated[int, _planned("members")]
+Partitions = Annotated[int, _planned("partitions")]
+BatchLength = Annotated[float, _planned("batch_length")]
+Trigger = Annotated[float, _planned("trigger")]
+RecordsPerSecond = Annotated[float, _planned("records_per_second")]
 ProtocolNames = Annotated[
     list[str] | None,
     _group(
@@ -90,44 +86,23 @@ ProtocolNames = Annotated[
         " draw.",
     ),
 ]
-AssignorName = Annotated[
-    Assignor, _group("--assignor", help="Who assigns partitions in the consumer protocol.")
-]
-Static = Annotated[
-    bool,
-    _group(
-        "--static",
-        help="The queries have instance ids: within the session they get their partitions back.",
-    ),
-]
-HeartbeatInterval = Annotated[float, _group(min=0.1, help="Seconds.")]
-SessionTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
-RebalanceTimeout = Annotated[float, _group(min=1.0, help="Seconds.")]
-RebalanceDelay = Annotated[
-    float,
-    _group(
-        min=0.0,
-        help="Seconds that a leader waits for a member that is gone, with the protocols delayed and"
-        " incremental (scheduled.rebalance.max.delay.ms).",
-    ),
-]
-DeployPattern = Annotated[Deploy, _group(help="The pattern of the redeployment.")]
-RestartTime = Annotated[
-    float,
-    _group(
-        min=1.0,
-        help="Seconds from the leave of an application until its next run joins the group: the end"
-        " of its JVM, the start of the next one, of Spark and of the query.",
-    ),
-]
+AssignorName = Annotated[Assignor, _planned("assignor", "--assignor")]
+Static = Annotated[int, _planned("static")]
+ByPattern = Annotated[bool, _planned("pattern", "--pattern")]
+Growth = Annotated[int, _planned("growth")]
+HeartbeatInterval = Annotated[float, _planned("heartbeat_interval")]
+SessionTimeout = Annotated[float, _planned("session_timeout")]
+RebalanceTimeout = Annotated[float, _planned("rebalance_timeout")]
+InitialRebalanceDelay = Annotated[float, _planned("initial_rebalance_delay")]
+RebalanceDelay = Annotated[float, _planned("rebalance_delay")]
+FirstDelay = Annotated[float, _planned("first_delay")]
+MovesPerRound = Annotated[int, _planned("moves_per_round")]
+MoveInterval = Annotated[float, _planned("move_interval")]
+ClientAssignors = Annotated[bool, _planned("client_assignors", "--client-assignors")]
+DeployPattern = Annotated[Deploy, _planned("deploy")]
+RestartTime = Annotated[float, _planned("restart_time")]
 FaultMeasure = Annotated[Faults, _group(help="The amount of faults meanwhile.")]
-Duration = Annotated[
-    float,
-    _runs(
-        min=10.0,
-        help="Seconds to count from the end of the start-up; more if the deployment takes longer.",
-    ),
-]
+Duration = Annotated[float, _planned("duration", in_runs=True)]
 Profiles = Annotated[
     list[str] | None,
     _runs(
@@ -205,11 +180,18 @@ def simulate(  # noqa: PLR0917
     records_per_second: RecordsPerSecond = 10.0,
     protocol: ProtocolNames = None,
     assignor: AssignorName = Assignor.UNIFORM,
-    static: Static = False,
+    static: Static = 0,
+    pattern: ByPattern = False,
+    growth: Growth = 0,
     heartbeat_interval: HeartbeatInterval = 5.0,
     session_timeout: SessionTimeout = 45.0,
     rebalance_timeout: RebalanceTimeout = 300.0,
+    initial_rebalance_delay: InitialRebalanceDelay = 3.0,
     rebalance_delay: RebalanceDelay = 20.0,
+    first_delay: FirstDelay = 0.0,
+    moves_per_round: MovesPerRound = 1,
+    move_interval: MoveInterval = 5.0,
+    client_assignors: ClientAssignors = False,
     deploy: DeployPattern = Deploy.ROLLING,
     restart_time: RestartTime = 15.0,
     faults: FaultMeasure = Faults.NONE,
@@ -233,11 +215,12 @@ def simulate(  # noqa: PLR0917
     Counting begins when the group has started and is stable. A rolling deployment restarts the
     next application when the previous one reads again and the group is stable.
 
-    Example: spark-groups simulate --members 4 --batch-length 20 --static --html rolling.html
+    Example: spark-groups simulate --members 4 --batch-length 20 --static 4 --html rolling.html
     Example: spark-groups simulate --protocol classic-eager,delayed,consumer --batch-length 1
 
     Exit code 1 if a promise is broken.
     """
+    given = locals()
     is_hunt = schedules is not None or swarm is not None
     otherwise = tuple(PROFILES) if is_hunt else (KAFKA_4_3.name,)
     names = tuple(profile_option(each).name for each in profile or otherwise)
@@ -247,37 +230,32 @@ def simulate(  # noqa: PLR0917
     elif is_hunt:
         _check(_hunted(schedules or 0, swarm, seed, names, protocols), shrinks=shrink_breaks)
     else:
-        planned = replace(
-            PLANNED,
-            queries=members,
-            partitions=partitions,
-            batch_s=batch_length,
-            trigger_s=trigger,
-            rate=records_per_second,
-            assignor=assignor,
-            static=members if static else 0,
-            heartbeat_s=heartbeat_interval,
-            session_s=session_timeout,
-            rebalance_s=rebalance_timeout,
-            rebalance_delay_s=rebalance_delay,
-            chaos_s=duration,
-            deploy=deploy,
-            restart_s=restart_time,
-        )
-        plans, drawn = _plans(protocols, names, static=static), range(seed, seed + seeds)
-        planned, compares = with_faults(planned, faults), protocol is not None
-        _plan(planned, plans, drawn, html, as_json=as_json, compares=compares)
+        swarm_planned = _swarm_planned(given)
+        plans, drawn = _plans(protocols, names, swarm_planned), range(seed, seed + seeds)
+        faulty, compares = with_faults(swarm_planned, faults), protocol is not None
+        _plan(faulty, plans, drawn, html, as_json=as_json, compares=compares)
+
+
+def _swarm_planned(given: Mapping[str, object]) -> Swarm:
+    try:
+        return planned(given)
+    except OptionsError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _plans(
-    protocols: Iterable[GroupProtocol], profiles: Sequence[str], *, static: bool
+    protocols: Iterable[GroupProtocol], profiles: Sequence[str], swarm: Swarm
 ) -> list[tuple[GroupProtocol, str]]:
     """Return every protocol with every profile; the 0.9 design has a coordinator of its own.
 
-    Args:
-        static: Whether the user asked for static members.
+    Raises:
+        typer.BadParameter: A profile has no client-side assignors.
     """
-    if static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
+    lacking = [each for each in profiles if not PROFILES[each].kip_heartbeats]
+    if swarm.computing and lacking:
+        told = f"{', '.join(lacking)} has no client-side assignors: --profile kip-848 has"
+        raise typer.BadParameter(told, param_hint="--client-assignors")
+    if swarm.static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
         note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
         Console(stderr=True).print(note, soft_wrap=True)
     return [

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from itertools import islice
 from random import Random
 from typing import Any, Final, TypeVar
 
 from spark_groups.errors import OptionsError
+from spark_groups.lab.commands.plan_options import planned
 from spark_groups.lab.coordinator.metrics import mean_metrics
 from spark_groups.lab.coordinator.profile import (
     DESIGN_0_9,
@@ -22,7 +23,6 @@ from spark_groups.lab.coordinator.profile import (
 from spark_groups.lab.sim.figures import FigureCounter, Figures, application_of, mean
 from spark_groups.lab.sim.scene import Listeners, Scene
 from spark_groups.lab.sim.swarm import (
-    PLANNED,
     Assignor,
     Deploy,
     Faults,
@@ -154,22 +154,6 @@ def shrink(broken: Break) -> Break:
     return shrunk(broken.run.made_of, breaks_with) or broken
 
 
-_LEAST: Final[Mapping[str, tuple[str, float]]] = {
-    "members": ("queries", 1),
-    "partitions": ("partitions", 1),
-    "batch_length_s": ("batch_s", 0.02),
-    "trigger_s": ("trigger_s", 0.0),
-    "records_per_second": ("rate", 0.01),
-    "heartbeat_interval_s": ("heartbeat_s", 0.1),
-    "session_timeout_s": ("session_s", 1.0),
-    "rebalance_timeout_s": ("rebalance_s", 1.0),
-    "rebalance_delay_s": ("rebalance_delay_s", 0.0),
-    "restart_time_s": ("restart_s", 1.0),
-    "duration_s": ("chaos_s", 10.0),
-}
-"""For each argument with a least value: the field of a swarm that it becomes, and that value."""
-RECORDS_PER_SECOND_MAX: Final = 1000.0
-
 Chosen = TypeVar("Chosen", bound=Enum)
 
 
@@ -252,11 +236,18 @@ def simulate(
     records_per_second: float = 10.0,
     protocol: str = "consumer",
     assignor: str = "uniform",
-    static: bool = False,
+    static: int = 0,
+    pattern: bool = False,
+    growth: int = 0,
     heartbeat_interval_s: float = 5.0,
     session_timeout_s: float = 45.0,
     rebalance_timeout_s: float = 300.0,
+    initial_rebalance_delay_s: float = 3.0,
     rebalance_delay_s: float = 20.0,
+    first_delay_s: float = 0.0,
+    moves_per_round: int = 1,
+    move_interval_s: float = 5.0,
+    client_assignors: bool = False,
     deploy: str = "rolling",
     restart_time_s: float = 15.0,
     faults: str = "none",
@@ -278,11 +269,18 @@ def simulate(
         records_per_second: Records that are written to each partition in a second.
         protocol: How members rebalance, by a name of `spark-groups simulate --protocol`.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
-        static: Whether the queries have instance ids.
+        static: How many of the queries have instance ids.
+        pattern: Whether queries subscribe by a pattern.
+        growth: How often the topic gets one more partition.
         heartbeat_interval_s: The group's heartbeat interval.
         session_timeout_s: The group's session timeout.
         rebalance_timeout_s: How long a member may take to revoke partitions.
+        initial_rebalance_delay_s: How long an empty classic group waits for more members.
         rebalance_delay_s: How long leaders wait for a lost member (delayed, incremental).
+        first_delay_s: How long leaders of a new group wait for more members (the same).
+        moves_per_round: How many partitions move at a time (incremental).
+        move_interval_s: The time between two such moves.
+        client_assignors: Whether members compute the targets (only profile kip-848).
         deploy: The pattern of the redeployment: none, rolling, all-at-once or autoscale.
         restart_time_s: Seconds from the leave of an application until its next run reads.
         faults: The amount of faults meanwhile: none, some or many.
@@ -294,25 +292,10 @@ def simulate(
     Raises:
         OptionsError: A name is unknown, or a number is out of range.
     """
-    swarm = replace(
-        PLANNED,
-        queries=members,
-        partitions=partitions,
-        batch_s=batch_length_s,
-        trigger_s=trigger_s,
-        rate=records_per_second,
-        assignor=_named(Assignor, "assignor", assignor),
-        static=members if static else 0,
-        heartbeat_s=heartbeat_interval_s,
-        session_s=session_timeout_s,
-        rebalance_s=rebalance_timeout_s,
-        rebalance_delay_s=rebalance_delay_s,
-        chaos_s=duration_s,
-        deploy=_named(Deploy, "deploy", deploy),
-        restart_s=restart_time_s,
-    )
-    _check(swarm, seeds)
-    return _simulated(swarm, faults, protocol, profile, range(seed, seed + seeds))
+    given: dict[str, Any] = locals()
+    given["assignor"] = _named(Assignor, "assignor", assignor)
+    given["deploy"] = _named(Deploy, "deploy", deploy)
+    return _simulated(planned(given), faults, protocol, profile, _seeds(seed, seeds))
 
 
 def _simulated(
@@ -320,6 +303,8 @@ def _simulated(
 ) -> Simulation:
     """Play a group with named faults and protocol."""
     faulty, name = with_faults(swarm, _named(Faults, "faults", faults)), _profile(profile)
+    if swarm.computing and not PROFILES[name].kip_heartbeats:
+        raise OptionsError(f"client_assignors needs the profile kip-848: {name} has none")
     made_of = with_protocol(faulty, _named(GroupProtocol, "protocol", protocol))
     return simulation_of([Played(Run(each, name, made_of)) for each in seeds])
 
@@ -386,23 +371,14 @@ def _named(kind: type[Chosen], argument: str, text: str) -> Chosen:
         raise OptionsError(f"{argument} is {text!r}: it is one of {names}") from error
 
 
+def _seeds(first: int, count: int) -> range:
+    if not count >= 1:
+        raise OptionsError(f"seeds is {count!r}: it is 1 at least")
+    return range(first, first + count)
+
+
 def _profile(text: str) -> str:
     try:
         return profile_named(text).name
     except KeyError as error:
         raise OptionsError(f"profile is {text!r}: it is one of {', '.join(PROFILES)}") from error
-
-
-def _check(swarm: Swarm, seeds: int) -> None:
-    given = {name: (getattr(swarm, of), least) for name, (of, least) in _LEAST.items()}
-    for name, (value, least) in {**given, "seeds": (seeds, 1)}.items():
-        if not value >= least:
-            raise OptionsError(f"{name} is {value!r}: it is {least:g} at least")
-    if swarm.heartbeat_s >= swarm.session_s:
-        raise OptionsError(
-            f"heartbeat_interval_s is {swarm.heartbeat_s:g}: it is less than session_timeout_s,"
-            f" which is {swarm.session_s:g}"
-        )
-    if swarm.rate > RECORDS_PER_SECOND_MAX:
-        most = f"{RECORDS_PER_SECOND_MAX:g}"
-        raise OptionsError(f"records_per_second is {swarm.rate!r}: it is {most} at most")

@@ -32,7 +32,7 @@ _TIMELESS: Final = ("event-queue-time-ms", "event-processing-time-ms", "batch-fl
 
 
 class Counted(Enum):
-    """What is counted since the start and per second; the values begin the names of metrics."""
+    """Events counted since the start and per second; the values begin the names of metrics."""
 
     CONSUMER_REBALANCES = "consumer-group-rebalance"
     CLASSIC_REBALANCES = "group-completed-rebalance"

@@ -63,8 +63,6 @@ COMMITS_S: Final = 20.0
 METADATA_S: Final = 3.0
 """How old the metadata may be with which an application detects new partitions."""
 TIMEOUT_S: Final = {Channel.SEARCH: 3.0, Channel.HEARTBEAT: 5.0, Channel.OFFSETS: 10.0}
-MOVE_INTERVAL_S: Final = 5.0
-"""The time between two moves of the incremental policy."""
 COMMITS_OFTEN: Final = 0.3
 """The chance that an application of a drawn run commits after a batch."""
 _STATES: Final = {
@@ -491,7 +489,9 @@ def embedded_protocol(swarm: Swarm) -> EmbeddedProtocol:
                 LeaderConfig(
                     policy=Policy(swarm.classic_protocol.value),
                     scheduled_rebalance_delay_s=swarm.rebalance_delay_s,
-                    move_interval_s=MOVE_INTERVAL_S,
+                    first_delay_s=swarm.first_delay_s,
+                    moves_max=swarm.moves_max,
+                    move_interval_s=swarm.move_interval_s,
                 )
             )
 

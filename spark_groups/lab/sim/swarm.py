@@ -71,6 +71,10 @@ class Swarm:
         classic_protocol: Any but consumer.
         rebalance_delay_s: How long a leader of the delayed and incremental policies waits for a
             member that is gone (`scheduled.rebalance.max.delay.ms`).
+        first_delay_s: How long such a leader of a new group waits for more members.
+        moves_max: How many partitions a leader of the incremental policy moves at a time.
+        move_interval_s: The time between two such moves.
+        initial_delay_s: `group.initial.rebalance.delay.ms`, for classic groups.
         topics: Subscribed topics.
         partitions: Initial partitions of each topic.
         from_latest: Whether `startingOffsets` is latest; else it is earliest.
@@ -143,6 +147,10 @@ class Swarm:
     classic: int = 0
     classic_protocol: GroupProtocol = GroupProtocol.CLASSIC_EAGER
     rebalance_delay_s: float = 20.0
+    first_delay_s: float = 0.0
+    moves_max: int = 1
+    move_interval_s: float = 5.0
+    initial_delay_s: float = 3.0
     topics: int = 1
     partitions: int = 4
     from_latest: int = 1
@@ -428,7 +436,8 @@ LEAST: Final = {"queries": 1, "partitions": 1, "topics": 1, "chaos_s": 10.0}
 KEPT: Final = frozenset(
     {
         *("heartbeat_s", "session_s", "rebalance_s", "replication_s", "trigger_s", "starts_s"),
-        *("restart_s", "rebalance_delay_s"),
+        *("restart_s", "rebalance_delay_s", "first_delay_s", "moves_max", "move_interval_s"),
+        "initial_delay_s",
     }
 )
 """Settings that do not change the size of a run."""

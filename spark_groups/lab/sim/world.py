@@ -375,5 +375,6 @@ def _settings(swarm: Swarm) -> Settings:
             min_heartbeat_interval_s=swarm.heartbeat_s,
             max_session_timeout_s=max(60.0, swarm.session_s),
             max_heartbeat_interval_s=max(15.0, swarm.heartbeat_s),
+            classic_initial_rebalance_delay_s=swarm.initial_delay_s,
         )
     )

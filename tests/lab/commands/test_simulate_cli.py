@@ -82,7 +82,16 @@ def test_the_same_as_json() -> None:
 
 
 def test_what_is_planned_goes_into_the_run() -> None:
-    words = ("--static", "--restart-time", "7", "--assignor", "range", "--records-per-second", "2")
+    words = (
+        "--static",
+        "2",
+        "--restart-time",
+        "7",
+        "--assignor",
+        "range",
+        "--records-per-second",
+        "2",
+    )
     found = simulate(*SHORT, "--seeds", "1", "--members", "2", *words, "--json")
     assert found.exit_code == 0, found.output
     document = json.loads(found.stdout)
@@ -92,6 +101,60 @@ def test_what_is_planned_goes_into_the_run() -> None:
     figures = document["profiles"]["kafka-4.3"]
     assert figures["partitions_moved"] == 0
     assert figures["longest_not_read_s"] == pytest.approx(7.0, rel=0.1)
+
+
+def test_some_of_the_queries_may_be_static() -> None:
+    words = ("--seeds", "1", "--members", "2", "--restart-time", "7", "--static", "1", "--json")
+    found = simulate(*SHORT, *words)
+    assert found.exit_code == 0, found.output
+    figures = json.loads(found.stdout)["profiles"]["kafka-4.3"]
+    # Only the partitions of the other one move, to the static one and back.
+    assert 0 < figures["partitions_moved"] <= 12
+
+
+def test_every_option_of_the_table_reaches_the_run() -> None:
+    given = {
+        "--pattern": (),
+        "--growth": ("1",),
+        "--initial-rebalance-delay": ("2",),
+        "--rebalance-delay": ("6",),
+        "--first-delay": ("4",),
+        "--moves-per-round": ("3",),
+        "--move-interval": ("2.5",),
+        "--client-assignors": (),
+    }
+    words = [word for name, values in given.items() for word in (name, *values)]
+    found = simulate(*SHORT, "--seeds", "1", "--profile", "kip-848", *words, "--json")
+    assert found.exit_code == 0, found.output
+    made_of = Swarm.parse(json.loads(found.stdout)["swarm"])
+    assert (made_of.by_pattern, made_of.growth, made_of.computing) == (1, 1, 1)
+    assert (made_of.initial_delay_s, made_of.rebalance_delay_s) == (2.0, 6.0)
+    assert (made_of.first_delay_s, made_of.moves_max, made_of.move_interval_s) == (4.0, 3, 2.5)
+
+
+def test_moves_at_a_time_decide_how_long_an_incremental_group_is_unbalanced() -> None:
+    words = ("--seeds", "1", "--protocol", "incremental", "--deploy", "autoscale", "--json")
+    unstable = []
+    for moves in ("1", "6"):
+        found = simulate(*SHORT, *words, "--moves-per-round", moves)
+        assert found.exit_code == 0, found.output
+        figures = json.loads(found.stdout)["profiles"]["incremental"]
+        unstable.append(figures["unstable_s"])
+    assert unstable[0] != unstable[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--static", "4"), "there are 3 members"),
+        (("--client-assignors",), "--profile kip-848 has"),
+        (("--moves-per-round", "0"), "greater than or equal"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(words: tuple[str, ...], told: str) -> None:
+    found = simulate(*words)
+    assert found.exit_code == 2
+    assert told in " ".join(found.output.split())
 
 
 def test_the_page_has_a_section_for_each_profile(tmp_path: Path) -> None:

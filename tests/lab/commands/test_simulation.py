@@ -80,7 +80,7 @@ def test_its_defaults_are_those_of_the_command() -> None:
 
 
 def test_who_owned_what_can_be_drawn() -> None:
-    found = simulate(**SHORT, members=2, partitions=3, deploy="rolling", static=True, seeds=1)
+    found = simulate(**SHORT, members=2, partitions=3, deploy="rolling", static=2, seeds=1)
     assert not found.broken_promises
     partitions = list(dict.fromkeys(each.partition for each in found.ownership))
     assert len(partitions) == 3
@@ -105,13 +105,17 @@ def test_who_owned_what_can_be_drawn() -> None:
         ({"faults": "most"}, "faults is 'most': it is one of none, some, many"),
         ({"profile": "kafka-3.9"}, "profile is 'kafka-3.9': it is one of kip-848, kafka-4.0"),
         ({"members": 0}, "members is 0: it is 1 at least"),
+        ({"static": 4}, "static is 4: there are 3 members"),
+        ({"static": True}, "static is True: it is a number"),
+        ({"client_assignors": True}, "client_assignors needs the profile kip-848: kafka-4.3"),
+        ({"moves_per_round": 0}, "moves_per_round is 0: it is 1 at least"),
         ({"seeds": 0}, "seeds is 0: it is 1 at least"),
         ({"batch_length_s": float("nan")}, "batch_length_s is nan: it is 0.02 at least"),
         ({"records_per_second": 2_000.0}, "records_per_second is 2000.0: it is 1000 at most"),
     ],
 )
 def test_what_cannot_be_played_is_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionsError, match="it is") as refused:
+    with pytest.raises(OptionsError, match=r" is | needs ") as refused:
         simulate(**arguments)
     assert words in str(refused.value)
 

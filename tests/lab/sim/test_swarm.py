@@ -23,7 +23,18 @@ from spark_groups.lab.sim.swarm import (
 def test_one_seed_is_one_swarm_and_every_part_is_drawn_somewhere() -> None:
     swarms = [drawn(Random(seed)) for seed in range(300)]
     assert swarms == [drawn(Random(seed)) for seed in range(300)]
-    fixed = {"heartbeat_s", "starts_s", "deploy_every_s", "restart_s", "assignor", "planned"}
+    fixed = {
+        "heartbeat_s",
+        "starts_s",
+        "first_delay_s",
+        "moves_max",
+        "move_interval_s",
+        "initial_delay_s",
+        "deploy_every_s",
+        "restart_s",
+        "assignor",
+        "planned",
+    }
     classic = {"classic", "classic_protocol", "rebalance_delay_s", "migrations"}
     for each in fields(Swarm):
         values = {getattr(swarm, each.name) for swarm in swarms}
