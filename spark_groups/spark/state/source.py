@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from spark_groups.errors import GroupNotFoundError, ProtocolError
 from spark_groups.spark.options.own_columns import OwnColumns
 from spark_groups.systems import check_system
+from spark_groups.types import TopicPartition
 
 if TYPE_CHECKING:
     from spark_groups.observation.lag_times import LagTime
@@ -31,9 +32,10 @@ STATE_COLUMNS: Final = (
     "group_id string, group_type string, group_state string, group_epoch int,"
     " assignment_epoch int, assignor_name string, topic string, topic_id string, partition int,"
     " member_id string, instance_id string, client_id string, client_host string,"
-    " member_epoch int, moves_to string, log_start_offset bigint, committed_offset bigint,"
-    " log_end_offset bigint, lag bigint, seconds_behind double, first_unread timestamp,"
-    " deletion string, deletion_in_s double, remark string"
+    " member_epoch int, member_type string, rack_id string, target_member_id string,"
+    " moves_to string, log_start_offset bigint, committed_offset bigint, log_end_offset bigint,"
+    " lag bigint, seconds_behind double, first_unread timestamp, deletion string,"
+    " deletion_in_s double, remark string"
 )
 """Spark's DDL, with the names of `spark-groups describe --json`."""
 
@@ -159,6 +161,9 @@ class StateRow(NamedTuple):
     Args:
         assignment_epoch: The group epoch of the target assignment.
         topic_id: As Kafka's tools write it.
+        member_type: The protocol of the owner: consumer, classic or unknown.
+        rack_id: The owner's `client.rack`.
+        target_member_id: The member that has the partition in its target assignment.
         moves_to: Member ID of the next owner, if the partition moves.
         committed_offset: The next offset to read.
         log_end_offset: The next offset to be written.
@@ -183,6 +188,9 @@ class StateRow(NamedTuple):
     client_id: str | None = None
     client_host: str | None = None
     member_epoch: int | None = None
+    member_type: str | None = None
+    rack_id: str | None = None
+    target_member_id: str | None = None
     moves_to: str | None = None
     log_start_offset: int | None = None
     committed_offset: int | None = None
@@ -196,8 +204,8 @@ class StateRow(NamedTuple):
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MEMBER_FIELDS: Final = StateRow._fields[9:14]
-_PARTITION_FIELDS: Final = (*StateRow._fields[6:9], *StateRow._fields[14:19])
+_MEMBER_FIELDS: Final = StateRow._fields[9:16]
+_PARTITION_FIELDS: Final = (*StateRow._fields[6:9], *StateRow._fields[17:22])
 
 
 def state_rows(view: GroupView) -> Iterator[StateRow]:
@@ -211,6 +219,7 @@ def state_rows(view: GroupView) -> Iterator[StateRow]:
         assignor_name=view.assignor_name or None,
     )
     members = {each.member_id: each for each in view.members}
+    targets = {each: member.member_id for member in view.members for each in member.target}
     for partition in view.partitions:
         owner = members.get(partition.owner or "")
         row = _with(group, owner, _MEMBER_FIELDS) if owner is not None else group
@@ -218,6 +227,7 @@ def state_rows(view: GroupView) -> Iterator[StateRow]:
         time = partition.time
         yield row._replace(
             member_id=partition.owner,
+            target_member_id=targets.get(TopicPartition(partition.topic, partition.partition)),
             seconds_behind=time.seconds_behind,
             first_unread=_moment(time.first_unread_ms),
             deletion=time.deletion.value if _is_known(time) else None,

@@ -34,7 +34,8 @@ def test_groups_are_shown_as_they_stand(
     produce(kafka.bootstrap_servers, topic_name, [Row(b"x", partition=1)] * 5)
     unread = Row(b"x", partition=1, timestamp_ms=time.time_ns() // 1_000_000 - 3_600_000)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        read_all(start(), kafka.bootstrap_servers, group_id, {0: 0, 1: 5})
+        query = start(member={"rack_id": "zone-a"})
+        read_all(query, kafka.bootstrap_servers, group_id, {0: 0, 1: 5})
         produce(kafka.bootstrap_servers, topic_name, [unread] * 2)
         state = load(spark, **servers, **{"kafka.group.id": group_id})
         rows = state.orderBy("partition").collect()
@@ -58,6 +59,8 @@ def test_groups_are_shown_as_they_stand(
     assert len({row.member_id for row in rows} - {None}) == 1
     assert rows[0].member_epoch == rows[0].group_epoch == rows[0].assignment_epoch
     assert rows[0].moves_to is None
+    assert {(row.rack_id, row.member_type) for row in rows} == {("zone-a", "consumer")}
+    assert [row.target_member_id for row in rows] == [row.member_id for row in rows]
     everything = load(spark, **servers).where(f"group_id = '{group_id}'").collect()
     assert [(row.group_state, row.member_id) for row in everything] == [("Empty", None)] * 2
 
@@ -83,8 +86,8 @@ def test_columns_are_the_fields_of_a_row() -> None:
 
 def test_partition_has_its_owner_and_where_it_goes() -> None:
     group = read(
-        member(ONE, [0, 1], [0], instance_id="gate-1"),
-        member(TWO, [], [1]),
+        member(ONE, [0, 1], [0], instance_id="gate-1", rack_id="zone-a"),
+        member(TWO, [], [1], member_type=0),
         committed={0: 4},
         starts={0: 0},
         ends={0: 10},
@@ -95,7 +98,13 @@ def test_partition_has_its_owner_and_where_it_goes() -> None:
     assert (first.instance_id, first.member_epoch, first.moves_to) == ("gate-1", 7, None)
     assert (first.client_id, first.client_host) == ("app-1", "127.0.0.1")
     assert (first.committed_offset, first.log_end_offset, first.lag) == (4, 10, 6)
+    assert (first.rack_id, first.member_type, first.target_member_id) == ("zone-a", "consumer", ONE)
     assert (second.partition, second.member_id, second.moves_to) == (1, ONE, TWO)
+    assert second.target_member_id == TWO
+    assert (waiting.member_type, waiting.rack_id, waiting.target_member_id) == (
+        *("classic", None),
+        None,
+    )
     assert second[-9:-1] == (None,) * 8, "unknown values are None, not 0"
     assert (waiting.member_id, waiting.topic, waiting.lag) == (TWO, None, None)
 
