@@ -333,11 +333,11 @@ class GroupClient:
                 self.warm_up.end("the warm-up is over", now)
         self._advance(now)
 
-    def readable(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions that the next plan may read."""
+    def readable(self, now: float) -> dict[TopicIdPartition, int]:
+        """Return the partitions that the next plan may read, with their positions."""
         if self.ledger.in_flight is not None or not self._ownership_is_proven(now):
-            return frozenset()
-        return frozenset(self.ledger.positions(self.member.assigned))
+            return {}
+        return self.ledger.positions(self.member.assigned)
 
     def ends_to_list(self, now: float) -> frozenset[TopicIdPartition]:
         """Return the partitions whose log ends to list: the next plan's, and pending ones."""

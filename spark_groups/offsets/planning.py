@@ -16,6 +16,9 @@ from spark_groups.values import dataclass
 
 K = TypeVar("K")
 FIRST_OFFSETS_PER_TASK: Final = 10_000
+FIRST_BYTES: Final = 1024**3
+"""The size of a run's first batch if the query has no limit. A backlog of days in one batch would
+commit nothing for hours, and a crash or a revocation would repeat it all."""
 SHORT_TRIGGER_S: Final = 5.0
 """A query with a longer trigger interval has no small batches: each costs an interval."""
 BATCH_S: Final = 1.0
@@ -30,11 +33,13 @@ class PlanLimit:
         max_offsets: `maxOffsetsPerTrigger`; None: no limit.
         min_offsets: `minOffsetsPerTrigger`; a smaller backlog waits.
         max_trigger_delay_s: `maxTriggerDelay`: the longest wait.
+        max_bytes: `maxBytesPerTrigger`, which the driver turns into offsets before it plans.
     """
 
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_trigger_delay_s: float = 900.0
+    max_bytes: int | None = None
 
     def holds_back(self, backlog: int, waited_s: float) -> bool:
         """Return whether a backlog must wait for more; `waited_s` counts from the last batch."""

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
@@ -21,6 +22,7 @@ from spark_groups.errors import (
     SparkGroupsError,
     rule_for,
 )
+from spark_groups.offsets.batch_bytes import BytesSearch, Sample
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.events import Event, NameOf
 from spark_groups.protocol.member import MemberConfig
@@ -51,6 +53,8 @@ Ends = Mapping[TopicIdPartition, ListedOffset]
 """The log ends that were listed."""
 
 LOG_ENDS: Final = "ListOffsetsRequest (the log ends of a plan)"
+SAMPLING_S: Final = 3.0
+"""How long a plan samples records for `maxBytesPerTrigger`."""
 FIRST_ASSIGNMENT_S: Final = 3.0
 """How long the first plan waits for partitions that other members still own."""
 OUTAGE_S: Final = 300.0
@@ -75,6 +79,7 @@ class GroupDriver:
 
     Attributes:
         identity: The cluster of this run: that of the checkpoint, or the first one met.
+        sizes: How the last plan was limited in bytes; None: it was not.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class GroupDriver:
         timeouts: Timeouts = USUAL_TIMEOUTS,
     ) -> None:
         self.identity = ClusterIdentity()
+        self.sizes: BytesSearch[TopicIdPartition] | None = None
         self._engine = Engine(config.member.group_id)
         self._config = config
         self._servers = bootstrap_servers
@@ -227,7 +233,8 @@ class GroupDriver:
                 self._await(lambda: self._may_begin(client), wait_s)
             if not self._available_now:
                 self._await_assignment(client)
-                return self._plan_from(client, limit, self._ends_to_plan(client))
+                ends = self._ends_to_plan(client)
+                return self._plan_from(client, self._in_offsets(client, limit, ends), ends)
             return self._plan_available_now(client, limit, began_at)
 
     def await_commits(self, timeout_s: float) -> bool:
@@ -296,8 +303,9 @@ class GroupDriver:
         answer_timeout_s = max(self._config.settling.timeout_s, self._api_timeout_s)
         while True:
             ends = self._ends_to_plan(client)
+            fitting = self._in_offsets(client, limit, ends)
             with self._engine.changed:
-                plan = self._plan_from(client, limit, ends)
+                plan = self._plan_from(client, fitting, ends)
                 now = suspension_clock()
                 knows_all_ends = client.knows_all_ends(_offsets(ends), now)
                 answered_at = now if knows_all_ends else answered_at
@@ -349,6 +357,26 @@ class GroupDriver:
             else:
                 self._open_requests.answered(LOG_ENDS, now - began_at)
         return ends
+
+    def _in_offsets(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> PlanLimit:
+        """Return the limit with that in bytes as one in offsets; the smaller of both counts."""
+        self.sizes = None
+        if limit.max_bytes is None or self._ends is None:
+            return limit
+        with self._engine.changed:
+            readable = client.readable(suspension_clock())
+        unread = {
+            key: (position, ends[key].offset)
+            for key, position in readable.items()
+            if key in ends and ends[key].offset > position
+        }
+        self.sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets)
+        until = suspension_clock() + SAMPLING_S
+        while wanted := self.sizes.wanted():
+            self.sizes.take(self._ends.sample(wanted, max(0.0, until - suspension_clock())))
+        if not self.sizes.is_limiting:
+            return limit
+        return replace(limit, max_offsets=self.sizes.max_offsets)
 
     def _plan_from(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> BatchPlan | None:
         with self._engine.changed:
@@ -521,6 +549,7 @@ class LogEnds:
     def __init__(self, cluster: Cluster, *, read_committed: bool) -> None:
         self.problem = ""
         """Why the last listing lacks partitions; empty if it is complete."""
+        self._sampling_problem = ""
         self._cluster = cluster
         self._read_committed = read_committed
 
@@ -559,6 +588,31 @@ class LogEnds:
             if rule_for(code).lookup is Reaction.FAIL:
                 raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
         return found
+
+    def sample(
+        self, offsets: Mapping[TopicIdPartition, int], timeout_s: float
+    ) -> Mapping[TopicIdPartition, Sample]:
+        """Return the size of the records at offsets; omits partitions that cannot be read."""
+        try:
+            found = self._cluster.first_records(
+                offsets,
+                read_committed=self._read_committed,
+                timeout_s=timeout_s,
+                is_sampling=True,
+            )
+        except (RequestError, ProtocolError) as error:
+            samples, problem = {}, str(error)
+        else:
+            samples, problem = dict(found.samples), ", ".join(sorted({*found.unknown.values()}))
+        if problem and problem != self._sampling_problem:
+            logger.warning(
+                "%d partitions could not be sampled, so the size of this batch may be far from"
+                " maxBytesPerTrigger: %s",
+                len(offsets) - len(samples),
+                problem,
+            )
+        self._sampling_problem = problem
+        return samples
 
     def shutdown(self) -> None:
         """Make the current call and all later ones fail at once; for any thread."""

@@ -241,6 +241,7 @@ class Cluster:
         *,
         read_committed: bool = False,
         timeout_s: float = inf,
+        is_sampling: bool = False,
     ) -> FirstRecords:
         """Return the first record at or after an offset of each partition.
 
@@ -250,11 +251,16 @@ class Cluster:
         Args:
             read_committed: Whether to skip records of aborted and of unfinished transactions.
             timeout_s: When to give up, if that is before the timeout of a call.
+            is_sampling: Whether to measure the records there, instead of finding the first one.
         """
         deadline = min(time.monotonic() + timeout_s, self._deadline())
         self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
         search = FirstRecordSearch(
-            self._pool, self._leaders, offsets, read_committed=read_committed
+            self._pool,
+            self._leaders,
+            offsets,
+            read_committed=read_committed,
+            is_sampling=is_sampling,
         )
         return search.run(deadline)
 

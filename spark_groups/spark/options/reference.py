@@ -19,8 +19,8 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
     "Batch size": (
-        *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-        *("minPartitions", "maxRecordsPerPartition"),
+        *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger"),
+        *("maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
     ),
     "Member": (),
     "Security": tuple(name for name, _, _ in SECURITY_OPTIONS),

@@ -63,6 +63,7 @@ from spark_groups.spark.options.values import (
     parse_ending_offsets,
     parse_instance_id,
     parse_isolation,
+    parse_limit_bytes,
     parse_limit_s,
     parse_rack,
     parse_servers,
@@ -245,6 +246,16 @@ class SourceOptions:
         "maxOffsetsPerTrigger",
         "Maximum number of offsets per batch.",
         default=None,
+        on_restart=OnRestart.NEXT_BATCH,
+    )
+    max_bytes_per_trigger: Annotated[float, BeforeValidator(parse_limit_bytes)] | None = _option(
+        "maxBytesPerTrigger",
+        "Size of the records of a batch, such as 100m, without compression: estimated, so it may be"
+        " exceeded; none: no limit. If maxOffsetsPerTrigger is set too, the smaller one counts. By"
+        " default, if neither is set, it is 1g for the first batch of a run, and twice as much for"
+        " each one after it, until a batch has the whole backlog; then there is no limit.",
+        default=None,
+        shown="1g for the first batch",
         on_restart=OnRestart.NEXT_BATCH,
     )
     min_offsets_per_trigger: PositiveInt | None = _option(
@@ -576,8 +587,10 @@ class SourceOptions:
         return shlex.join((*options, *secured))
 
     def plan_limit(self) -> PlanLimit:
-        """Return the size limits of a batch."""
+        """Return the size limits of a batch, without the default of the first ones."""
+        limit_bytes = self.max_bytes_per_trigger
         return PlanLimit(
+            max_bytes=int(limit_bytes) if limit_bytes is not None and limit_bytes < inf else None,
             max_offsets=self.max_offsets_per_trigger,
             min_offsets=self.min_offsets_per_trigger,
             max_trigger_delay_s=self.max_trigger_delay_s,

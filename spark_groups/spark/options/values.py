@@ -77,6 +77,19 @@ def parse_bytes(text: str) -> int:
     return int(_scaled(text, _UNIT_BYTES, "size"))
 
 
+def parse_limit_bytes(text: str) -> float:
+    """Parse a size as `parse_bytes`; `none` means no limit."""
+    if str(text).strip().lower() == "none":
+        return inf
+    try:
+        size_bytes = parse_bytes(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or none") from error
+    if size_bytes < 1:
+        raise ValueError("is not positive; none means no limit")
+    return size_bytes
+
+
 def parse_instance_id(text: str) -> str:
     """Parse `kafka.group.instance.id`, with `${NAME}` from the environment of the driver."""
     missing: list[str] = []

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
@@ -20,7 +21,7 @@ from spark_groups.offsets.plan_text import (
     plan_as_json,
     plan_from_json,
 )
-from spark_groups.offsets.planning import FirstBatches, PlanLimit
+from spark_groups.offsets.planning import FIRST_BYTES, FirstBatches, PlanLimit
 from spark_groups.offsets.starting import reset_command
 from spark_groups.protocol.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
@@ -74,6 +75,10 @@ class QueryRun:
             self.driver, group_id=options.group_id, move_with_state=options.move_with_state
         )
         self._limit = options.plan_limit()
+        has_own = options.max_offsets_per_trigger or options.max_bytes_per_trigger
+        self._first_bytes = None if has_own else FIRST_BYTES
+        """The default limit of the next batch; None: the first batches are over."""
+        self._has_logged_size = False
         self._first_batches: FirstBatches | None = None
         warn_of_open_secrets(options.security)
         hint = surprising(options.subscription.topic_regex or "")
@@ -151,14 +156,20 @@ class QueryRun:
         return min(known or os.cpu_count() or 1, WARM_UP_TASKS_MAX)
 
     def _next_plan(self, *, everything: bool) -> BatchPlan | None:
+        own = PlanLimit() if everything else self._limit
+        if self._first_bytes is not None and not everything:
+            own = replace(own, max_bytes=self._first_bytes)
         if everything or self._available_now:
-            return self.driver.plan(PlanLimit() if everything else self._limit)
+            planned = self.driver.plan(own)
+            self._note_size(planned)
+            return planned
         if self._first_batches is None:
             self._first_batches = FirstBatches(self._tasks())
-        limit = self._first_batches.limited(self._limit, self.control.trigger_interval_s)
+        limit = self._first_batches.limited(own, self.control.trigger_interval_s)
         planned = self.driver.plan(limit)
+        self._note_size(planned)
         if planned is not None:
-            if planned.ranges and limit != self._limit:
+            if planned.ranges and limit != own:
                 logger.info(
                     "reading %s offsets at most in this batch, so that the first offsets are"
                     " committed early",
@@ -166,6 +177,30 @@ class QueryRun:
                 )
             self._first_batches.planned(planned, limit, time.monotonic())
         return planned
+
+    def _note_size(self, planned: BatchPlan | None) -> None:
+        """Report a batch that is smaller than its backlog, and raise the default limit after it."""
+        sizes, first_bytes = self.driver.sizes, self._first_bytes
+        if planned is None or not planned.ranges or sizes is None:
+            return
+        offsets = sum(map(len, planned.ranges))
+        if sizes.is_limiting and not (self._has_logged_size and first_bytes is None):
+            self._has_logged_size = True
+            logger.info(
+                "reading %s of %s unread offsets in this batch, about %s MiB: %s",
+                f"{offsets:,}",
+                f"{sizes.unread_offsets:,}",
+                f"{sizes.size_bytes / 1024**2:,.1f}",
+                "maxBytesPerTrigger limits all batches"
+                if first_bytes is None
+                else "without a limit, the first batches of a run are kept small, and each may be"
+                " twice as large as the one before. maxBytesPerTrigger or maxOffsetsPerTrigger"
+                " limits all batches; maxBytesPerTrigger=none reads the whole backlog at once",
+            )
+        if first_bytes is not None and sizes.is_limiting:
+            self._first_bytes = 2 * first_bytes
+        elif first_bytes is not None and offsets >= sizes.unread_offsets:
+            self._first_bytes = None
 
     def batch(self, start: Offset, end: Offset) -> BatchPlan | None:
         """Return the plan of a batch, even of partitions that moved away; None: it reads nothing.

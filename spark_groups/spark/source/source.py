@@ -43,6 +43,7 @@ try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadLimit,
+        ReadMaxBytes,
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
@@ -249,8 +250,11 @@ if HAS_ADMISSION_CONTROL:
         """The reader on Spark 4.2 and later, with admission control."""
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """Return maxOffsetsPerTrigger, or effectively no limit."""
-            return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT_ROWS)
+            """Return maxOffsetsPerTrigger or maxBytesPerTrigger, or effectively no limit."""
+            limit = self._options.plan_limit()
+            if limit.max_offsets is None and limit.max_bytes is not None:
+                return ReadMaxBytes(limit.max_bytes)
+            return ReadMaxRows(limit.max_offsets or NO_LIMIT_ROWS)
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
             """Return the next plan, or `start` if there is nothing to read."""

@@ -23,6 +23,7 @@ from spark_groups.compressed import (
     whole_zstd_frames,
 )
 from spark_groups.errors import ProtocolError
+from spark_groups.offsets.batch_bytes import Sample
 from spark_groups.wire.schemas.codec import Frame
 
 NO_TIMESTAMP_MS: Final = -1
@@ -193,6 +194,50 @@ def find_missed(
     return Search(None, left[0].start if left else max(next_offset, passed.offsets.stop))
 
 
+def sample_size(
+    records: Frame,
+    from_offset: int,
+    aborted: tuple[tuple[int, int], ...] = (),
+    is_late: Callable[[], bool] = lambda: False,
+) -> Sample | None:
+    """Return the size of the records from an offset on; None: there is no whole batch.
+
+    Batches older than message format v2 count as they are stored.
+
+    Args:
+        records: Batches of one partition, possibly followed by a partial one.
+        aborted: As for `find_record`.
+        is_late: As for `find_record`.
+
+    Raises:
+        ProtocolError: A batch cannot be read.
+        TimeoutError: The deadline has passed.
+    """
+    size_bytes, next_offset = 0, from_offset
+    for batch, is_visible in _with_visibility(records, from_offset, aborted, skip_old=True):
+        next_offset = batch.last_offset + 1
+        if is_visible:
+            # The offset may lie within a batch.
+            wanted = min(len(batch), next_offset - from_offset)
+            size_bytes += _size_bytes(batch, is_late) * wanted // len(batch)
+    return Sample(size_bytes, next_offset - from_offset) if next_offset > from_offset else None
+
+
+def _size_bytes(batch: _Batch, is_late: Callable[[], bool]) -> int:
+    """Return the size of a batch without compression, or how far it was counted."""
+    codec = batch.attributes & _CODEC_MASK
+    if codec == _UNCOMPRESSED:
+        return len(batch.records)
+    size_bytes = 0
+    for chunk in _chunks(codec, batch.records):
+        size_bytes += len(chunk)
+        if size_bytes > DECOMPRESSED_BYTES_MAX:
+            break
+        if is_late():
+            raise TimeoutError("its records could not be measured in time")
+    return size_bytes
+
+
 def _with_visibility(
     records: Frame,
     from_offset: int,
@@ -222,8 +267,10 @@ def _batches(left: memoryview, *, skip_old: bool) -> Iterator[_Batch]:
     while len(left) > _MAGIC_AT:
         if skip_old and left[_MAGIC_AT] < _MAGIC:
             last_offset, length = struct.unpack_from(">qi", left)
-            yield _Batch(last_offset, last_offset, 0, 0, 0, _NO_PRODUCER, 0, left[:0])
-            left = left[_LENGTH_FROM + max(length, _MAGIC_AT) :]
+            end = _LENGTH_FROM + max(length, _MAGIC_AT)
+            stored = left[_LENGTH_FROM:end]
+            yield _Batch(last_offset, last_offset, 0, 0, 0, _NO_PRODUCER, 0, stored)
+            left = left[end:]
             continue
         if left[_MAGIC_AT] != _MAGIC:
             raise ProtocolError(f"a record batch has the unknown format {left[_MAGIC_AT]}")

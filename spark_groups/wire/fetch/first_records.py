@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
+from spark_groups.offsets.batch_bytes import Sample
 from spark_groups.protocol.messages import Node
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
@@ -25,6 +26,7 @@ from spark_groups.wire.fetch.batches import (
     Search,
     find_missed,
     find_record,
+    sample_size,
 )
 from spark_groups.wire.fetch.messages import fetch_from_wire
 from spark_groups.wire.leader_requests import LeaderCache
@@ -51,11 +53,13 @@ class FirstRecords:
         found: By partition; None: there is no record to read yet.
         unknown: The reason, of partitions that no leader answered for.
         reached: How far the search has come in those.
+        samples: By partition, the size of the records there, if only that was wanted.
     """
 
     found: Mapping[TopicIdPartition, FirstRecord | None] = field(default_factory=dict)
     unknown: Mapping[TopicIdPartition, str] = field(default_factory=dict)
     reached: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    samples: Mapping[TopicIdPartition, Sample] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -74,6 +78,7 @@ class FirstRecordSearch:
         read_committed: Whether to skip records of aborted and of unfinished transactions.
         passed: By partition, what a reader has passed: to find only a record that it has missed,
             in one partition for each search.
+        is_sampling: Whether to measure the records at the offsets, instead of finding the first.
     """
 
     def __init__(
@@ -84,11 +89,14 @@ class FirstRecordSearch:
         *,
         read_committed: bool,
         passed: Mapping[TopicIdPartition, Passed] = MappingProxyType({}),
+        is_sampling: bool = False,
     ) -> None:
         self._pool = pool
         self._leaders = leaders
         self._read_committed = read_committed
         self._passed = passed
+        self._is_sampling = is_sampling
+        self._samples: dict[TopicIdPartition, Sample] = {}
         self._places = {key: _Place(offset) for key, offset in offsets.items()}
         self._found: dict[TopicIdPartition, FirstRecord | None] = {}
         self._unknown: dict[TopicIdPartition, str] = {}
@@ -108,7 +116,7 @@ class FirstRecordSearch:
             by_leader = {node_id: keys for node_id, keys in waiting.items() if keys}
         for key in list(self._places):
             self._refuse(key, "its leader did not answer in time")
-        return FirstRecords(self._found, self._unknown, self._reached)
+        return FirstRecords(self._found, self._unknown, self._reached, self._samples)
 
     def _ask_each(self, by_leader: Mapping[int, list[TopicIdPartition]], deadline: float) -> None:
         """Send to every leader before waiting for the first, so that the slowest sets the time."""
@@ -180,6 +188,8 @@ class FirstRecordSearch:
                 self._refuse(key, "the response of its leader lacks it")
             elif answer["error_code"]:
                 self._refuse(key, ErrorCode.name_of(answer["error_code"]))
+            elif self._is_sampling:
+                self._sample(key, answer, deadline, is_first=key == asked[0])
             else:
                 self._search(key, answer, deadline)
         if had == (len(self._places), sum(each.offset for each in self._places.values())):
@@ -203,12 +213,33 @@ class FirstRecordSearch:
         elif search.next_offset > place.offset:
             self._places[key] = _Place(search.next_offset, SEARCH_BYTES)
 
+    def _sample(
+        self, key: TopicIdPartition, answer: Values, deadline: float, *, is_first: bool
+    ) -> None:
+        """Measure the records of an answer; those of a later partition may not have fitted."""
+        try:
+            sample = sample_size(
+                answer["records"] or b"",
+                self._places[key].offset,
+                self._aborted(answer),
+                lambda: time.monotonic() >= deadline,
+            )
+        except (ProtocolError, TimeoutError) as error:
+            self._refuse(key, str(error))
+            return
+        if sample is not None or is_first:
+            # Compaction may have removed all that followed.
+            self._samples[key] = sample or Sample(0, 0)
+            del self._places[key]
+
+    def _aborted(self, answer: Values) -> tuple[tuple[int, int], ...]:
+        listed = (answer["aborted_transactions"] or ()) if self._read_committed else ()
+        return tuple((each["producer_id"], each["first_offset"]) for each in listed)
+
     def _find(
         self, answer: Values, offset: int, passed: Passed | None, is_late: Callable[[], bool]
     ) -> Search:
-        listed = (answer["aborted_transactions"] or ()) if self._read_committed else ()
-        aborted = tuple((each["producer_id"], each["first_offset"]) for each in listed)
-        records = answer["records"] or b""
+        aborted, records = self._aborted(answer), answer["records"] or b""
         if passed is None:
             return find_record(records, offset, aborted, is_late)
         if not records:

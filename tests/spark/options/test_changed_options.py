@@ -63,7 +63,12 @@ LISTED = {
     OnRestart.TOPICS: {"subscribe", "subscribePattern"},
     OnRestart.COLUMNS: {"emit", "includeHeaders"},
     OnRestart.ROWS: {"kafka.isolation.level"},
-    OnRestart.NEXT_BATCH: {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"},
+    OnRestart.NEXT_BATCH: {
+        "maxOffsetsPerTrigger",
+        "maxBytesPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+    },
     OnRestart.NEW_PARTITIONS: {
         "startingOffsets",
         "startingTimestamp",

@@ -15,6 +15,7 @@ from spark_groups.spark.options.values import (
     parse_bytes,
     parse_duration_s,
     parse_instance_id,
+    parse_limit_bytes,
     parse_limit_s,
     parse_rack,
     parse_servers,
@@ -64,6 +65,17 @@ def test_readers_by_their_names() -> None:
     assert [one_of(ReaderChoice, each.value.upper()) for each in ReaderChoice] == list(ReaderChoice)
     with pytest.raises(ValueError, match="neither auto nor fast nor librdkafka"):
         one_of(ReaderChoice, "quick")
+
+
+@pytest.mark.parametrize(("text", "size_bytes"), [("none", inf), ("1g", 2**30), ("7", 7)])
+def test_limit_of_bytes_may_be_none(text: str, size_bytes: float) -> None:
+    assert parse_limit_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize(("text", "problem"), [("0", "is not positive"), ("much", "or none")])
+def test_wrong_limit_of_bytes_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_limit_bytes(text)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("none", inf), ("0", inf), ("20m", 1200.0)])

@@ -16,6 +16,7 @@ from spark_groups.offsets import planning
 from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json, plan_from_json
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.source import query_run
 from spark_groups.spark.source.query_run import Offset, QueryRun
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.types import BatchPlan, OffsetRange
@@ -37,7 +38,7 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
     produce(kafka.bootstrap_servers, topic_name, [Row(b"v")] * 10)
     runs: list[QueryRun] = []
 
-    def started(**changed: str) -> QueryRun:
+    def started(**changed: str | None) -> QueryRun:
         options = {
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
             "kafka.group.id": group_id,
@@ -46,7 +47,8 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
             "maxoffsetspertrigger": "4",
             **changed,
         }
-        runs.append(QueryRun(SourceOptions.of(options)))
+        given = {name: value for name, value in options.items() if value is not None}
+        runs.append(QueryRun(SourceOptions.of(given)))
         return runs[-1]
 
     yield started
@@ -356,3 +358,39 @@ def test_first_batches_are_small_after_a_report_of_a_short_trigger(
             driver.report(end, trigger_interval_s=interval_s)
             assert spans(until_rows(run, end)) == expected
             run.leave()
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_without_a_limit_the_first_batches_grow_until_one_has_the_whole_backlog(
+    start: Start, kafka: EmbeddedKafka, topic_name: str, *, monkeypatch, caplog, available_now: bool
+) -> None:
+    produce(kafka.bootstrap_servers, topic_name, [Row(b"v" * 10_000)] * 90)
+    monkeypatch.setattr(query_run, "FIRST_BYTES", 200)
+    run = start(maxoffsetspertrigger=None)
+    if available_now:
+        run.prepare_available_now()
+    read, end = [], NOTHING_PLANNED
+    with caplog.at_level(logging.INFO, query_run.__name__):
+        while not read or read[-1][1] < 100:
+            end = until_rows(run, end)
+            read += spans(end)
+    sizes = [until - begin for begin, until in read]
+    assert 1 <= sizes[0] <= 9
+    assert len(read) > 5
+    lines = [each for each in caplog.messages if "unread offsets in this batch" in each]
+    assert lines[0].startswith(f"reading {sizes[0]} of 100 unread offsets in this batch, about 0.0")
+    assert "maxBytesPerTrigger=none reads the whole backlog at once" in lines[0]
+    assert len(lines) == len(read) - 1
+    if not available_now:
+        produce(kafka.bootstrap_servers, topic_name, [Row(b"v" * 10_000)] * 200)
+        assert spans(until_rows(run, end)) == [(100, 300)], "the first batches are over"
+
+
+@pytest.mark.parametrize("own", [{"maxbytespertrigger": "none"}, {"maxoffsetspertrigger": "50"}])
+def test_with_a_limit_of_its_own_a_query_has_no_other(
+    start: Start, monkeypatch, own: dict[str, str]
+) -> None:
+    monkeypatch.setattr(query_run, "FIRST_BYTES", 1)
+    run = start(**{"maxoffsetspertrigger": None, **own})
+    assert spans(until_rows(run, NOTHING_PLANNED)) == [(0, 10)]
+    assert run.driver.sizes is None

@@ -131,6 +131,21 @@ def test_available_now_reads_all_commits_all_and_leaves(query: GroupQuery) -> No
 
 
 @needs_admission_control
+def test_available_now_reads_batches_of_at_most_so_many_bytes(query: GroupQuery) -> None:
+    size_bytes, limit_bytes = 10_000, 300_000
+    rows = [Row(b"%06d" % each + b"v" * size_bytes, partition=each % 3) for each in range(120)]
+    produce(query.kafka.bootstrap_servers, query.topic, rows, {"compression.type": "zstd"})
+    query.options["maxBytesPerTrigger"] = str(limit_bytes)
+    query.run_available()
+    assert query.values() == Counter(row.value for row in rows)
+    assert query.committed() == {0: 40, 1: 40, 2: 40}
+    plans = [plan_of(query, each) for each in range(last_batch(query) + 1)]
+    sizes = [size_bytes * sum(map(len, plan.ranges)) for plan in plans if plan.ranges]
+    assert max(sizes) <= limit_bytes
+    assert len(sizes) == 5, "four batches of 27 records, and one with the rest"
+
+
+@needs_admission_control
 def test_ranges_of_a_batch_are_rows_that_a_sink_can_compare(query: GroupQuery) -> None:
     produce_values(query, 0, 300)
     query.options |= {"emit": "ranges", "maxOffsetsPerTrigger": "90"}

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 
 from spark_groups.errors import ProtocolError
+from spark_groups.offsets.batch_bytes import Sample
 from spark_groups.wire.fetch import batches
-from spark_groups.wire.fetch.batches import FirstRecord, Passed, find_missed, find_record
+from spark_groups.wire.fetch.batches import (
+    FirstRecord,
+    Passed,
+    find_missed,
+    find_record,
+    sample_size,
+)
 from tests.records.encoding import (
     GZIP,
     LOG_APPEND_TIME,
@@ -229,3 +236,38 @@ def test_a_marker_that_compaction_removed_leaves_an_empty_batch() -> None:
     emptied = replace(marker(10, 7, is_abort=True), records=(), last_offset_delta=0)
     sent = ten(0, is_transactional=True, producer_id=7), emptied, ten(11)
     assert found(0, *sent, aborted=((7, 0),)) == (11, 0)
+
+
+def size_of(offset: int, *sent: Batch, aborted: tuple[tuple[int, int], ...] = ()) -> object:
+    return sample_size(b"".join(each.encode() for each in sent), offset, aborted)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_sample_has_the_size_without_compression(codec: int) -> None:
+    large = Batch(0, tuple(record(each, 0, b"v" * 50_000) for each in range(10)), codec=codec)
+    sample = sample_size(large.encode(), 0)
+    assert sample is not None
+    assert sample.offsets == 10
+    assert 500_000 < sample.size_bytes < 501_000
+    assert sample_size(large.encode(), 5) == Sample(sample.size_bytes // 2, 5)
+
+
+def test_gaps_markers_and_aborted_records_have_offsets_and_no_size() -> None:
+    whole = sample_size(ten().encode(), 0)
+    assert whole is not None
+    assert size_of(0, ten(30)) == Sample(whole.size_bytes, 40), "behind a gap of compaction"
+    aborted = ten(0, is_transactional=True, producer_id=7)
+    sent = aborted, marker(10, 7, is_abort=True), ten(11)
+    assert size_of(0, *sent, aborted=((7, 0),)) == Sample(whole.size_bytes, 21)
+    assert size_of(0, *sent) == Sample(2 * whole.size_bytes, 21), "read_uncommitted reads them"
+    assert size_of(10, sent[1]) == Sample(0, 1)
+
+
+def test_without_a_whole_batch_there_is_no_sample() -> None:
+    assert sample_size(b"", 0) is None
+    assert sample_size(ten().encode()[:-1], 0) is None
+
+
+def test_old_batches_are_sampled_as_they_are_stored() -> None:
+    old = Batch(3, (record(0),), magic=1).encode()
+    assert sample_size(old, 3) == Sample(len(old) - 12, 1)

@@ -1,0 +1,137 @@
+"""From a limit in bytes to a limit in offsets: how many unread offsets fit `maxBytesPerTrigger`.
+
+Offsets say nothing about bytes, and brokers list no sizes. So the records at the first offset of
+each range and at its last one are sampled, and sizes between the two are taken to lie between
+theirs. If records grow within the ranges, these are halved until the samples at their ends fit. One
+factor shrinks all ranges, so partitions share the limit in proportion to their backlog.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, Generic, TypeVar
+
+from spark_groups.offsets.planning import divide
+from spark_groups.values import dataclass
+
+K = TypeVar("K")
+UNKNOWN_RECORD_BYTES: Final = 1024 * 1024
+"""The size of an offset if no partition could be sampled: the largest that brokers accept by
+default, so that the batch is too small rather than too large."""
+ROUNDS_MAX: Final = 12
+"""The last of these rounds samples ranges of 1/1024 of the first estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The records around an offset.
+
+    Args:
+        size_bytes: Their size without compression; markers and aborted records count as nothing.
+        offsets: The offsets from the sampled one to the end of these records, gaps included.
+    """
+
+    size_bytes: int
+    offsets: int
+
+    @property
+    def per_offset(self) -> float:
+        """The mean bytes of an offset."""
+        return self.size_bytes / max(1, self.offsets)
+
+
+class BytesSearch(Generic[K]):
+    """Finds how many offsets of a backlog fit a number of bytes.
+
+    Call `wanted` and `take` in turn until `wanted` is empty; `max_offsets` is the result.
+
+    Args:
+        unread: The first unread offset and the end, by partition with a backlog.
+        max_bytes: The limit.
+        max_offsets: The limit in offsets, if the query has one.
+    """
+
+    def __init__(
+        self, unread: Mapping[K, tuple[int, int]], max_bytes: int, max_offsets: int | None
+    ) -> None:
+        self._positions = {key: begin for key, (begin, _) in unread.items()}
+        self._ends = {key: end for key, (_, end) in unread.items()}
+        self._max_bytes = max_bytes
+        self._rounds = 0
+        self._at_begin: dict[K, Sample] | None = None
+        self.unread_offsets = sum(end - begin for begin, end in unread.values())
+        """The whole backlog."""
+        own = self.unread_offsets if max_offsets is None else max_offsets
+        self._most_offsets = self.max_offsets = min(own, self.unread_offsets)
+        """How many offsets fit, as far as the search has come."""
+        self.size_bytes = 0.0
+        """The estimated size of these."""
+        self._is_over = not self.unread_offsets
+
+    @property
+    def is_limiting(self) -> bool:
+        """Whether the batch is smaller than without the limit in bytes."""
+        return self.max_offsets < self._most_offsets
+
+    def wanted(self) -> dict[K, int]:
+        """Return the offsets to sample next, by partition; none: the search is over."""
+        if self._is_over:
+            return {}
+        if self._at_begin is None:
+            return dict(self._positions)
+        begins, ranges = self._at_begin, self._ranges()
+        # A sample that covers its whole range needs no second one.
+        return {
+            key: until - 1
+            for key, (begin, until) in ranges.items()
+            if begins[key].offsets < until - begin
+        }
+
+    def take(self, samples: Mapping[K, Sample]) -> None:
+        """Take the samples of `wanted`.
+
+        Args:
+            samples: A partition without one counts as the largest of the others at the beginning of
+                its range, and as unchanged at its end.
+        """
+        self._rounds += 1
+        if self._at_begin is None:
+            self._at_begin = _complete(self._positions, samples)
+            self._fit(self._at_begin)
+            self._is_over = not self.wanted()
+            return
+        ends = {**self._at_begin, **samples}
+        before = self.max_offsets
+        size_bytes = self._size_bytes(ends)
+        if size_bytes > 2 * self._max_bytes and self._rounds < ROUNDS_MAX and before > 1:
+            self.max_offsets = before // 2
+            self.size_bytes = self._size_bytes(self._at_begin)
+            self._is_over = not self.wanted()
+            return
+        self._fit(ends)
+        self._is_over = True
+
+    def _fit(self, at_end: Mapping[K, Sample]) -> None:
+        """Shrink the number of offsets if their estimated size exceeds the limit."""
+        size_bytes = self._size_bytes(at_end)
+        if size_bytes > self._max_bytes:
+            self.max_offsets = max(1, math.floor(self.max_offsets * self._max_bytes / size_bytes))
+        self.size_bytes = self._size_bytes(at_end)
+
+    def _size_bytes(self, at_end: Mapping[K, Sample]) -> float:
+        begins = self._at_begin or {}
+        return sum(
+            (until - begin) * (begins[key].per_offset + at_end[key].per_offset) / 2
+            for key, (begin, until) in self._ranges().items()
+        )
+
+    def _ranges(self) -> dict[K, tuple[int, int]]:
+        return divide(self._positions, self._ends, self.max_offsets)
+
+
+def _complete(positions: Mapping[K, int], samples: Mapping[K, Sample]) -> dict[K, Sample]:
+    """Return a sample of each partition; those without one get the largest of the others."""
+    largest = max((each.per_offset for each in samples.values()), default=UNKNOWN_RECORD_BYTES)
+    unknown = Sample(math.ceil(largest), 1)
+    return {key: samples.get(key, unknown) for key in positions}
