@@ -164,6 +164,7 @@ class GroupClient:
         """
         is_own = plan.group_id == self.config.member.group_id
         self.topics.remember(plan.topics, of_this_group=is_own)
+        self.topics.note_partitions(each.key for each in plan.ranges)
         if is_own:
             self.releases.add(plan.member_id)
         else:

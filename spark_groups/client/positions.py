@@ -113,6 +113,7 @@ class Positions:
     def assign(self, partitions: Assignment, member_epoch: int, now: float) -> None:
         """Begin a tenure of each partition."""
         self.ledger.assign(partitions, member_epoch)
+        self.topics.note_partitions(partitions)
         self.hold_internal(now)
 
     def hold_internal(self, now: float) -> None:

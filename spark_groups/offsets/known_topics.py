@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_groups.protocol.messages import TopicMetadata
-from spark_groups.types import PlanTopic, TopicId
+from spark_groups.types import PlanTopic, TopicId, TopicIdPartition
 
 MAX_TOPICS_REMEMBERED: Final = 1_000
 
@@ -24,6 +24,8 @@ class TopicDirectory:
 
     def __init__(self) -> None:
         self._topics: dict[TopicId, TopicMetadata] = {}
+        self._seen_counts: dict[TopicId, int] = {}
+        """The smallest count that each topic must have, by the partitions that were assigned."""
         self._first_counts: dict[TopicId, int] = {}
         self._ids_by_name: dict[str, TopicId] = {}
         self._absent_names: set[str] = set()
@@ -155,9 +157,16 @@ class TopicDirectory:
         """Return the ids of all topics with known names."""
         return set(self._topics)
 
+    def note_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Note partitions that exist: a broker that lags behind may not know of them yet."""
+        for key in partitions:
+            seen = self._seen_counts.get(key.topic_id, 0)
+            self._seen_counts[key.topic_id] = max(seen, key.partition + 1)
+
     def partition_count(self, topic_id: TopicId) -> int:
         """Return the latest partition count of a topic."""
-        return self._topics[topic_id].partition_count
+        seen_count = self._seen_counts.get(topic_id, 0)
+        return max(self._topics[topic_id].partition_count, seen_count)
 
     def first_count(self, topic_id: TopicId) -> int:
         """Return the partition count of a topic when the member first saw it."""

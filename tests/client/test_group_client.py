@@ -14,6 +14,7 @@ from spark_groups.offsets.events import (
     BatchFinished,
     BatchPlanned,
     CheckpointOfAnotherGroup,
+    DataLost,
     PartitionsGivenUp,
     PartitionsReadFromBeginning,
     RangesInherited,
@@ -415,6 +416,37 @@ def test_data_loss_fails_the_query_once_and_is_not_asked_for_again() -> None:
     for _ in range(20):
         harness.wait(0.3)
         assert not isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_offset_of_a_partition_that_brokers_do_not_know_yet_is_no_loss(restarts: bool) -> None:
+    """The group has an offset of partition 4 only, and metadata still says: four partitions."""
+    harness = ClientHarness(
+        checkpointed=BatchPlan("g", "m0", 1, (OffsetRange(TOPIC, "orders", 4, 0, 5),))
+        if restarts
+        else None
+    )
+    harness.cluster()
+    if restarts:
+        harness.beat(m.HeartbeatResponse(member_epoch=-1))
+    fifth, first = parts(4), parts(0)
+    harness.beat(accepted(2, first if restarts else fifth))
+    harness.cluster()
+    harness.beat(accepted(2))
+    known = {key(4): commit_of_a_query(5, count=4), **dict.fromkeys(map(key, range(4)), NONE)}
+    if not restarts:
+        harness.until(m.OffsetFetchRequest)
+        harness.answer(Channel.OFFSETS, fetch_answer(offsets=known))
+        finish(harness, planned(harness, {4: 9}))
+        harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
+        harness.beat(accepted(2, first))
+        harness.beat(accepted(3, first))
+    request = harness.until(m.OffsetFetchRequest)
+    assert isinstance(request, m.OffsetFetchRequest)
+    assert indexes(request.partitions) == [0, 1, 2, 3, 4]
+    harness.answer(Channel.OFFSETS, fetch_answer(offsets=known))
+    harness.client.check()
+    assert not harness.find(DataLost)
 
 
 @pytest.mark.parametrize("ends_first", [True, False])

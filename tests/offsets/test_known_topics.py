@@ -7,7 +7,7 @@ import uuid
 from spark_groups.offsets.known_topics import MAX_TOPICS_REMEMBERED, TopicDirectory
 from spark_groups.offsets.plan_text import parse_plan_text, plan_text
 from spark_groups.protocol.messages import TopicMetadata
-from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic, TopicIdPartition
 
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -24,6 +24,15 @@ def test_first_count_stays_while_the_topic_grows() -> None:
     assert (topics.first_count(OLD), topics.partition_count(OLD)) == (3, 5)
     assert (topics.name(OLD), topics.name(NEW)) == ("orders", None)
     assert topics.unknown([OLD, NEW]) == {NEW}
+
+
+def test_partition_that_a_broker_does_not_know_yet_counts() -> None:
+    topics = TopicDirectory()
+    topics.note_partitions([TopicIdPartition(OLD, 4), TopicIdPartition(OLD, 1)])
+    topics.learn(topic())
+    assert (topics.first_count(OLD), topics.partition_count(OLD)) == (3, 5)
+    topics.learn(topic(count=6))
+    assert topics.partition_count(OLD) == 6
 
 
 def test_topic_that_was_absent_had_no_partitions() -> None:

@@ -52,6 +52,11 @@ def test_a_static_member_that_missed_a_generation_may_commit_once_more() -> None
     assert play(Run(500796, "kafka-4.3", protocols=CLASSIC)) is None
 
 
+def test_a_partition_that_brokers_do_not_know_yet_is_asked_for_by_its_former_owner() -> None:
+    # It is the only one of its topic with a committed offset, and was assigned to another member.
+    assert play(Run(938223, "kip-848", protocols=OF_KAFKA)) is None
+
+
 def test_drawn_groups_migrate_both_ways_and_everything_happens_to_classic_members() -> None:
     seen: Counter[object] = Counter()
 
