@@ -182,6 +182,8 @@ class GroupScript:
             self._leave_for_a_moment: 3,
             self._come_back: 4,
             self._subscribe: 8,
+            self._unsubscribe: 3,
+            self._late_without_topics: 6,
             self._as_a_stranger: 2,
             self._under_another_instance_id: 3,
             self._broken: 3,
@@ -372,6 +374,22 @@ class GroupScript:
             topic_partitions=owned,
             server_assignor=self.chance.choice(self._votes),
         )
+
+    def _unsubscribe(self) -> Asked | None:
+        """Drop all topics and the pattern."""
+        asked = self._heartbeat("no topics")
+        owned = self.chance.choice((None, NO_PARTITIONS))
+        return self._changed(
+            asked, subscribed_topic_names=(), subscribed_topic_regex="", topic_partitions=owned
+        )
+
+    def _late_without_topics(self) -> Asked | None:
+        """The epoch before, from a member that has dropped its topics: it may no longer count."""
+        asked = self._heartbeat("the epoch before, without topics")
+        if asked is None or self._view(asked).topics or len(self._view(asked).epochs) < 3:
+            return None
+        before = self._view(asked).epochs[-2]
+        return self._changed(asked, member_epoch=before, topic_partitions=NO_PARTITIONS)
 
     def _as_a_stranger(self) -> Asked | None:
         """Somebody who is gone, or an instance id that is not the member's."""

@@ -13,12 +13,17 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 
+from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.profile import PROFILES
+from spark_groups.protocol import messages as m
+from spark_groups.types import NO_PARTITIONS
 from tests.conformance.classic_pair import ClassicPair
-from tests.conformance.pair import Pair
+from tests.conformance.pair import INTERVAL, MARGIN_S, Pair
+from tests.conformance.script import REBALANCE_MS, Asked
 from tests.conformance.tally import PROPERTY, Played
 from tests.scenarios.broker_world import StartWorld
 
@@ -31,6 +36,46 @@ FRESH = -1
 KINDS = {Pair: "consumer", ClassicPair: "classic"}
 STEPS = 250
 """Of one script; five of them are more than a thousand."""
+BY_HAND_MS = "5000"
+"""Between two targets in a script by hand, which a slow broker answers within."""
+
+
+class ByHand(Pair):
+    """A pair that is asked by hand, about one group."""
+
+    def begin(self) -> None:
+        """Create two topics, and the group."""
+        for name in self.topics.names[:2]:
+            self._create(name)
+        self._add_group()
+        self._configure(self.groups[0].group_id, {INTERVAL: BY_HAND_MS})
+
+    def beat(self, member_id: str, member_epoch: int, **fields: Any) -> m.HeartbeatResponse:
+        """Compare the answers to a heartbeat; return the broker's."""
+        group_id = self.groups[0].group_id
+        request = m.HeartbeatRequest(
+            group_id=group_id, member_id=member_id, member_epoch=member_epoch, **fields
+        )
+        answer = self._ask(self.groups[0], Asked(request, "by hand"))
+        assert isinstance(answer, m.HeartbeatResponse)
+        assert not self.given_up, "the broker was too slow to be compared"
+        return answer
+
+    def epoch(self, member_id: str) -> int:
+        """Return the member epoch of the last answer."""
+        return self.groups[0].members[member_id].epoch
+
+    def settle(self, *member_ids: str) -> None:
+        """Let members reach the target of the group's epoch."""
+        self.await_interval()
+        for _ in range(2):
+            for each in member_ids:
+                view = self.groups[0].members[each]
+                self.beat(each, view.epoch, topic_partitions=view.assigned)
+
+    def await_interval(self) -> None:
+        """Wait for the end of the interval between two targets."""
+        self.broker.sleep(int(BY_HAND_MS) / 1000 + MARGIN_S)
 
 
 def scripts() -> Iterator[object]:
@@ -54,6 +99,13 @@ def _scripts(pair: type[Pair]) -> Iterator[object]:
         for seed in (*SEEDS, *SEEDS_ON_REQUEST):
             yield _script(pair, seed, version, is_extra=seed in SEEDS_ON_REQUEST)
         yield _script(pair, FRESH, version)
+
+
+def with_intervals() -> Iterator[object]:
+    """Versions with an interval between targets, on the brokers of the drawn scripts."""
+    for version in IN_EVERY_RUN:
+        group = pytest.mark.xdist_group(f"scenarios on Kafka {version}")
+        yield pytest.param(version, marks=[pytest.mark.broker, pytest.mark.long, group])
 
 
 def _script(pair: type[Pair], seed: int, version: str, *, is_extra: bool = False) -> object:
@@ -91,3 +143,34 @@ def test_model_answers_as_the_broker(
         world.end()
     played = Played(version, KINDS[kind], seed, pair.compared, len(pair.given_up))
     record_property(PROPERTY, asdict(played))
+
+
+@pytest.mark.parametrize("version", with_intervals())
+def test_member_that_drops_its_last_topic_before_the_target_is_computed(
+    version: str, broker_world: StartWorld
+) -> None:
+    """Its next heartbeat at the epoch before is fenced, although it holds nothing."""
+    world = broker_world(version)
+    profile = PROFILES["kafka-" + version.rpartition(".")[0]]
+    try:
+        pair = ByHand(world, profile, 37, "")
+        pair.begin()
+        a, b = pair.topics.names[:2]
+        whole: dict[str, Any] = {
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "topic_partitions": NO_PARTITIONS,
+        }
+        pair.beat("s", 0, subscribed_topic_names=(a,), **whole)
+        pair.beat("m", 0, subscribed_topic_regex="nothing", subscribed_topic_names=(), **whole)
+        pair.settle("s", "m")
+        before = pair.epoch("m")
+        for names in ((a, b), (a,)):
+            pair.beat("s", pair.epoch("s"), subscribed_topic_names=names)
+        pair.await_interval()
+        pair.beat("m", before)
+        assert pair.epoch("m") > before
+        pair.beat("m", pair.epoch("m"), subscribed_topic_names=(), subscribed_topic_regex="")
+        late = pair.beat("m", before, topic_partitions=NO_PARTITIONS)
+        assert late.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    finally:
+        world.end()

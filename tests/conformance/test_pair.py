@@ -142,6 +142,8 @@ def test_scripts_reach_every_answer_they_are_for() -> None:
         (KAFKA_4_3, KAFKA_4_4),
         (replace(KAFKA_4_3, own_revocation_is_released=False), KAFKA_4_3),
         (replace(KAFKA_4_3, strips_unsubscribed=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, strip_overwrites_previous_epoch=False), KAFKA_4_3),
+        (replace(KAFKA_4_3, empty_subscription_is_a_step=False), KAFKA_4_3),
         (replace(KAFKA_4_3, bumps_epoch_while_unrevoked=True), KAFKA_4_3),
         (replace(KAFKA_4_3, stable_extras=False), KAFKA_4_3),
         (replace(KAFKA_4_3, batches_assignments=False), KAFKA_4_3),

@@ -194,6 +194,7 @@ def reconciled(
         assignment_epoch=target.assignment_epoch,
         target=target.assignment,
         subscribed=change.subscribed_ids(context),
+        names_no_topic=not change.subscribed_names,
         has_subscription_changed=subscribed.has_changed,
         owned=owned,
         held=change.group.held_partitions,

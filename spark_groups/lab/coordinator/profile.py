@@ -68,6 +68,8 @@ class Profile:
             once (the KIP, from 4.2 on; KAFKA-19431).
         strip_overwrites_previous_epoch: So doing, like any other step, ends the acceptance of the
             previous member epoch (the KIP, from 4.3 on).
+        empty_subscription_is_a_step: Likewise a change to a subscription without any topic name,
+            by name or by resolved pattern, even if the member holds nothing (from 4.3 on).
         dropped_pattern_bumps: Dropping a pattern bumps the group epoch (not 4.0).
         own_revocation_is_released: A member does not wait for target partitions that it still
             revokes itself (not 4.0; KAFKA-19449, in 4.1.2 and not in 4.1.1).
@@ -132,6 +134,7 @@ class Profile:
     known_static_member_rejoins: bool = False
     strips_unsubscribed: bool = True
     strip_overwrites_previous_epoch: bool = True
+    empty_subscription_is_a_step: bool = False
     dropped_pattern_bumps: bool = True
     own_revocation_is_released: bool = True
     hashes_metadata: bool = True
@@ -212,6 +215,7 @@ KAFKA_4_3: Final = replace(
     name="kafka-4.3",
     first_group_epoch=1,
     strip_overwrites_previous_epoch=True,
+    empty_subscription_is_a_step=True,
     offset_fencing=OffsetFencing.ASSIGNMENT_EPOCH,
     batches_assignments=True,
     describes_revoking=True,

@@ -27,6 +27,7 @@ class Reconciliation:
     Args:
         assignment_epoch: The epoch of the target.
         subscribed: Ids of the topics the member subscribes to, by name and by resolved pattern.
+        names_no_topic: Whether there is not even the name of a topic that does not exist.
         has_subscription_changed: Whether this heartbeat changed the subscription.
         owned: The partitions that the member reports; None without a report.
         held: Returns the partitions held by all members of the group.
@@ -35,6 +36,7 @@ class Reconciliation:
     assignment_epoch: int
     target: Assignment
     subscribed: Container[TopicId]
+    names_no_topic: bool
     has_subscription_changed: bool
     owned: Assignment | None
     held: Callable[[], Container[TopicIdPartition]]
@@ -113,7 +115,10 @@ class Reconciliation:
         stripped = {
             key: at for key, at in member.assigned.items() if key.topic_id not in self.subscribed
         }
-        if not stripped:
+        # Kafka compares the maps of assigned partitions by identity here: Map.of() replaces that of
+        # a member with nothing, too (CurrentAssignmentBuilder.updateCurrentAssignment).
+        is_emptied = self.names_no_topic and self.profile.empty_subscription_is_a_step
+        if not stripped and (member.pending_revocation or not is_emptied):
             return member
         previous_member_epoch = (
             member.member_epoch
@@ -126,7 +131,7 @@ class Reconciliation:
             assigned={key: at for key, at in member.assigned.items() if key not in stripped},
         )
         pending = {**member.pending_revocation, **stripped}
-        if not self._still_owns(pending):
+        if not pending or not self._still_owns(pending):
             return shrunk
         return replace(
             shrunk, state=ReconciliationState.UNREVOKED_PARTITIONS, pending_revocation=pending

@@ -382,10 +382,14 @@ class Change:
         kept = [each for each in self.group.members.values() if each.member_id != before]
         return [*kept, self.updated_member]
 
+    @property
+    def subscribed_names(self) -> frozenset[str]:
+        """The topics of the member, also absent ones; a pattern counts once it is resolved."""
+        return names_of(self.updated_member, self.group.regexes)
+
     def subscribed_ids(self, context: RequestContext) -> frozenset[TopicId]:
-        """Return the topics of the member; a pattern counts once it is resolved."""
-        names = names_of(self.updated_member, self.group.regexes)
-        found = (context.topics.by_name.get(each) for each in names)
+        """Return the topics of the member that exist."""
+        found = (context.topics.by_name.get(each) for each in self.subscribed_names)
         return frozenset(each.topic_id for each in found if each)
 
 

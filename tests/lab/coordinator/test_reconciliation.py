@@ -11,7 +11,13 @@ import pytest
 from spark_groups.errors import ErrorCode
 from spark_groups.lab.coordinator.effects import RefusedError
 from spark_groups.lab.coordinator.member import GroupMember, ReconciliationState
-from spark_groups.lab.coordinator.profile import KAFKA_4_0, KAFKA_4_2, KAFKA_4_3, Profile
+from spark_groups.lab.coordinator.profile import (
+    KAFKA_4_0,
+    KAFKA_4_2,
+    KAFKA_4_3,
+    KIP_848,
+    Profile,
+)
 from spark_groups.lab.coordinator.reconciliation import Reconciliation
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
 from tests.lab.coordinator.driving import BAR, FOO, bar, foo, given_at
@@ -48,6 +54,7 @@ def step(
     owned: Assignment | None = None,
     held: Assignment = NO_PARTITIONS,
     subscribed: frozenset[object] = frozenset((FOO, BAR)),
+    absent: bool = False,
     changed: bool = False,
 ) -> GroupMember:
     own = Assignment(frozenset((*before.assigned, *before.pending_revocation)))
@@ -55,6 +62,7 @@ def step(
         assignment_epoch=epoch,
         target=target,
         subscribed=subscribed,
+        names_no_topic=not subscribed and not absent,
         has_subscription_changed=changed,
         owned=owned,
         held=lambda: held | own,
@@ -257,6 +265,35 @@ def test_only_from_4_3_on_unsubscribing_closes_the_window_of_a_lost_answer(
         before, foo(1), profile=profile, epoch=10, subscribed=frozenset((FOO,)), changed=True
     )
     assert (after.state, after.previous_member_epoch) == (UNREVOKED, previous)
+
+
+EMPTY = frozenset[object]()
+
+
+@pytest.mark.parametrize(("profile", "previous"), [(KAFKA_4_2, 9), (KAFKA_4_3, 10), (KIP_848, 9)])
+def test_only_from_4_3_on_dropping_the_last_topic_is_a_step_of_a_member_that_holds_nothing(
+    profile: Profile, previous: int
+) -> None:
+    before = member(STABLE, NO_PARTITIONS)
+    after = step(
+        before, foo(1), profile=profile, epoch=10, subscribed=EMPTY, changed=True, owned=None
+    )
+    assert after == replace(before, previous_member_epoch=previous)
+
+
+def test_dropping_the_last_topic_is_no_step_with_the_name_of_an_absent_one() -> None:
+    before = member(STABLE, NO_PARTITIONS)
+    assert step(before, foo(1), epoch=10, subscribed=EMPTY, absent=True, changed=True) is before
+
+
+def test_dropping_the_last_topic_is_no_step_while_partitions_are_revoked() -> None:
+    before = member(UNREVOKED, NO_PARTITIONS, pending=foo(1))
+    assert step(before, NO_PARTITIONS, epoch=10, subscribed=EMPTY, changed=True) is before
+
+
+def test_an_empty_subscription_that_stays_the_same_is_no_step() -> None:
+    before = member(STABLE, NO_PARTITIONS)
+    assert step(before, NO_PARTITIONS, epoch=10, subscribed=EMPTY) is before
 
 
 def test_before_4_2_a_subscription_alone_revokes_nothing() -> None:
