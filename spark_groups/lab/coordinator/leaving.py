@@ -93,6 +93,10 @@ def fence(
         for each in members
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
     ]
+    running = context.computing
+    if running and running.computation and running.computation.member_id in leaving:
+        # The next heartbeat chooses another member, if any is left.
+        timers.append(replace(running, at=None))
     return Outcome(response, tuple(records), (*timers, *epoch.timers))
 
 

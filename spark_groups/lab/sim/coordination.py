@@ -197,6 +197,12 @@ class Coordination:
         return classic.state if classic else None
 
     @property
+    def computing_member_id(self) -> str | None:
+        """The member that computes the target now, if any does."""
+        timer = self._shard.timer(TimerKey(TimerKind.CLIENT_ASSIGNMENT, self.group_id))
+        return timer.computation.member_id if timer and timer.computation else None
+
+    @property
     def epochs(self) -> str:
         """Its generation; of a consumer group the group epoch and the assignment epoch."""
         group = self.group

@@ -20,7 +20,12 @@ from spark_groups.lab.coordinator.client_assignment import (
     readers,
     with_assignors,
 )
-from spark_groups.lab.coordinator.effects import CoordinatorErrorCode, RefusedError
+from spark_groups.lab.coordinator.effects import (
+    CoordinatorErrorCode,
+    RefusedError,
+    TimerKey,
+    TimerKind,
+)
 from spark_groups.lab.coordinator.log import Log
 from spark_groups.lab.coordinator.member import ClassicMetadata, ClientAssignor, GroupMember
 from spark_groups.lab.coordinator.messages import KipHeartbeatRequest
@@ -374,6 +379,18 @@ def test_when_the_chosen_member_leaves_another_one_is_asked() -> None:
     group = Group("a", "b")
     group.leave("a")
     assert group.beat("b").should_compute_assignment
+
+
+def test_when_the_chosen_member_leaves_its_computation_ends() -> None:
+    """Also if no heartbeat follows: here the group becomes a classic one."""
+    group = Group("a")
+    group.prepare("a")
+    computing = TimerKey(TimerKind.CLIENT_ASSIGNMENT, "g")
+    assert group.shard.timer(computing)
+    group.leave("a")
+    assert group.shard.timer(computing) is None
+    group.classic_join("i1", "range")
+    assert group.shard.timer(computing) is None
 
 
 def test_a_new_coordinator_asks_again() -> None:

@@ -23,6 +23,9 @@ from spark_groups.client.planner import BatchPlanner
 from spark_groups.client.warm_up import WarmUp
 from spark_groups.lab.commands.simulation import Break, Run, play
 from spark_groups.lab.coordinator import client_assignment, heartbeat
+from spark_groups.lab.coordinator.effects import Computation, Timer, TimerKey, TimerKind
+from spark_groups.lab.coordinator.group import ConsumerGroup
+from spark_groups.lab.coordinator.messages import InstallAssignmentRequest
 from spark_groups.lab.coordinator.profile import PROFILES
 from spark_groups.lab.coordinator.subscriptions import Change
 from spark_groups.lab.sim.checkers.registry import CHECKERS
@@ -92,8 +95,8 @@ def replaces_a_batch_that_is_not_committed(patch: Patch) -> None:
     patch.setattr(WarmUp, "_is_all_committed", lambda *_: True)
 
 
-def installs_a_stale_target(patch: Patch) -> None:
-    """The join of a classic member stops no computation, and the result is installed."""
+def computes_on_after_a_classic_member_has_joined(patch: Patch) -> None:
+    """The join of a classic member stops no computation; its result is refused."""
     next_step = heartbeat.next_step
 
     def unstopped(change: Change, *rest: Any) -> heartbeat.Step:
@@ -104,6 +107,27 @@ def installs_a_stale_target(patch: Patch) -> None:
         return replace(step, timers=kept)
 
     patch.setattr(heartbeat, "next_step", unstopped)
+
+
+def installs_a_stale_target(patch: Patch) -> None:
+    """The result of a computation that was stopped is installed, whatever its group epoch is."""
+    prepared, computation = client_assignment._prepared, client_assignment._computation
+    last: list[Computation] = []
+
+    def noted(group: ConsumerGroup, assignor: str, context: Any) -> Any:
+        found = prepared(group, assignor, context)
+        last[:] = [Computation("", assignor, is_announced=True, prepared=found)]
+        return found
+
+    def any_computation(group: ConsumerGroup, request: Any, context: Any) -> Any:
+        is_result = isinstance(request, InstallAssignmentRequest)
+        if context.computing is None and is_result and group.is_consumer_group and last:
+            key = TimerKey(TimerKind.CLIENT_ASSIGNMENT, group.group_id)
+            return Timer(key, None), last[0]
+        return computation(group, request, context)
+
+    patch.setattr(client_assignment, "_prepared", noted)
+    patch.setattr(client_assignment, "_computation", any_computation)
     patch.setattr(client_assignment, "_check_is_newer", lambda *_: None)
 
 
@@ -157,13 +181,12 @@ DRAWN = (
         also_breaks="resets respected",
     ),
     Planted("read once", replaces_a_batch_that_is_not_committed, 400_055, "kafka-4.0"),
-    # One profile of five has members that compute targets.
+    Planted("legal target", installs_a_stale_target, 400_012, "kip-848", protocols=MIXED),
     Planted(
-        "legal target",
-        installs_a_stale_target,
-        400_012,
+        "computation is due",
+        computes_on_after_a_classic_member_has_joined,
+        400_004,
         "kip-848",
-        schedules_max=2_500,
         protocols=MIXED,
     ),
 )

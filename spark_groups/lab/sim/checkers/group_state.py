@@ -178,6 +178,25 @@ class MemberEpochs(Checker):
                 )
 
 
+class ComputationIsDue(Checker):
+    """A member computes the target only while the group epoch is ahead of it.
+
+    The coordinator may compute it itself meanwhile, and then stops the member's computation: no
+    other check would notice one that runs for nothing, because its result is refused.
+    """
+
+    @on(facts.GroupChanged)
+    def _changed(self, fact: facts.GroupChanged) -> None:
+        group, coordination = fact.group, self.scene.coordination
+        member_id = coordination.computing_member_id
+        is_due = group.group_epoch > group.assignment_epoch
+        if coordination.answers and member_id is not None and not is_due:
+            self.fail(
+                f"{member_id} computes a target, but that of group epoch {group.group_epoch} is"
+                " there already"
+            )
+
+
 class StableGroup(Checker):
     """In a STABLE group each member has its target, and all partitions are assigned.
 

@@ -18,6 +18,7 @@ from spark_groups.lab.sim.checkers.failures import (
     RequestRate,
 )
 from spark_groups.lab.sim.checkers.group_state import (
+    ComputationIsDue,
     LegalTarget,
     MemberEpochs,
     StableGroup,
@@ -45,6 +46,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     GroupSettles,
     LegalTarget,
     MemberEpochs,
+    ComputationIsDue,
     SingleOwner,
     StableGroup,
     CleanHandOver,
