@@ -168,9 +168,8 @@ class GroupClient:
         if is_own:
             self.releases.add(plan.member_id)
         else:
-            self.resolver.came_from(
-                plan.group_id, (each.name for each in plan.topics if each.is_read)
-            )
+            read = (each.name for each in plan.topics if each.is_read)
+            self.resolver.came_from(plan.group_id, read)
 
     def _cluster_questions(self) -> Callable[[float], Asked | None]:
         """Return a function that picks the next request to any broker; they share one backoff."""

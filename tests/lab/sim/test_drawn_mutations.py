@@ -110,7 +110,7 @@ def computes_on_after_a_classic_member_has_joined(patch: Patch) -> None:
 
 
 def installs_a_stale_target(patch: Patch) -> None:
-    """The result of a computation that was stopped is installed, whatever its group epoch is."""
+    """The result of a stopped computation is installed, for any group epoch."""
     prepared, computation = client_assignment._prepared, client_assignment._computation
     last: list[Computation] = []
 
