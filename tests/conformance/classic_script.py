@@ -105,6 +105,8 @@ class ClassicScript(GroupScript):
             for action, weight in self._actions.items()
             if self._is_mixed or action in of_operators
         }
+        for only_consumers in (self._unsubscribe, self._late_without_topics):
+            consumer.pop(only_consumers, None)
         classic: dict[Callable[[], Asked | None], int] = {
             self._classic_join: 8,
             self._proceed: 100,
