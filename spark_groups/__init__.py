@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spark_groups.spark.source.registration import register
     from spark_groups.spark.tables.delta import delta_table
     from spark_groups.spark.tables.iceberg import iceberg_table
+    from spark_groups.spark.tables.own import own_table
     from spark_groups.spark.tables.postgres import postgres_table
     from spark_groups.spark.tables.sqlite import sqlite_table
     from spark_groups.spark.tables.write import write_table
@@ -58,6 +59,7 @@ __all__ = [
     "iceberg_table",
     "lag",
     "listen",
+    "own_table",
     "postgres_table",
     "preflight",
     "process_records",
@@ -92,6 +94,7 @@ _NAMES = {
     "spark_groups.spark.source.registration": ("register",),
     "spark_groups.spark.tables.delta": ("delta_table",),
     "spark_groups.spark.tables.iceberg": ("iceberg_table",),
+    "spark_groups.spark.tables.own": ("own_table",),
     "spark_groups.spark.tables.postgres": ("postgres_table",),
     "spark_groups.spark.tables.sqlite": ("sqlite_table",),
     "spark_groups.spark.tables.write": ("write_table",),

@@ -11,6 +11,7 @@ import pytest
 from chaos.systems.postgres import running_postgres
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.examples.played import play
+from tests.monitoring.scraping import free_port
 
 pytestmark = [
     pytest.mark.broker,
@@ -36,6 +37,19 @@ def test_copy_equals_the_shops_table_also_if_it_begins_again(tmp_path: Path) -> 
     assert "Killed" in printed
     compared = re.findall(r"^\d+\n\d+\n\d+$", printed.partition("total lag 0")[2], re.MULTILINE)
     assert compared == ["1823\n0\n0"] * 2
+
+
+def test_every_order_is_in_the_service_once_although_the_application_is_killed(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedKafka() as kafka:
+        port = {"SERVICE_PORT": str(free_port())}
+        printed = play("rest_sink", tmp_path, kafka.bootstrap_servers, variables=port)
+    assert "Killed" in printed
+    before, after = re.findall(r"^(\d+) orders, (\d+) of them different$", printed, re.MULTILINE)
+    assert 1_000 <= int(before[0]) < 10_000
+    assert before[0] == before[1]
+    assert after == ("10000", "10000")
 
 
 def test_orders_are_booked_after_a_repair(tmp_path: Path) -> None:

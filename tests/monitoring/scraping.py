@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -42,6 +43,12 @@ class Scrape:
             for sample in family.samples
             if sample.name == f"kafka_group_{name}"
         }
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groups import figures
 from spark_groups.lab.broker.embedded import EmbeddedKafka
 from tests.brokers import ANSWER_S, create_topic
-from tests.monitoring.scraping import get, health, scrape
+from tests.monitoring.scraping import free_port, get, health, scrape
 from tests.runtime.members import fill
 from tests.spark.queries import READ_S, GroupQuery
 from tests.waiting import wait_until
@@ -25,11 +25,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 PARTITIONS = 2
 WEEK_S = 7 * 24 * 3600
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def is_refused(port: int) -> bool:

@@ -81,7 +81,8 @@ def write_table(
     `emit=ranges`, tasks read the records and write them, and no row passes through the JVM.
 
     Args:
-        table: A table from `delta_table`, `iceberg_table`, `postgres_table` or `sqlite_table`.
+        table: A table from `delta_table`, `iceberg_table`, `postgres_table`, `sqlite_table` or
+            `own_table`.
         transform: Takes the rows of a batch as a DataFrame and returns a DataFrame; with
             `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
     """

@@ -3,7 +3,8 @@
     python -m tests.spark.tables.table_application GIVEN
 
 GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (a path: of an Iceberg table if the
-directory is called `lake`, else of a Delta table; or the arguments of `postgres_table`). With
+directory is called `lake`, else of a Delta table; the arguments of `postgres_table`; or the `port`
+of the service of an example). With
 `hold` ("planned": the table is not yet read; "before" or "after" the table's commit) and `signs` (a
 directory), it stops in its second batch: it creates the file `held` in `signs` and waits for the
 file `go`. With "task" it does so in a task of its first batch. It creates `refused` when the table
@@ -28,6 +29,7 @@ from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.types import TopicId
 from tests.spark.cluster_application import HeldTask
 from tests.spark.tables.iceberg_tables import Lake
+from tests.spark.tables.rest_place import service_on
 
 
 class HeldTable:
@@ -88,8 +90,11 @@ def main(given: dict[str, Any]) -> None:
         .getOrCreate()
     )
     place = given["table"]
-    if isinstance(place, dict):
-        table: Any = spark_groups.postgres_table(**place)
+    if isinstance(place, dict) and "port" in place:
+        service = service_on(int(place["port"]))
+        table: Any = spark_groups.own_table("the service", service.read, service.write)
+    elif isinstance(place, dict):
+        table = spark_groups.postgres_table(**place)
     elif Path(place).name == "lake":
         table = Lake.at(Path(place)).fenced()
     else:

@@ -20,6 +20,7 @@ from tests.processes import descendants, is_alive
 from tests.spark.applications import kill_everything, start_module
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace
+from tests.spark.tables.rest_place import RestPlace, serving
 from tests.spark.tables.test_delta import offsets
 from tests.waiting import wait_until
 
@@ -33,6 +34,7 @@ pytestmark = [
 RUN_S = 240
 PARTITIONS = 2
 EACH = 45
+Database = PostgresPlace | Lake | RestPlace
 SHORT_SESSION = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "6000",
@@ -57,7 +59,7 @@ class Place:
     group_id: str
     directory: Path
     way: str
-    database: PostgresPlace | Lake | None
+    database: Database | None
 
     @property
     def table(self) -> Path:
@@ -70,6 +72,8 @@ class Place:
             return str(self.table)
         if isinstance(self.database, Lake):
             return self.database.name
+        if isinstance(self.database, RestPlace):
+            return {"port": str(self.database.port)}
         return {"dsn": self.database.dsn, "table": "rows"}
 
     def sign(self, name: str) -> Path:
@@ -143,7 +147,7 @@ def filled(  # noqa: PLR0917
     group_id: str,
     directory: Path,
     way: str,
-    database: PostgresPlace | Lake | None,
+    database: Database | None,
 ) -> Place:
     """Return a place whose topic has rows."""
     create_topic(servers, topic, PARTITIONS)
@@ -156,7 +160,15 @@ def database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Any:
     """The database or catalog of a kind of table; None: a Delta table in the directory."""
     if kind == "postgres":
         return request.getfixturevalue("on_postgres")
+    if kind == "rest":
+        return request.getfixturevalue("rest")
     return Lake.at(tmp_path / "lake") if kind == "iceberg" else None
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[RestPlace]:
+    with serving(tmp_path) as place:
+        yield place
 
 
 @pytest.mark.parametrize(
@@ -175,6 +187,8 @@ def database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Any:
         ("postgres", "records", "after", "second"),
         ("iceberg", "ranges", "before", "first"),
         ("iceberg", "ranges", "after", "second"),
+        ("rest", "records", "before", "first"),
+        ("rest", "records", "after", "second"),
     ],
 )
 def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
@@ -182,7 +196,7 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     topic_name: str,
     group_id: str,
     tmp_path: Path,
-    database: PostgresPlace | Lake | None,
+    database: Database | None,
     way: str,
     hold: str,
     checkpoint: str,
@@ -204,13 +218,19 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
 
 @pytest.mark.parametrize(
     ("kind", "way"),
-    [("delta", "ranges"), ("delta", "records"), ("postgres", "ranges"), ("iceberg", "ranges")],
+    [
+        ("delta", "ranges"),
+        ("delta", "records"),
+        ("postgres", "ranges"),
+        ("iceberg", "ranges"),
+        ("rest", "records"),
+    ],
 )
 def test_zombie_is_refused_by_the_table(
     topic_name: str,
     group_id: str,
     tmp_path: Path,
-    database: PostgresPlace | Lake | None,
+    database: Database | None,
     way: str,
 ) -> None:
     """It is stopped between staging and the table's commit, longer than its session timeout."""
