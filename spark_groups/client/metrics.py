@@ -48,6 +48,12 @@ class Count(Enum):
     BATCHES_FINISHED = "batches proven finished"
     OFFSETS_FINISHED = "offsets read by finished batches"
     OFFSETS_LOST = "offsets read but not committed, which are read again"
+    RECORDS_PROCESSED = "records that the function of process_records has processed"
+    RECORDS_RETRIED = "records that it was called with more than once, with any outcome"
+    RECORDS_RECIRCULATED = "records that failed and were written to a retry topic"
+    RECORDS_DEAD_LETTERED = "records that failed and were written to a dead-letter topic"
+    RECORDS_SKIPPED = "records that failed and were skipped"
+    RECORDS_RELINQUISHED = "records of batches that were given up, which are read again"
 
     # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.client import ClientConfig, GroupClient
+from spark_groups.client.metrics import Count
 from spark_groups.client.open_requests import OpenRequests
 from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import (
@@ -107,6 +109,7 @@ class GroupDriver:
         self._has_begun = False
         self._instance_lock: InstanceLock | None = None
         self._holds_revocations = False
+        self._counted: Counter[Count] = Counter()
 
     def start(self, checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
         """Join in the background; only the first call does anything.
@@ -168,6 +171,15 @@ class GroupDriver:
         """Note that a batch is proven finished, and commit its offsets; idempotent."""
         with self._changing() as client:
             client.finish(plan, suspension_clock())
+
+    def count(self, counts: Mapping[Count, int]) -> None:
+        """Add to the member's counters what only the query's application knows.
+
+        Args:
+            counts: The increases.
+        """
+        with self._engine.changed:
+            self._counted.update(counts)
 
     def observe(self, observe: Callable[[Event, NameOf], None]) -> None:
         """Add an observer of events.
@@ -290,6 +302,9 @@ class GroupDriver:
             if self._engine.client is None:
                 return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
             view = take_snapshot(self._engine.client, suspension_clock())
+            view["tally"]["counts"] |= {
+                each.name.lower(): number for each, number in self._counted.items()
+            }
             view["timeline"] = self._engine.timeline.lines()
             if self._engine.crash is not None:
                 view["failure"] = f"a thread of the member failed: {self._engine.crash!r}"

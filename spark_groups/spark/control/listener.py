@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from spark_groups.spark.control.messages import (
     NothingMoreReported,
     PartitionsChanged,
     QueryRefused,
+    RecordsCounted,
     Released,
 )
 from spark_groups.spark.source.running_query import groups_of, split_group
@@ -421,6 +422,21 @@ def listen(
     atexit.register(close_listeners)
     _open_listeners.add(listener)
     return listener
+
+
+def report_records(plan: str, counts: Mapping[str, int]) -> bool:
+    """Report records that the driver's code has processed to the query's runner.
+
+    Args:
+        plan: The end offset of the current batch.
+        counts: The increases of counters, by the names of `Count`.
+
+    Returns:
+        False if nothing listens.
+    """
+    message = RecordsCounted(plan=plan, counts=tuple(sorted(counts.items())))
+    # Each listener reaches the same runners, which must count once.
+    return any(each._server.broadcast(message) for each in tuple(_open_listeners))
 
 
 def close_listeners() -> None:

@@ -16,6 +16,9 @@ from typing import Any, Final
 Names = tuple[tuple[str, int], ...]
 """Partitions by topic name."""
 
+Counts = tuple[tuple[str, int], ...]
+"""Numbers by name."""
+
 
 class Change(Enum):
     """A change of a member's partitions."""
@@ -74,6 +77,19 @@ class BatchReported(Message):
     query_id: str
     is_stateful: bool
     trigger_interval_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsCounted(Message):
+    """The driver's code has processed records.
+
+    Args:
+        plan: The end offset of the current batch, exactly as in Spark's checkpoint.
+        counts: The increases of counters, by the names of `Count`.
+    """
+
+    plan: str
+    counts: Counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +160,7 @@ _KINDS: Final[Mapping[str, type[Message]]] = {
         Listening,
         QueryRefused,
         BatchReported,
+        RecordsCounted,
         NothingMoreReported,
         Drain,
         Released,
@@ -181,6 +198,7 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "bool": _exactly(bool),
     "float": _exactly(float),
     "Names": _names,
+    "Counts": _names,
     "tuple[str, ...]": _texts,
 }
 

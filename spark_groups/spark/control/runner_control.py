@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spark_groups.client.metrics import Count
 from spark_groups.errors import GroupError, OptionsError
 from spark_groups.offsets.events import PartitionsGivenUp, RevocationHeld
 from spark_groups.offsets.plan_text import plan_text
@@ -44,6 +45,7 @@ from spark_groups.spark.control.messages import (
     NothingMoreReported,
     PartitionsChanged,
     QueryRefused,
+    RecordsCounted,
     Released,
 )
 from spark_groups.spark.options.values import MoveWithState
@@ -234,6 +236,11 @@ class RunnerControl:
                     self._failure = OptionsError(reason)
             case BatchReported():
                 self._reported(message)
+            case RecordsCounted(plan=plan, counts=counts):
+                with self._changed:
+                    is_own = hash(plan) in self._recent
+                if is_own:
+                    self._driver.count({Count[name]: number for name, number in counts})
             case NothingMoreReported(query_id=query_id):
                 with self._changed:
                     mine = query_id in ("", self._query_id)

@@ -10,16 +10,28 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
+from pydantic.alias_generators import to_camel
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import parse_duration_s
-from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, RETRY_TOPIC
+from spark_groups.spark.processing.budget import budget_of
+from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, RETRY_TOPIC, Strategy
 from spark_groups.text_files import decoded
 from spark_groups.wire.named_functions import named_function
 
@@ -36,6 +48,7 @@ _TABLES: Final = ("source", "sink.options", "target.options")
 """Tables of options with any names; TOML reads the dots of a name as sub-tables."""
 _TEXTS: Final = ("source.", "target.options.")
 """Where every value becomes text: an error about another type would show the value."""
+_STRATEGIES: Final[Mapping[str, Any]] = {each.__name__: each for each in get_args(Strategy)}
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
@@ -104,6 +117,37 @@ SinkOptions = Annotated[dict[str, str | int | bool], BeforeValidator(_sink_optio
 ClusterOptions = Annotated[dict[str, str], AfterValidator(_cluster_options)]
 
 
+def _member_of(kind: type[Enum]) -> BeforeValidator:
+    """Return what parses the name of a member, as in Python."""
+
+    def find(value: object) -> object:
+        if str(value) in kind.__members__:
+            return kind[str(value)]
+        raise ValueError(f"{value!r} is not one of {', '.join(kind.__members__)}")
+
+    return BeforeValidator(find)
+
+
+def _model_of(strategy: Any) -> type[BaseModel]:
+    """Return a model of `sink.options`: a function, a strategy, and the strategy's arguments."""
+    found: dict[str, Any] = {}
+    for each in fields(strategy):
+        kind: Any = get_type_hints(strategy)[each.name]
+        if each.name.endswith("_s"):
+            kind = Duration
+        elif isinstance(kind, type) and issubclass(kind, Enum):
+            kind = Annotated[kind, _member_of(kind)]
+        alias = to_camel(each.name.removesuffix("_s"))
+        found[each.name] = kind, Field(each.default, alias=alias)
+    return create_model(
+        strategy.__name__,
+        __config__=ConfigDict(extra="forbid"),
+        function=(Annotated[str, AfterValidator(_function)], ...),
+        strategy=(str, ...),
+        **found,
+    )
+
+
 class JobOptions(BaseModel):
     """The keys of every job; subclasses add sections.
 
@@ -149,12 +193,13 @@ class ConsumeOptions(JobOptions):
             shared by all applications of the group.
         sink_options: Options of Spark's writer; for `delta` those of its object store, for
             `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
-            the catalog.
+            the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
+            and the strategy's arguments, such as `recordDeadline`.
     """
 
     example = "conf/consume.toml"
 
-    sink_format: Literal["parquet", "delta", "iceberg", "postgres", "console"] = Field(
+    sink_format: Literal["parquet", "delta", "iceberg", "postgres", "console", "function"] = Field(
         "parquet", alias="sink.format"
     )
     sink_path: Text = Field("output", alias="sink.path")
@@ -165,8 +210,17 @@ class ConsumeOptions(JobOptions):
         """Whether a table is written by `spark_groups.write_table`."""
         return self.sink_format in {"delta", "iceberg", "postgres"}
 
+    def strategy(self) -> Strategy:
+        """Return the strategy for records that the function of `sink.options` cannot process."""
+        kind = _STRATEGIES[str(self.sink_options["strategy"])]
+        found = _model_of(kind).model_validate(self.sink_options)
+        strategy: Strategy = kind(**found.model_dump(exclude={"function", "strategy"}))
+        return strategy
+
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the reason of problems of a table."""
+        """Yield the place and the reason of problems of a table or a function."""
+        if self.sink_format == "function":
+            yield from self._function_problems()
         needed = {"postgres": ("dsn", "table"), "iceberg": ("identifier",)}
         for name in needed.get(self.sink_format, ()):
             if not isinstance(self.sink_options.get(name), str):
@@ -177,6 +231,29 @@ class ConsumeOptions(JobOptions):
                     yield f"sink.options.{name}", _unknown_key(name, ("dsn", "table"))
         if self.is_fenced and self.select_expr and self.source.get("emit") == "ranges":
             yield "query.selectExpr", 'needs the rows of source.emit = "records"'
+
+    def _function_problems(self) -> Iterator[tuple[str, str]]:
+        if self.select_expr or self.source.get("emit") == "ranges":
+            where = "query.selectExpr" if self.select_expr else "source.emit"
+            yield where, 'cannot be set with sink.format = "function", which gets whole records'
+        name = str(self.sink_options.get("strategy", ""))
+        if name not in _STRATEGIES:
+            yield "sink.options.strategy", f"is {name!r}, not one of {', '.join(_STRATEGIES)}"
+            return
+        keys = [
+            f"sink.options.{each.alias or name}"
+            for name, each in _model_of(_STRATEGIES[name]).model_fields.items()
+        ]
+        try:
+            strategy = self.strategy()
+            if not any(_source_problems(self.source)):
+                budget_of(strategy, SourceOptions.of(self.source))
+        except ValidationError as error:
+            for each in error.errors():
+                place, *index = each["loc"]
+                yield _problem({**each, "loc": (f"sink.options.{place}", *index)}, keys)
+        except OptionsError as error:
+            yield "sink.options.strategy", str(error)
 
 
 class CountOptions(ConsumeOptions):

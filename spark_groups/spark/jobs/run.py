@@ -58,6 +58,8 @@ _CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 
 Write = Callable[[DataFrame], DataStreamWriter]
 """Returns the writer of a job's rows."""
+Run = Callable[[Callable[[], StreamingQuery], Callable[[StreamingQuery], object]], object]
+"""Runs a query: gets what starts it, and what waits for its end."""
 Arguments = Mapping[str, tuple[str, str]]
 """By command-line name: the configuration key, and the help text."""
 
@@ -184,8 +186,21 @@ def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple
         yield f"--set {key}", key, value
 
 
-def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
+def run_once(
+    start: Callable[[], StreamingQuery], await_end: Callable[[StreamingQuery], object]
+) -> None:
+    """Run a query until it ends."""
+    await_end(start())
+
+
+def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = run_once) -> None:
     """Run the query until it completes, fails, or receives SIGTERM.
+
+    Args:
+        spark: The session.
+        options: The configuration of the job.
+        write: Returns the writer of the rows.
+        run: Starts the query and waits for its end; may start it again.
 
     Raises:
         OptionsError: The output belongs to another query, Spark lacks the sink, or the session is a
@@ -199,9 +214,13 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write) -> None:
     load = Load.of(options.source)
     if HAS_ADMISSION_CONTROL and not load.emits_ranges:
         start_workers(spark, load.range_settings.reader)
-    query = start_job(spark, options, write)
-    logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
-    end.await_termination(query)
+
+    def start() -> StreamingQuery:
+        query = start_job(spark, options, write)
+        logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
+        return query
+
+    run(start, end.await_termination)
     if end.signal_number is not None:
         # As a shell, and the JVM of spark-submit, report a signal.
         sys.exit(128 + end.signal_number)
@@ -254,7 +273,9 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     checkpoint = f"{options.checkpoint_location.rstrip('/')}/{application}"
     writer = writer.option("checkpointLocation", checkpoint)
-    if not isinstance(options, ConsumeOptions) or options.sink_format == "console" or is_fenced:
+    if not isinstance(options, ConsumeOptions) or is_fenced:
+        return writer.start()
+    if options.sink_format in {"console", "function"}:
         return writer.start()
     output = f"{options.sink_path.rstrip('/')}/{application}"
     if options.sink_format != "parquet":

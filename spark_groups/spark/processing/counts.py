@@ -13,13 +13,13 @@ from spark_groups.spark.processing.strategies import Fate
 
 COUNT_COLUMNS: Final = (
     "fate string, topic string, partition int, records bigint, first_offset bigint,"
-    " last_offset bigint, error string"
+    " last_offset bigint, error string, retried bigint"
 )
 _SCHEMA: Final = pa.schema(
     [
         *(("fate", pa.string()), ("topic", pa.string()), ("partition", pa.int32())),
         *(("records", pa.int64()), ("first_offset", pa.int64()), ("last_offset", pa.int64())),
-        ("error", pa.string()),
+        *(("error", pa.string()), ("retried", pa.int64())),
     ]
 )
 
@@ -30,6 +30,7 @@ class FateCount:
 
     Args:
         error: Why the first of these records was not processed.
+        retried: The number of these records that took more than one attempt.
     """
 
     fate: Fate
@@ -39,6 +40,7 @@ class FateCount:
     first_offset: int
     last_offset: int
     error: str | None
+    retried: int = 0
 
     def __str__(self) -> str:
         where = f"{self.topic}-{self.partition}"
@@ -54,14 +56,17 @@ class FateCounts:
     def __init__(self) -> None:
         self._counts: dict[tuple[Fate, str, int], FateCount] = {}
 
-    def add(self, record: Record, fate: Fate, error: str | None = None) -> None:
+    def add(
+        self, record: Record, fate: Fate, error: str | None = None, *, attempts: int = 1
+    ) -> None:
         """Count a record."""
         key = (fate, record.topic, record.partition)
-        known = self._counts.get(key)
-        self._counts[key] = (
-            FateCount(*key, 1, record.offset, record.offset, error)
-            if known is None
-            else replace(known, records=known.records + 1, last_offset=record.offset)
+        known = self._counts.get(key, FateCount(*key, 0, record.offset, record.offset, error))
+        self._counts[key] = replace(
+            known,
+            records=known.records + 1,
+            last_offset=record.offset,
+            retried=known.retried + (attempts > 1),
         )
 
     def rows(self) -> pa.RecordBatch:

@@ -17,9 +17,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_groups.client.metrics import Count
 from spark_groups.errors import OptionsError, RelinquishedError
 from spark_groups.observation.observe import why_unknown
 from spark_groups.protocol.messages import found_and_failed
+from spark_groups.spark.control.listener import report_records
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
@@ -43,6 +45,8 @@ class RecordProcessing:
         self._totals: Counter[Fate] = Counter()
         self._addresses: dict[str, Addresses] = {}
         self._is_relinquished = False
+        self._unreported: Counter[str] = Counter()
+        self._warns = True
 
     @property
     def totals(self) -> Mapping[Fate, int]:
@@ -59,6 +63,8 @@ class RecordProcessing:
         began_at_s = time.time()
         running = running_query(batch, "process_records")
         checked = running.checked
+        # The last run may have relinquished records: its member has left.
+        self._report(running)
         budget = budget_of(self._strategy, checked)
         with running.cluster() as cluster:
             self._learn_addresses(cluster, running)
@@ -76,6 +82,7 @@ class RecordProcessing:
         )
         counted = map_in_arrow(record_rows(batch), task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
+        self._report(running)
 
     def run(
         self,
@@ -134,6 +141,8 @@ class RecordProcessing:
         failed = [each for each in counts if each.fate is not Fate.PROCESSED]
         for each in counts:
             self._totals[each.fate] += each.records
+            self._unreported[f"RECORDS_{each.fate.name}"] += each.records
+            self._unreported[Count.RECORDS_RETRIED.name] += each.retried
         for each in failed:
             logger.warning("batch %d: %s", batch_id, each)
         if relinquished := [each for each in failed if each.fate is Fate.RELINQUISHED]:
@@ -141,6 +150,19 @@ class RecordProcessing:
             raise RelinquishedError(
                 f"batch {batch_id} missed its deadline, so the member releases its partitions:"
                 f" {relinquished[0]}; restart the query to join again"
+            )
+
+    def _report(self, running: RunningQuery) -> None:
+        """Add the counts to the metrics of the query's member."""
+        if not self._unreported:
+            return
+        is_heard = report_records(running.plan, self._unreported)
+        self._unreported.clear()
+        if not is_heard and running.checked.metrics_port is not None and self._warns:
+            self._warns = False
+            logger.warning(
+                "records are not counted in /metrics without a listener: call"
+                " spark_groups.listen(spark) before the query starts"
             )
 
 

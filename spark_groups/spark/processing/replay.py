@@ -6,18 +6,14 @@ to the topic that its dead-letter topic is named after, or to one that the opera
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Final
 
-from pyspark import cloudpickle
-
-from spark_groups.errors import OptionsError
+from spark_groups.spark.processing.by_value import sent_by_value
 from spark_groups.spark.processing.letters import Letter, origin_of, replayed
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import Route
 from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, named_topic
-from spark_groups.wire.named_functions import named_function
 
 NO_ORIGIN: Final = "no header names its original topic"
 NOT_REPAIRED: Final = "the repair returned None"
@@ -48,7 +44,7 @@ def replay_route(
         OptionsError: The repair cannot be sent to executors.
         ValueError: The module has no such function.
     """
-    function = _unchanged if repair is None else _sent_by_value(repair)
+    function = _unchanged if repair is None else sent_by_value(repair, "replay.repair")
 
     def route(letter: Record) -> Letter | str:
         origin = origin_of(letter)
@@ -71,18 +67,3 @@ def replay_route(
 
 def _unchanged(letter: Record) -> Record:
     return letter
-
-
-def _sent_by_value(name: str) -> Repair:
-    """Return the function of that name; Spark sends its module to executors as part of it."""
-    function = named_function(name)
-    pickling: Any = cloudpickle
-    pickling.register_pickle_by_value(sys.modules[name.partition(":")[0]])
-    try:
-        pickling.dumps(function)
-    except Exception as error:
-        raise OptionsError(
-            f"replay.repair: {name!r} cannot be sent to executors, because it uses a value that"
-            f" cannot be pickled: {type(error).__name__}: {error}"
-        ) from error
-    return function

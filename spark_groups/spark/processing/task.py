@@ -163,10 +163,10 @@ class Task:
                     continue
                 tried = attempt(self.handle, record, self._deadline_s())
                 if tried.error is None:
-                    counts.add(record, Fate.PROCESSED)
+                    counts.add(record, Fate.PROCESSED, attempts=tried.attempts)
                     continue
                 fate = self._resolve(record, tried, writing)
-                counts.add(record, fate, tried.error)
+                counts.add(record, fate, tried.error, attempts=tried.attempts)
                 is_over = fate is Fate.RELINQUISHED
             writing.await_delivery()
         yield counts.rows()

@@ -36,6 +36,7 @@ class RunningQuery:
         before: The offset ranges of the previous batch, which is in Spark's log as done.
         is_as_loaded: Whether the query writes the stream without transforming it.
         cluster_id: Kafka's id of the cluster of the current batch; None: unknown.
+        plan: The end offset of the current batch, as in Spark's checkpoint.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -45,6 +46,7 @@ class RunningQuery:
     before: tuple[OffsetRange, ...]
     is_as_loaded: bool
     cluster_id: str | None = None
+    plan: str = ""
 
     @property
     def checked(self) -> SourceOptions:
@@ -101,6 +103,7 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         before.ranges if before and is_own else (),
         is_as_loaded=_is_loaded(plan),
         cluster_id=planned.cluster_id if planned else None,
+        plan=end,
     )
 
 

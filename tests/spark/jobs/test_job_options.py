@@ -18,6 +18,15 @@ from spark_groups.spark.jobs.job_options import (
     load_job,
 )
 from spark_groups.spark.options.reference import option_table
+from spark_groups.spark.processing.strategies import (
+    AtLast,
+    NoDeadline,
+    ProgressDeadline,
+    Recirculate,
+    Relinquish,
+    RetryTo,
+    SkipOrDeadLetter,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / ConsumeOptions.example
@@ -361,3 +370,73 @@ def test_a_repair_that_cannot_be_loaded_is_refused_before_anything_starts(tmp_pa
             load_job(ReplayOptions, path, [("--set", "replay.repair", name)])
     given = load_job(ReplayOptions, path, [("--set", "replay.repair", "json:loads")])
     assert given.repair == "json:loads"
+
+
+FUNCTION_SINK = (
+    MINIMAL
+    + """
+maxOffsetsPerTrigger = 1000
+[sink]
+format = "function"
+[sink.options]
+function = "json:loads"
+"""
+)
+
+
+def test_each_strategy_is_made_from_its_arguments(tmp_path: Path) -> None:
+    with_headers = FUNCTION_SINK.replace("[sink]", "includeHeaders = true\n[sink]", 1)
+    no_limit = FUNCTION_SINK.replace("[sink]", "kafka.max.poll.interval.ms = 2147483647\n[sink]", 1)
+    limit = FUNCTION_SINK.replace("[sink]", 'maxBatchTime = "60s"\n[sink]', 1)
+    for text, wanted in (
+        (no_limit + 'strategy = "NoDeadline"', NoDeadline()),
+        (limit + 'strategy = "ProgressDeadline"', ProgressDeadline()),
+        (FUNCTION_SINK + 'strategy = "Relinquish"', Relinquish()),
+        (FUNCTION_SINK + 'strategy = "Relinquish"\nbatchDeadline = "9s"', Relinquish(9.0)),
+        (
+            with_headers + 'strategy = "SkipOrDeadLetter"\natLast = "SKIP"\nrecordDeadline = "2s"',
+            SkipOrDeadLetter(at_last=AtLast.SKIP, record_deadline_s=2.0),
+        ),
+        (
+            with_headers
+            + 'strategy = "Recirculate"\nto = "GROUP_TOPIC"\nmaxRetries = 5\nexpireAfter = "1h"\n'
+            + 'retryTopic = "{topic}.again"\ndeadLetterTopic = "{topic}.dead"',
+            Recirculate(
+                to=RetryTo.GROUP_TOPIC,
+                max_retries=5,
+                expire_after_s=3600.0,
+                retry_topic="{topic}.again",
+                dead_letter_topic="{topic}.dead",
+            ),
+        ),
+    ):
+        assert load_job(ConsumeOptions, written(tmp_path, text)).strategy() == wanted
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("", "sink.options.strategy: is '', not one of NoDeadline, "),
+        ('strategy = "Skip"', "sink.options.strategy: is 'Skip', not one of NoDeadline, "),
+        ('strategy = "SkipOrDeadLetter"', "includeHeaders must be true"),
+        ('strategy = "Relinquish"\natLast = "SKIP"', "sink.options.atLast: is not a known key"),
+        ('strategy = "Relinquish"\nbatchDeadline = "9"', "'9' has no unit: write 9s"),
+        ('strategy = "Relinquish"\nbatchDeadline = "-1s"', "sink.options.batchDeadline: "),
+        ('strategy = "Recirculate"\nto = "x"', "'x' is not one of ORIGINAL_TOPIC, GROUP_TOPIC"),
+        ('strategy = "Recirculate"\nmaxRetries = 0', "max_retries must be positive, not 0"),
+        ('strategy = "NoDeadline"', "kafka.max.poll.interval.ms must be at least a day"),
+        (
+            'strategy = "Relinquish"\n[query]\nselectExpr = ["value"]',
+            'query.selectExpr: cannot be set with sink.format = "function"',
+        ),
+    ],
+)
+def test_function_that_cannot_be_called_as_configured_is_refused(
+    tmp_path: Path, lines: str, problem: str
+) -> None:
+    assert problem in refusal(written(tmp_path, FUNCTION_SINK + lines))
+
+
+def test_function_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
+    text = FUNCTION_SINK.replace("json:loads", "json:nothing") + 'strategy = "Relinquish"'
+    assert "json has no function nothing" in refusal(written(tmp_path, text))

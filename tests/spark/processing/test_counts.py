@@ -17,14 +17,14 @@ def test_counts_by_fate_and_partition() -> None:
         counts.add(record(0, offset), Fate.PROCESSED)
     counts.add(record(0, 5), Fate.SKIPPED, "ValueError: a")
     counts.add(record(0, 9), Fate.SKIPPED, "ValueError: b")
-    counts.add(record(1, 5), Fate.SKIPPED, "KeyError: c")
+    counts.add(record(1, 5), Fate.SKIPPED, "KeyError: c", attempts=3)
     rows = counts.rows()
     assert rows.schema.names == [each.split()[0] for each in COUNT_COLUMNS.split(", ")]
     found = list(counts_of(tuple(row.values()) for row in rows.to_pylist()))
     assert found == [
         FateCount(Fate.PROCESSED, "flights", 0, 5, 0, 4, None),
         FateCount(Fate.SKIPPED, "flights", 0, 2, 5, 9, "ValueError: a"),
-        FateCount(Fate.SKIPPED, "flights", 1, 1, 5, 5, "KeyError: c"),
+        FateCount(Fate.SKIPPED, "flights", 1, 1, 5, 5, "KeyError: c", retried=1),
     ]
     assert str(found[1]) == "2 of flights-0 skipped (offset 5 to 9): ValueError: a"
     assert str(found[2]) == "1 of flights-1 skipped (offset 5): KeyError: c"
