@@ -45,13 +45,19 @@ WORKERS ?= 3
 
 VENV := .venv
 PY := $(VENV)/bin/python
+UV := $(VENV)/bin/uv
+FOR_DEMO := $(VENV)/.demo-installed
 PACKAGES := $(VENV)/.packages-installed
 PROJECT := $(VENV)/.project-installed
-PIP := $(PY) -m pip --disable-pip-version-check
+# PySpark is published as source only. Its wheel is unpacked right after the build: to compress it
+# first would take 20 s of processor time.
+INSTALL := $(UV) pip install --config-settings-package 'pyspark:--build-option=--compression=stored'
+# For another environment, which follows; uv reuses its cache of earlier installations.
+INSTALL_INTO := $(INSTALL) --quiet --python
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # Release candidates count as well.
-NUMBA_NEXT = $(VENV)/bin/uv pip install --quiet --python .venvs/numba-next
+NUMBA_NEXT = $(INSTALL_INTO) .venvs/numba-next
 
 step = @printf '\n==> %s\n' '$(1)'
 
@@ -66,7 +72,9 @@ help: ## List the targets
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: prerequisites env ## Show a hand-over between two Spark applications, and check its result
+# A complete environment has all that the demo needs.
+demo: prerequisites $(if $(wildcard $(PACKAGES)),env,$(FOR_DEMO)) ## Show a hand-over between two Spark applications, and check its result
+	$(call step,the demo: one consumer group$(comma) two Spark applications$(comma) about a minute)
 	$(PY) -m demo.run
 
 test: prerequisites-of-tests env lint types ## Check style and types, and test on a real Kafka and a real Spark
@@ -163,7 +171,7 @@ schedulers: prerequisites env .venvs/airflow/.installed .venvs/dagster/.installe
 
 numba-next: prerequisites env ## Test and fuzz the fast reader with the newest numba, which the package may not allow yet
 	$(call step,environment: .venvs/numba-next)
-	test -x .venvs/numba-next/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) .venvs/numba-next
+	test -x .venvs/numba-next/bin/python || $(UV) venv --quiet --python $(PY) .venvs/numba-next
 	$(NUMBA_NEXT) --require-hashes -r requirements.lock
 	$(NUMBA_NEXT) --upgrade 'numba>=0.68rc0' 'llvmlite>=0.46rc0'
 	$(NUMBA_NEXT) --no-deps --no-build-isolation --editable .
@@ -213,9 +221,9 @@ release-check: prerequisites env ## Do all of a release but the upload: build, c
 	$(PY) -m tools.release_check $(RELEASE_FLAGS)
 
 lock: env ## Update requirements.lock, and tools/audit.lock
-	$(VENV)/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 \
+	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.10 \
 	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o requirements.lock
-	$(VENV)/bin/uv pip compile --group audit --universal --python-version 3.10 \
+	$(UV) pip compile --group audit --universal --python-version 3.10 \
 	  --no-header --no-emit-index-url --generate-hashes $(LOCK_FLAGS) -o tools/audit.lock
 
 audit: .venvs/audit/.installed ## Write the bill of materials, and audit requirements.lock, into build/audit
@@ -236,23 +244,40 @@ prerequisites:
 prerequisites-of-tests:
 	@sh tools/check_prerequisites.sh $(PYTHON) tests
 
-$(PACKAGES): requirements.lock
+# The environment, with nothing but uv, as pinned in requirements.lock. A Python may have no pip;
+# one of the environment's own takes longer to make than all else here.
+UV_ALONE := $(VENV)/uv.txt
+PIP := -m pip --disable-pip-version-check
+GET_UV := install --quiet --require-hashes -r $(UV_ALONE)
+$(UV):
 	@sh tools/check_prerequisites.sh $(PYTHON)
-	$(call step,environment: $(VENV))
-	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --use-pep517 --require-hashes -r requirements.lock
+	$(call step,environment: $(VENV)$(comma) and uv$(comma) which installs packages faster than pip)
+	@test -x $(PY) || $(PYTHON) -m venv --without-pip $(VENV)
+	@awk '/^uv==/ {found = 1} found {print} found && !/\\$$/ {exit}' requirements.lock >$(UV_ALONE)
+	@$(PYTHON) $(PIP) --python $(PY) $(GET_UV) 2>/dev/null \
+	  || { $(PYTHON) -m venv $(VENV) && $(PY) $(PIP) $(GET_UV); }
+
+# Its dependencies are a part of those in requirements.lock: that gives their versions and hashes.
+$(FOR_DEMO): requirements.lock pyproject.toml | $(UV)
+	$(call step,packages of the demo: spark-groups and PySpark$(comma) 550 MB to download once)
+	$(INSTALL) --python $(PY) --constraints requirements.lock --build-constraints requirements.lock \
+	  --group demo --editable '.[spark]'
 	@touch $@
 
-# The packages of requirements.lock, with another version of Spark. uv reuses its cache of earlier
-# installations; pip would download everything again.
+$(PACKAGES): requirements.lock | $(UV)
+	$(call step,packages of requirements.lock: PySpark$(comma) and all that tests$(comma) docs and checks need)
+	$(INSTALL) --python $(PY) --require-hashes -r requirements.lock
+	@touch $@
+
+# The packages of requirements.lock, with another version of Spark.
 .venvs/spark-%/.installed: $(PACKAGES) pyproject.toml
 	$(call step,environment: .venvs/spark-$*)
-	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
+	test -x $(@D)/bin/python || $(UV) venv --quiet --python $(PY) $(@D)
 	awk '/^pyspark==/ {skip = 1} !skip {print} skip && !/\\$$/ {skip = 0}' requirements.lock \
 	  >$(@D)/requirements.txt
-	$(VENV)/bin/uv pip install --quiet --python $(@D) --require-hashes -r $(@D)/requirements.txt
-	$(VENV)/bin/uv pip install --quiet --python $(@D) pyspark==$*
-	$(VENV)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation --editable .
+	$(INSTALL_INTO) $(@D) --require-hashes -r $(@D)/requirements.txt
+	$(INSTALL_INTO) $(@D) pyspark==$*
+	$(INSTALL_INTO) $(@D) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Each has an environment of its own: Airflow and Dagster want other versions than requirements.lock.
@@ -260,14 +285,14 @@ $(PACKAGES): requirements.lock
 .venvs/dagster/.installed: SCHEDULER := dagster==1.13.28
 .venvs/airflow/.installed .venvs/dagster/.installed: | $(PACKAGES)
 	$(call step,environment: $(@D))
-	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
-	$(VENV)/bin/uv pip install --quiet --python $(@D) $(SCHEDULER)
+	test -x $(@D)/bin/python || $(UV) venv --quiet --python $(PY) $(@D)
+	$(INSTALL_INTO) $(@D) $(SCHEDULER)
 	@touch $@
 
 .venvs/audit/.installed: tools/audit.lock | $(PACKAGES)
 	$(call step,environment: .venvs/audit)
-	test -x $(@D)/bin/python || $(VENV)/bin/uv venv --quiet --python $(PY) $(@D)
-	$(VENV)/bin/uv pip install --quiet --python $(@D) --require-hashes -r tools/audit.lock
+	test -x $(@D)/bin/python || $(UV) venv --quiet --python $(PY) $(@D)
+	$(INSTALL_INTO) $(@D) --require-hashes -r tools/audit.lock
 	@touch $@
 
 spark-%: .venvs/spark-%/.installed
@@ -281,5 +306,5 @@ spark-%: .venvs/spark-%/.installed
 # Without isolation, the hatchling of the lock builds the project.
 $(PROJECT): $(PACKAGES) pyproject.toml
 	$(call step,spark-groups itself: editable)
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	$(INSTALL_INTO) $(PY) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyspark
 
 from spark_groups.lab.broker.jvm_process import SupervisedJvm
+from spark_groups.lab.broker.properties import STARTS_FAST
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -29,8 +30,7 @@ _SPARK_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # A JVM that lives for a minute starts sooner without its second compiler.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": " ".join(STARTS_FAST),
 }
 SUBMIT_ARGUMENTS = (
     *("--master", "local[1]", "--driver-memory", "512m"),

@@ -1,7 +1,7 @@
 """`make demo`: a real topic is handed over between two Spark applications, and the result checked.
 
-A single-node Kafka is started, and 336,776 flights are loaded into it: half of them at once, the
-others while they are read. One Spark application reads them as a member of a consumer group; a
+A single-node Kafka is started, and flights from New York are loaded into it: half of them at once,
+the others while they are read. One Spark application reads them as a member of a consumer group; a
 second one joins and gets half of the partitions; the first is killed, and the second takes over.
 The exit status is 1 if a row is missing.
 """
@@ -13,7 +13,7 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -38,13 +38,14 @@ BROKER_PROPERTIES = {
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.min.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
-TRIGGER_S = 2
-ALONE_S = 90
+TRIGGER_S = 1
+ROWS = 60_000
+ALONE_S = 30
 """How long one application alone would take for all rows: time enough to see a hand-over."""
 BATCHES_SHARED = 3
 """How many batches each application writes before one is killed."""
-START_TIMEOUT_S = 120.0
-STEP_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 300.0
+STEP_TIMEOUT_S = 180.0
 FINISH_TIMEOUT_S = 240.0
 _FAILURES = (SparkGroupsError, ApplicationError, DemoTimeoutError, LoadError)
 
@@ -52,7 +53,9 @@ _FAILURES = (SparkGroupsError, ApplicationError, DemoTimeoutError, LoadError)
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; the exit status is 0 only if nothing is missing."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n", 2)[2])
-    parser.add_argument("--rows", type=int, default=FLIGHTS, help=f"flights; default {FLIGHTS}")
+    parser.add_argument(
+        "--rows", type=int, default=ROWS, help=f"flights, up to {FLIGHTS}; default {ROWS}"
+    )
     parser.add_argument(
         "--seconds",
         type=int,
@@ -77,7 +80,23 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"\nthe demo failed: {error}", markup=False, style="red")
         return 1
     console.print(f"the demo took {time.monotonic() - began_s:.0f} s")
-    return 0 if verdict.is_good else 1
+    if not verdict.is_good:
+        return 1
+    for line in what_was_seen(verdict):
+        console.print(line, markup=False)
+    return 0
+
+
+def what_was_seen(verdict: Verdict) -> Sequence[str]:
+    """Return the last lines of a demo that went well: what happened, and what to try next."""
+    return (
+        f"\nSeen: a group of one Spark application grew to two, one was killed, and the other took"
+        f" over; all {verdict.produced:,} rows are there.",
+        "Look closer: .venv/bin/python -m demo.run --keep build/demo keeps the output and the logs"
+        " of both applications.",
+        "Try next: docs/tutorial/first_steps.md does this with a topic of your own, in ten minutes;"
+        " README.md shows the query.",
+    )
 
 
 @contextlib.contextmanager
@@ -127,6 +146,8 @@ def _job_arguments(kafka: EmbeddedKafka, per_batch: int) -> list[str]:
     return [
         *("--bootstrap-servers", kafka.bootstrap_servers, "--group", GROUP_ID, "--topics", TOPIC),
         *("--trigger", f"{TRIGGER_S}s", "--set", f"source.maxOffsetsPerTrigger={per_batch}"),
+        # Each machine would first compile the fast reader, for longer than the demo reads.
+        *("--set", "source.reader=librdkafka"),
     ]
 
 
@@ -142,9 +163,10 @@ def _hand_over(
     with Watch(console, kafka.bootstrap_servers, GROUP_ID, applications, PARTITIONS) as watch:
         watch.announce(f"spark-submit jobs/consume.py --name {first.name} --group {GROUP_ID}")
         first.start()
+        # The second one's Spark starts while the first one's reads its first batch.
         watch.until(
-            lambda seen: len(seen.owned(first.name)) == PARTITIONS and seen.rows[first.name] > 0,
-            f"{first.name} owns everything and has written rows",
+            lambda seen: len(seen.owned(first.name)) == PARTITIONS,
+            f"{first.name} owns everything",
             running=[first],
             timeout_s=START_TIMEOUT_S,
         )

@@ -18,6 +18,7 @@ from demo.applications import ROOT, Application, ApplicationError, Process, pars
 from demo.check import Verdict, compare, parse_description
 from demo.flights import Flight, as_flight, read_flights
 from demo.picture import COLOURS, WIDTH, Caption, Look, animated
+from demo.run import what_was_seen
 from demo.spark_log import logged_files, parse_log
 from demo.watch import Seen, as_line, as_ranges, as_screen
 from spark_groups.lab.broker.jvm_process import SupervisedJvm
@@ -90,6 +91,15 @@ flight-readers  flights-2  3          1               1               0    -    
 flight-readers  flights    4          -               7               -    -            -
 """
     assert parse_description(text, "flights") == {0: (1766, 1800), 11: (5, 5)}
+
+
+def test_last_lines_name_what_exists() -> None:
+    lines = what_was_seen(compare(FLIGHTS, WRITTEN, GOOD, 3))
+    assert [line.strip().partition(":")[0] for line in lines] == ["Seen", "Look closer", "Try next"]
+    assert "all 3 rows" in lines[0]
+    named = re.findall(r"\S+\.md", lines[2])
+    assert named
+    assert all((ROOT / each).is_file() for each in named)
 
 
 def test_spark_log_names_what_counts(tmp_path: Path) -> None:
@@ -189,7 +199,7 @@ def said_pids(text: str) -> list[int]:
 @pytest.mark.timeout(400)
 def test_demo_hands_over_and_misses_nothing(tmp_path: Path) -> None:
     log = tmp_path / "demo.txt"
-    demo = start(log, "--rows", str(ROWS), "--seconds", "60")
+    demo = start(log, "--rows", str(ROWS), "--seconds", "20")
     try:
         exit_code = demo.wait(360)
     finally:
@@ -204,6 +214,7 @@ def test_demo_hands_over_and_misses_nothing(tmp_path: Path) -> None:
     assert re.search(r"killed: supervisor \d+, JVM \d+, driver \d+, runner \d+", text)
     assert len(said_pids(text)) >= 4
     assert not any(map(is_alive, said_pids(text)))
+    assert f"all {ROWS:,} rows are there" in text
 
 
 @pytest.mark.slow

@@ -35,11 +35,10 @@ def make_environment(directory: Path, wheel: Path) -> Path:
     (site_packages,) = directory.glob("lib/python*/site-packages")
     for each in dependencies(PROJECT):
         copy_files(each, site_packages)
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    uv = Path(sys.executable).with_name("uv")
+    install = [str(uv), "pip", "install", "--quiet", "--python", str(python)]
     subprocess.run(
-        [*install, "--no-index", "--no-deps", "--disable-pip-version-check", str(wheel)],
-        check=True,
-        capture_output=True,
+        [*install, "--no-index", "--no-deps", str(wheel)], check=True, capture_output=True
     )
     return python
 

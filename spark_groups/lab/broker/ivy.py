@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spark_groups.errors import EmbeddedKafkaError
+from spark_groups.lab.broker.properties import STARTS_FAST
 from spark_groups.ops.java import find_java
 
 IVY_SETTINGS_VARIABLE = "SPARK_GROUPS_IVY_SETTINGS"
@@ -72,6 +73,7 @@ def retrieve(
     settings.write_text(_SETTINGS, encoding="utf-8")
     command = [
         str(find_java()),
+        *STARTS_FAST,
         *_proxy_flags(),
         "-cp",
         str(next(spark_jars.glob("ivy-*.jar"))),
