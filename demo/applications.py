@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pyspark
 
-from spark_groups.lab.broker.jvm_process import SupervisedJvm
-from spark_groups.lab.broker.properties import STARTS_FAST
+from spark_groups.broker.jvm_process import SupervisedJvm
+from spark_groups.broker.properties import STARTS_FAST
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from demo.flights import Flight
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 

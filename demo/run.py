@@ -27,8 +27,8 @@ from demo.load import LoadError, create_topic, load
 from demo.picture import animated
 from demo.signals import interrupt_on_termination
 from demo.watch import DemoTimeoutError, Seen, Watch
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import SparkGroupsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 
 TOPIC = "flights"
 GROUP_ID = "flight-readers"

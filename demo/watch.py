@@ -18,10 +18,10 @@ from rich.text import Text
 from demo.applications import Application
 from demo.picture import Caption, Look
 from demo.spark_log import RowCounter
+from spark_groups.cli.watch_cli import render_frame
 from spark_groups.observation.frames import Frame, GroupWatch
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, MemberView
-from spark_groups.ops.watch_cli import render_frame
 from spark_groups.types import TopicPartition
 
 POLL_S = 0.5

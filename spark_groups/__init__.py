@@ -1,14 +1,14 @@
 """A Structured Streaming query as a real, fenced member of a Kafka consumer group (KIP-848)."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    simulate: Any
+    from spark_groups.broker.embedded import EmbeddedKafka
+    from spark_groups.cli.functions import config, groups, lag, preflight, remove
     from spark_groups.errors import GroupNotFoundError, UnprocessableError
-    from spark_groups.lab.broker.embedded import EmbeddedKafka
-    from spark_groups.lab.commands.simulation import simulate
     from spark_groups.observation.observe import describe
-    from spark_groups.ops.functions import config, groups, lag, preflight, remove
     from spark_groups.spark.control.figures import figures
     from spark_groups.spark.control.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.processing.process import RecordProcessing, process_records
@@ -65,17 +65,15 @@ __all__ = [
     "process_records",
     "register",
     "remove",
-    "simulate",
     "sqlite_table",
     "write_table",
 ]
 
 _NAMES = {
     "spark_groups.errors": ("GroupNotFoundError", "UnprocessableError"),
-    "spark_groups.lab.broker.embedded": ("EmbeddedKafka",),
-    "spark_groups.lab.commands.simulation": ("simulate",),
+    "spark_groups.broker.embedded": ("EmbeddedKafka",),
     "spark_groups.observation.observe": ("describe",),
-    "spark_groups.ops.functions": ("config", "groups", "lag", "preflight", "remove"),
+    "spark_groups.cli.functions": ("config", "groups", "lag", "preflight", "remove"),
     "spark_groups.spark.control.figures": ("figures",),
     "spark_groups.spark.control.listener": ("GroupListener", "PartitionsMoved", "listen"),
     "spark_groups.spark.processing.process": ("RecordProcessing", "process_records"),
@@ -101,9 +99,18 @@ _NAMES = {
     "spark_groups.wire.security.bearer_token": ("BearerToken",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
+_OF_LABORATORY = ("simulate",)
 
 
 def __getattr__(name: str) -> object:
+    if name in _OF_LABORATORY:
+        extensions = import_module("spark_groups.extensions")
+        return extensions.load(extensions.FUNCTIONS, name)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    extensions = import_module("spark_groups.extensions")
+    return sorted({*globals(), *__all__, *extensions.installed(extensions.FUNCTIONS)})

@@ -11,6 +11,10 @@ class SparkGroupsError(Exception):
     """Base of everything this package raises on purpose."""
 
 
+class NotInstalledError(SparkGroupsError, ImportError):
+    """A command or function belongs to a package that is not installed."""
+
+
 class OptionsError(SparkGroupsError):
     """Options of a source, a job or a command are unknown, missing or contradictory; lists all."""
 

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
-from spark_groups.lab.broker.properties import LISTENER, random_cluster_id
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.broker.properties import LISTENER, random_cluster_id
 from spark_groups.protocol.messages import FindCoordinatorRequest
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import ANSWER_S, admin, await_partitions
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, admin, await_partitions
+from workshop.parts.waiting import wait_until
 
 NODE_IDS = (1, 2, 3)
 READY_S = 60.0

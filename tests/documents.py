@@ -97,8 +97,9 @@ def assert_command_exists(command: str) -> None:
 
 
 def make_targets() -> set[str]:
-    """The targets that `make help` lists."""
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    """The targets that `make help-all` lists."""
+    files = ("Makefile", "lab/targets.mk", "workshop/targets.mk")
+    text = "\n".join((ROOT / each).read_text(encoding="utf-8") for each in files)
     return set(re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE))
 
 
@@ -106,7 +107,7 @@ def assert_spark_groups_knows(arguments: list[str]) -> None:
     """Click reads everything before it helps: an unknown sub-command or option is refused."""
     from typer.testing import CliRunner
 
-    from spark_groups.ops.cli import app
+    from spark_groups.cli.main import app
 
     done = CliRunner().invoke(app, [*arguments, "--help"])
     assert done.exit_code == 0, done.output

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from spark_groups.lab.broker.ivy import IVY_SETTINGS_VARIABLE
-from spark_groups.ops.java import find_java, find_spark_jars
+from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE
+from spark_groups.broker.java import find_java, find_spark_jars
 from spark_groups.runtime.directories import cache_dir
 
 ICEBERG = "1.10.0"

@@ -36,9 +36,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.ops.java import find_java
-from tests.brokers import ANSWER_S, admin
+from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.java import find_java
+from workshop.parts.brokers import ANSWER_S, admin
 
 STORE_PASSWORD: Final = "store-secret-1"
 KEY_PASSWORD: Final = "key-secret-2"

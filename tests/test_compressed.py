@@ -21,7 +21,7 @@ from spark_groups.compressed import (
     whole_zstd_frames,
     zstd_frame_end,
 )
-from tests.records.encoding import GZIP, LZ4, XERIAL_MAGIC, compress, xerial
+from workshop.parts.encoding import GZIP, LZ4, XERIAL_MAGIC, compress, xerial
 
 MEMBER = compress(GZIP, b"value")
 

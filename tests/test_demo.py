@@ -21,13 +21,13 @@ from demo.picture import COLOURS, WIDTH, Caption, Look, animated
 from demo.run import what_was_seen
 from demo.spark_log import logged_files, parse_log
 from demo.watch import Seen, as_line, as_ranges, as_screen
-from spark_groups.lab.broker.jvm_process import SupervisedJvm
+from spark_groups.broker.jvm_process import SupervisedJvm
 from spark_groups.observation.frames import GroupHistory
 from spark_groups.observation.views import view_group
 from spark_groups.types import TopicPartition
 from tests.observation.groups import ONE, TWO, member, read
-from tests.processes import descendants, is_alive
-from tests.waiting import wait_until
+from workshop.parts.processes import descendants, is_alive
+from workshop.parts.waiting import wait_until
 
 DEMO = (sys.executable, "-m", "demo.run")
 ROWS = 20_000

@@ -32,9 +32,9 @@ from tests.documents import (
     commands_of,
     run_python,
 )
-from tools import draw_history
-from tools.docs_pictures import PictureError, draw
-from tools.docs_reference import PART, PARTS, command_tree, fill
+from workshop.tools import draw_history
+from workshop.tools.docs_pictures import PictureError, draw
+from workshop.tools.docs_reference import PART, PARTS, command_tree, fill
 
 DOCS = ROOT / "docs"
 PAGES = {
@@ -139,7 +139,7 @@ def test_reference_has_every_command_error_and_event() -> None:
 
 
 def test_history_is_what_the_simulation_plays() -> None:
-    """Its tables and its picture; `python -m tools.draw_history` makes them again."""
+    """Its tables and its picture; `python -m workshop.tools.draw_history` makes them again."""
     every = {each: draw_history.play(each) for each in draw_history.BATCH_LENGTHS_S}
     page = draw_history.PAGE.read_text(encoding="utf-8")
     assert page == draw_history.with_tables(page, draw_history.tables(every))

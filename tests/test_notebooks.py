@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import spark_groups
-from tests.processes import environment
+from workshop.parts.processes import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -64,7 +64,7 @@ def not_public(code: str) -> Iterator[str]:
             yield from (each for each in modules if each.split(".")[0] not in allowed)
         elif isinstance(node, ast.ImportFrom) and node.module == "spark_groups":
             names = [each.name for each in node.names]
-            yield from (each for each in names if each not in spark_groups.__all__)
+            yield from (each for each in names if each not in dir(spark_groups))
         elif isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] not in allowed:
             yield str(node.module)
 
@@ -80,10 +80,10 @@ def test_a_notebook_uses_public_names_only(notebook: Path) -> None:
 
 def test_what_is_not_public_is_found() -> None:
     code = (
-        "from spark_groups.lab.sim.world import World\nfrom spark_groups import simulate, sim\n"
+        "from group_lab.sim.world import World\nfrom spark_groups import simulate, sim\n"
         "import numpy, spark_groups.wire\nimport json"
     )
-    found = ["spark_groups.lab.sim.world", "sim", "numpy", "spark_groups.wire"]
+    found = ["group_lab.sim.world", "sim", "numpy", "spark_groups.wire"]
     assert list(not_public(code)) == found
 
 

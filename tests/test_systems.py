@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_groups.cli import main as cli
 from spark_groups.errors import UnsupportedSystemError
-from spark_groups.ops import cli
 from spark_groups.spark.source.source import KafkaGroupDataSource
 from spark_groups.spark.state.source import KafkaGroupStateDataSource
 from spark_groups.systems import check_system
@@ -47,7 +47,7 @@ def test_command_is_one_message(
 
 @pytest.mark.parametrize(
     "module",
-    ["spark_groups.jobs.consume", "spark_groups.ops.cli", "spark_groups.spark.source.discovery"],
+    ["spark_groups.jobs.consume", "spark_groups.cli.main", "spark_groups.spark.source.discovery"],
 )
 def test_module_that_checks_needs_no_fcntl(module: str) -> None:
     """An import that fails first would hide the reason."""

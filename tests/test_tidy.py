@@ -27,16 +27,16 @@ LINE_COLUMNS_MAX = 100
 
 PYTHON_ROOMS = (
     "spark_groups",
+    "lab",
     "pyspark_kafka_group",
     "jobs",
     "tests",
     "demo",
-    "benchmarks",
-    "chaos",
     "examples",
-    "fuzz",
-    "tools",
+    "workshop",
+    "conftest",
 )
+LIBRARIES = ("spark_groups/", "lab/group_lab/")
 PURE = (
     "spark_groups/errors.py",
     "spark_groups/types.py",
@@ -45,22 +45,22 @@ PURE = (
     "spark_groups/client/",
     "spark_groups/protocol/",
     "spark_groups/offsets/",
-    "spark_groups/lab/assignors/",
-    "spark_groups/lab/coordinator/",
+    "lab/group_lab/assignors/",
+    "lab/group_lab/coordinator/",
     "spark_groups/records/",
-    "spark_groups/lab/sim/",
+    "lab/group_lab/sim/",
     "spark_groups/spark/tables/fence.py",
-    "benchmarks/elastic_rule.py",
-    "chaos/results/account.py",
-    "chaos/results/commit_history.py",
-    "chaos/results/facts.py",
-    "chaos/systems/record.py",
-    "chaos/results/recovery.py",
-    "chaos/results/report.py",
-    "chaos/faults/link.py",
-    "chaos/faults/network_schedule.py",
-    "chaos/faults/schedule.py",
-    "chaos/results/timeline.py",
+    "workshop/benchmarks/elastic_rule.py",
+    "workshop/chaos/results/account.py",
+    "workshop/chaos/results/commit_history.py",
+    "workshop/chaos/results/facts.py",
+    "workshop/chaos/systems/record.py",
+    "workshop/chaos/results/recovery.py",
+    "workshop/chaos/results/report.py",
+    "workshop/chaos/faults/link.py",
+    "workshop/chaos/faults/network_schedule.py",
+    "workshop/chaos/faults/schedule.py",
+    "workshop/chaos/results/timeline.py",
 )
 TEXT_SUFFIXES = (".py", ".md", ".toml", ".sh", ".yml", ".ipynb", ".cfg", ".txt")
 TEXT_NAMES = ("Makefile", "run", ".gitignore")
@@ -88,7 +88,7 @@ PRIVATE_HOST = re.compile(
 )
 
 PLAIN_PYTHON = (
-    *("spark_groups", "jobs", "demo", "examples", "chaos", "benchmarks", "tools", "tests"),
+    *("spark_groups", "lab", "jobs", "demo", "examples", "workshop", "tests", "conftest.py"),
 )
 PLAIN_DOCUMENTS = (
     *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "notebooks", "conf", "examples"),
@@ -157,7 +157,7 @@ def is_python(source: Source) -> bool:
 
 
 def is_library(source: Source) -> bool:
-    return source.is_python and source.path.parts[0] == "spark_groups"
+    return source.is_python and str(source.path).startswith(LIBRARIES)
 
 
 def is_pure(source: Source) -> bool:
@@ -165,7 +165,7 @@ def is_pure(source: Source) -> bool:
 
 
 def is_outside_the_client(source: Source) -> bool:
-    rooms = ("tests/", "spark_groups/client/")
+    rooms = ("tests/", "lab/tests/", "workshop/tests/", "spark_groups/client/")
     return is_python(source) and not str(source.path).startswith(rooms)
 
 
@@ -365,7 +365,8 @@ def nothing_reaches_through_the_client(source: Source) -> Iterator[str]:
 
 
 def room_has_its_tests(source: Source) -> Iterator[str]:
-    room = Path("tests", *source.path.parts[1:-1])
+    is_lab = source.path.parts[0] == "lab"
+    room = Path(*(("lab", "tests") if is_lab else ("tests",)), *source.path.parts[1 + is_lab : -1])
     if not any((ROOT / room).glob("test_*.py")):
         yield f"no test module in {room}"
 
@@ -400,7 +401,7 @@ RULES = (
     Rule(lines_are_narrow, is_python, "x = '" + "x" * LINE_COLUMNS_MAX + "'\n"),
     Rule(functions_are_short, is_python, LONG_FUNCTION),
     Rule(init_only_reexports, is_package_init, "def f(): ...\n", "spark_groups/__init__.py"),
-    Rule(init_only_reexports, is_package_init, "limit = 3\n", "spark_groups/ops/__init__.py"),
+    Rule(init_only_reexports, is_package_init, "limit = 3\n", "spark_groups/cli/__init__.py"),
     Rule(pure_imports_nothing_of_the_world, is_pure, "from logging import handlers\n"),
     Rule(pure_imports_nothing_of_the_world, is_pure, "import os.path\n"),
     Rule(pure_calls_nothing_of_the_world, is_pure, "open('x')\n"),
@@ -489,7 +490,8 @@ def test_imports_between_files_have_no_circle() -> None:
 
 
 def module_name(source: Source) -> str:
-    return ".".join(source.path.with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(source.path.with_suffix("").parts).removesuffix(".__init__")
+    return name.removeprefix("lab.")
 
 
 def test_lazy_reexports_are_allowed() -> None:

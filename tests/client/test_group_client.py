@@ -1,4 +1,4 @@
-"""The whole client, by hand: one step after another; tests/lab/sim plays it in groups."""
+"""The whole client, by hand: one step after another; lab/tests/sim plays it in groups."""
 
 from __future__ import annotations
 

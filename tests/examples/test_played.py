@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from chaos.systems.postgres import running_postgres
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.examples.played import play
 from tests.monitoring.scraping import free_port
+from workshop.parts.postgres import running_postgres
 
 pytestmark = [
     pytest.mark.broker,

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from spark_groups.lab.broker.embedded import HOST, free_ports
+from spark_groups.broker.embedded import HOST, free_ports
 from tests.jobs.submitted import SPARK_HOME, spark_environment
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 SPARK_CLASS = SPARK_HOME / "bin" / "spark-class"
 START_S = 60.0

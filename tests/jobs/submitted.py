@@ -13,8 +13,8 @@ from types import TracebackType
 
 import pyspark
 
-from tests.processes import descendants, environment
-from tests.waiting import wait_until
+from workshop.parts.processes import descendants, environment
+from workshop.parts.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -12,10 +12,10 @@ from typing import Final
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import ExitCode
-from tests.brokers import create_topic, produce
 from tests.jobs.submitted import ROOT, SubmittedJob
+from workshop.parts.brokers import create_topic, produce
 
 ROWS = 500
 

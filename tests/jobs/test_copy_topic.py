@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import ExitCode
-from tests.brokers import Row, create_topic, produce
 from tests.jobs.submitted import START_S, SubmittedJob
-from tests.spark.control.test_shutdown import committed_offsets, member_count
+from tests.spark.control.shutdown_setup import committed_offsets, member_count
 from tests.spark.processing.topics import records_in
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

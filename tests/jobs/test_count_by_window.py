@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.jobs.submitted import SubmittedJob
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [
     pytest.mark.broker,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.jobs.standalone import StandaloneCluster
 from tests.jobs.submitted import SubmittedJob
-from tests.processes import descendants
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.processes import descendants
+from workshop.parts.waiting import wait_until
 
 ROWS = 4000
 READING_S = 120.0

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.runtime.snapshots import read_snapshots
-from tests.brokers import create_topic, produce
 from tests.jobs.submitted import SubmittedJob
 from tests.monitoring.scraping import free_port, scrape
 from tests.spark.processing.topics import records_in
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 

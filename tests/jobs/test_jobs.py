@@ -17,12 +17,14 @@ from spark_groups.spark.processing.replay import replay_route
 from tests.jobs.submitted import ROOT
 
 JOBS = sorted((ROOT / "jobs").glob("[a-z]*.py"))
+SOURCES = ROOT / "spark_groups" / "jobs"
 LINES_MAX = 80
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda path: path.stem)
 def test_job_is_short_has_an_example_and_shows_it(job: Path) -> None:
-    assert len(job.read_text(encoding="utf-8").splitlines()) < LINES_MAX
+    source = SOURCES / job.name
+    assert len(source.read_text(encoding="utf-8").splitlines()) < LINES_MAX
     example = f"conf/{job.stem}.toml"
     assert (ROOT / example).is_file()
     done = subprocess.run(
@@ -38,14 +40,14 @@ def test_job_is_short_has_an_example_and_shows_it(job: Path) -> None:
 
 
 def test_what_strangers_wrote_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
-    job = runpy.run_path(str(ROOT / "jobs" / "replay_dead_letters.py"))
+    job = runpy.run_module("spark_groups.jobs.replay_dead_letters")
     letter = Record(None, None, "t", 0, 0, 0, ((ERROR, b"\x1b[2Jbad\nworse"),))
     job["show"]([letter], replay_route())
     assert "topic): ?[2Jbad?worse\n1 dead letters" in capsys.readouterr().out
 
 
 def test_copy_that_would_be_copied_again_is_refused() -> None:
-    job = runpy.run_path(str(ROOT / "jobs" / "copy_topic.py"))
+    job = runpy.run_module("spark_groups.jobs.copy_topic")
     settings = [("--topics", "source.subscribe", "a,b"), ("--target", "target.topic", "b")]
     options = load_job(CopyOptions, ROOT / CopyOptions.example, settings)
     with pytest.raises(OptionsError, match=r"target\.topic: the job also reads b"):

@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.jobs.submitted import SubmittedJob
-from tests.processes import is_alive
 from tests.runtime.members import committed, describe
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import is_alive
+from workshop.parts.waiting import wait_until
 
 pytestmark = [
     pytest.mark.long,

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.jobs.packed import build_wheel, make_environment, pack
 from tests.jobs.standalone import StandaloneCluster
 from tests.jobs.submitted import LOCAL, ROOT, SPARK_SUBMIT, SubmittedJob, spark_environment
+from workshop.parts.brokers import create_topic, produce
 
 ROWS = 500
 WHERE_CODE_IS = (
@@ -111,7 +111,7 @@ def test_cluster_deploy_mode_is_refused_by_standalone_clusters() -> None:
 @pytest.mark.slow
 def test_wheel_brings_the_source_and_not_spark(installed: Installed, tmp_path: Path) -> None:
     listed = subprocess.run(
-        [str(installed.python), "-m", "spark_groups.ops.cli", "--help"],
+        [str(installed.python), "-m", "spark_groups.cli.main", "--help"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.processing.letters import ORIGINAL_PARTITION, dead_letter, origin_of
 from spark_groups.spark.processing.record import Record
-from tests.brokers import Row, create_topic, produce
 from tests.jobs.submitted import SubmittedJob
-from tests.spark.control.test_shutdown import committed_offsets
+from tests.spark.control.shutdown_setup import committed_offsets
 from tests.spark.processing.topics import records_in
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [
     pytest.mark.broker,

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.documents import ROOT, blocks_of
 from tests.jobs.submitted import spark_environment
 from tests.runtime.members import committed
+from workshop.parts.brokers import create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -7,25 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from spark_groups.monitoring.families import families
-from tests.monitoring.views import busy_view
+from tests.monitoring.dashboard_setup import NAME, exported
 
 CONF = Path(__file__).parents[2] / "conf"
 DASHBOARD = json.loads((CONF / "grafana" / "kafka-group.json").read_text(encoding="utf-8"))
 ALERTS = (CONF / "prometheus" / "kafka-group-alerts.yml").read_text(encoding="utf-8")
-NAME = re.compile(r"\bkafka_group_\w+")
-SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "info": ("_info",)}
 LABELS = {"group", "topic", "partition", "state", "condition", "request", "error", "le"}
 ADDED_BY_PROMETHEUS = {"instance"}
-
-
-def exported() -> dict[str, str]:
-    """Every sample that can be there, with the family that it is of."""
-    return {
-        f"{family.name}{suffix}": family.name
-        for family in families(busy_view())
-        for suffix in SUFFIXES.get(family.type, ("",))
-    }
 
 
 def panels() -> list[dict[str, Any]]:

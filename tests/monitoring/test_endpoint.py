@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.monitoring import endpoint as endpoint_module
 from spark_groups.monitoring.endpoint import MonitoringEndpoint
-from tests.brokers import create_topic
 from tests.monitoring.scraping import get, health, scrape
 from tests.monitoring.views import busy_view
 from tests.runtime.members import committed, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 THREAD = "kafka-group-metrics"
 

@@ -24,7 +24,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from benchmarks.elastic import Reader
 from spark_groups.errors import OptionsError
 from spark_groups.monitoring.endpoint import PROBES
 from spark_groups.monitoring.limited_server import names_loopback
@@ -33,9 +32,10 @@ from spark_groups.spark.control.shutdown import LEAVE_TIMEOUT_S
 from spark_groups.spark.jobs.job_options import ConsumeOptions, load_job
 from spark_groups.spark.jobs.run import COMMON
 from spark_groups.wire.security.config_references import Allowed, resolved
-from tests.monitoring.test_dashboard import NAME, exported
-from tests.processes import descendants
+from tests.monitoring.dashboard_setup import NAME, exported
 from tests.secured import issue
+from workshop.parts.elastic_reader import Reader
+from workshop.parts.processes import descendants
 
 MANIFESTS = Path(__file__).parents[2] / "conf" / "kubernetes"
 KEDA = Path(__file__).parent / "keda"

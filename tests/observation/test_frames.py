@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 
-from spark_groups.lab.broker.embedded import free_ports
+from spark_groups.broker.embedded import free_ports
 from spark_groups.observation.frames import (
     EVENTS_MAX,
     GroupHistory,

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.observation.member_times import MemberTimes
 from spark_groups.types import topic_id_text
-from tests.brokers import Row, create_topic, produce
 from tests.observation.groups import FLIGHTS
 from tests.runtime.members import queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 HOUR_MS = 3_600_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -11,49 +10,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
 import spark_groups
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.cli.main import app
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.observation.frames import GroupWatch
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
-from spark_groups.ops.cli import app
 from spark_groups.protocol.messages import found_and_failed
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import ListedGroup
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.schemas.messages import Message
-from tests.brokers import Row, create_topic, delete_topic, produce
+from tests.observation.observe_setup import classic_member
 from tests.runtime.members import queries
-from tests.waiting import wait_until
 from tests.wire.listener import await_end, greet, listening
-
-
-@contextlib.contextmanager
-def classic_member(bootstrap_servers: str, group_id: str, topic: str) -> Iterator[Consumer]:
-    """Be a member of a classic group; it is assigned partitions when this begins."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group_id,
-            "group.protocol": "classic",
-            "auto.offset.reset": "earliest",
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-
-        def assigned() -> bool:
-            consumer.poll(0.05)
-            return bool(consumer.assignment())
-
-        wait_until(assigned, what="an assignment of the classic member")
-        yield consumer
-    finally:
-        consumer.close()
+from workshop.parts.brokers import Row, create_topic, delete_topic, produce
+from workshop.parts.waiting import wait_until
 
 
 @pytest.fixture

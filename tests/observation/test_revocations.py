@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spark_groups.observation.group_events import EventKind
 from spark_groups.observation.revocations import Revocations
-from spark_groups.observation.views import GroupView, view_group
+from spark_groups.observation.views import view_group
 from spark_groups.types import TopicPartition
 from tests.observation.groups import ONE, TWO, member, read
+from tests.observation.revocations_setup import GIVES_UP, revoking_group
 
 APP_1 = "app-1 11111111"
-GIVES_UP = read(member(ONE, [0, 1], [0]), member(TWO, [], [1]))
 GAVE_UP = read(member(ONE, [0], [0]), member(TWO, [1], [1]))
-
-
-def revoking_group(age_s: float, timeout_s: float | None = 20.0) -> GroupView:
-    """Return a group whose member on this machine reports the age of its revocation."""
-    snapshot: dict[str, Any] = {
-        "group": "flight-readers",
-        "member_id": ONE,
-        "state": "RECONCILING",
-        "revoking": ["flights-1"],
-        "revocation_age_s": age_s,
-        "revocation_timeout_s": timeout_s,
-    }
-    return view_group(GIVES_UP, [snapshot])
 
 
 def test_a_member_on_this_machine_says_how_much_of_its_time_is_used() -> None:

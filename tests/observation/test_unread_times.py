@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.observation.lag_times import Deletion, Retention, UnreadReading
 from spark_groups.observation.unread_times import KEPT_S, UnreadTimes
 from spark_groups.types import TopicIdPartition
@@ -16,11 +16,11 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.batches import FirstRecord
 from spark_groups.wire.security.settings import security_of
-from tests.brokers import Row, create_topic, produce
 from tests.observation.groups import FLIGHTS, key
 from tests.secured import SecuredKafka
-from tests.waiting import wait_until
-from tests.wire.test_coordinator_connection import topic_id
+from tests.wire.coordinator_connection_setup import topic_id
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 BEGIN_MS = 1_700_000_000_000
 

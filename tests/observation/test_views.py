@@ -29,7 +29,7 @@ from spark_groups.protocol.messages import (
 from spark_groups.types import Assignment, TopicPartition, topic_id_text
 from tests.answers import fetch_answer
 from tests.observation.groups import FLIGHTS, ONE, TWO, key, member, read
-from tests.observation.test_local_members import SNAPSHOT
+from tests.observation.local_members_setup import SNAPSHOT
 
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.value
 NO_LEADER = ErrorCode.LEADER_NOT_AVAILABLE.value

@@ -21,49 +21,12 @@ from spark_groups.offsets.ledger import (
 from spark_groups.offsets.marks import NO_MARK, mark_at_end
 from spark_groups.protocol.messages import NO_OFFSET
 from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, OffsetRange, TopicIdPartition
-
-TOPIC = uuid.UUID(int=1)
-
-
-def key(partition: int) -> TopicIdPartition:
-    return TopicIdPartition(TOPIC, partition)
-
-
-def parts(*indexes: int) -> Assignment:
-    return Assignment.of({TOPIC: indexes})
-
-
-def span(partition: int, from_offset: int, until_offset: int) -> OffsetRange:
-    return OffsetRange(TOPIC, "orders", partition, from_offset, until_offset)
-
-
-def plan(*ranges: OffsetRange, member_id: str = "m1", epoch: int = 3) -> BatchPlan:
-    """Return a plan whose ranges stand on the commits of `ready`."""
-    marks = tuple(f"at{each.from_offset}" for each in ranges)
-    return BatchPlan("g", member_id, epoch, ranges, marks=marks)
+from tests.offsets.ledger_setup import TOPIC, commits, key, owning, parts, plan, ready, span
 
 
 def next_plan(ledger: Ledger, *ranges: OffsetRange) -> BatchPlan:
     """Return a plan whose ranges stand on the last commits of the ledger, as planners make it."""
     return replace(plan(*ranges), marks=tuple(ledger.owned[each.key].mark for each in ranges))
-
-
-def ready(
-    ledger: Ledger, committed: dict[int, int], marks: Mapping[int, str] | None = None
-) -> None:
-    """Let partitions come to READY at their committed offsets."""
-    for partition, offset in committed.items():
-        owned = ledger.owned[key(partition)]
-        owned.phase = Phase.READY
-        owned.position = owned.committed_offset = offset
-        owned.mark = (marks or {}).get(partition, f"at{offset}")
-
-
-def owning(committed: dict[int, int]) -> Ledger:
-    ledger = Ledger("run")
-    ledger.assign(parts(*committed), 3)
-    ready(ledger, committed)
-    return ledger
 
 
 def regained(
@@ -73,11 +36,6 @@ def regained(
     ledger.drop(parts(*committed))
     ledger.assign(parts(*committed), 5)
     ready(ledger, committed, marks)
-
-
-def commits(found: tuple[PendingCommit, ...]) -> dict[int, tuple[int, int]]:
-    """Offset and epoch by partition."""
-    return {each.key.partition: (each.committed_offset, each.member_epoch) for each in found}
 
 
 def test_partition_is_fetched_before_it_is_ready() -> None:

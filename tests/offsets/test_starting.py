@@ -29,7 +29,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import TopicPartition
 from tests.answers import list_answer
-from tests.offsets.test_resolution import NONE, Scene, indexes, key
+from tests.offsets.resolution_setup import NONE, Scene, indexes, key
 
 FIRST, ADDED = TopicPartition("orders", 0), TopicPartition("orders", 4)
 

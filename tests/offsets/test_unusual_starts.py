@@ -14,7 +14,7 @@ from spark_groups.protocol.messages import (
 )
 from spark_groups.types import Assignment, PlanTopic, TopicPartition
 from tests.answers import fetch_answer
-from tests.offsets.test_resolution import (
+from tests.offsets.resolution_setup import (
     BEHIND_2,
     BILLS,
     EARLIEST,

@@ -16,7 +16,7 @@ from spark_groups.protocol.membership import (
     next_state,
 )
 from spark_groups.protocol.subscription import Subscription
-from tools.draw_member_states import PAGE, draw
+from workshop.tools.draw_member_states import PAGE, draw
 
 PAIRS = list(product(MemberState, MemberInput))
 LEGAL = [(state, each) for state, each in PAIRS if each in TRANSITIONS[state]]
@@ -79,5 +79,5 @@ def test_members_can_be_lost_and_fail(state: MemberState) -> None:
 
 def test_picture_in_the_docs_is_the_table() -> None:
     assert PAGE.read_text(encoding="utf-8") == draw(), (
-        "docs/member_states.md is older than the table: run python tools/draw_member_states.py"
+        "docs/member_states.md is older than the table: workshop/tools/draw_member_states.py"
     )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from spark_groups.records.arrow_batches import AbortedTransaction, RangeCursor, RecordDecoder
 from spark_groups.spark.reading.rows import ROW_SCHEMA
-from tests.records.decoding import (
+from workshop.parts.decoding import (
     END,
     TP,
     compiled_outcome,
@@ -28,7 +28,7 @@ from tests.records.decoding import (
     random_batches,
     rows_of,
 )
-from tests.records.encoding import NONE, Batch, marker, plain
+from workshop.parts.encoding import NONE, Batch, marker, plain
 
 SEEDS = range(150)
 MUTATION_SEEDS = range(1000)

@@ -17,9 +17,9 @@ from confluent_kafka import TopicPartition as Position
 from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
 from spark_groups.spark.reading.librdkafka_reader import RowBuffer
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
-from tests.brokers import produce_batch
-from tests.records.decoding import END, TP, random_batches
-from tests.records.encoding import CREATE_TIME, Batch
+from workshop.parts.brokers import produce_batch
+from workshop.parts.decoding import END, TP, random_batches
+from workshop.parts.encoding import CREATE_TIME, Batch
 
 NOT_TEXT = b"\xff\xfe"
 WAIT_S = 10

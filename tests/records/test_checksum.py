@@ -10,7 +10,7 @@ from numba import int64, njit, typeof, uint64
 
 from spark_groups.records import checksum
 from spark_groups.records.compiling import has_crc32c_instruction
-from tests.records.encoding import crc32c
+from workshop.parts.encoding import crc32c
 
 OCTETS = typeof(np.frombuffer(b"-", np.uint8))
 STRETCHES = 3 * checksum.STRETCH_BYTES

@@ -13,8 +13,8 @@ from spark_groups.errors import RecordsError
 from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
 from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.spark.reading.rows import ROW_SCHEMA
-from tests.records.decoding import TP
-from tests.records.encoding import (
+from workshop.parts.decoding import TP
+from workshop.parts.encoding import (
     GZIP,
     LZ4,
     SNAPPY,

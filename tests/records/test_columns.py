@@ -13,8 +13,8 @@ from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
 from spark_groups.records.columns import RowBuffers
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
-from tests.records.decoding import END, TP, compiled_outcome, rows_of
-from tests.records.encoding import Batch, Record, plain
+from workshop.parts.decoding import END, TP, compiled_outcome, rows_of
+from workshop.parts.encoding import Batch, Record, plain
 
 
 def addresses(batch: pa.RecordBatch) -> set[int]:

@@ -11,8 +11,8 @@ from numba import njit
 from spark_groups.records.compiling import copy_bytes, load_64
 from spark_groups.records.decoding import decode_batches, offset_behind
 from spark_groups.records.layout import ABORTED, new_columns, new_cursor
-from tests.records.decoding import compiled_outcome
-from tests.records.encoding import plain
+from workshop.parts.decoding import compiled_outcome
+from workshop.parts.encoding import plain
 
 
 @njit

@@ -15,8 +15,8 @@ from spark_groups.records.arrow_batches import (
     next_fetch_offset,
 )
 from spark_groups.spark.reading.rows import ROW_SCHEMA
-from tests.records.decoding import END, TP, compiled_outcome, plain_outcome
-from tests.records.encoding import Batch, Record, marker, plain, varint
+from workshop.parts.decoding import END, TP, compiled_outcome, plain_outcome
+from workshop.parts.encoding import Batch, Record, marker, plain, varint
 
 TEN = plain(100, [b"%d" % number for number in range(10)])
 

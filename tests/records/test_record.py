@@ -12,8 +12,8 @@ from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
 from spark_groups.records.misfits import TimestampMisfits
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 from spark_groups.types import TopicPartition
-from tests.records.decoding import compiled_outcome, plain_outcome
-from tests.records.encoding import (
+from workshop.parts.decoding import compiled_outcome, plain_outcome
+from workshop.parts.encoding import (
     LOG_APPEND_TIME,
     Batch,
     Record,

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 QUICK: Mapping[str, Any] = MappingProxyType(
     {

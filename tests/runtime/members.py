@@ -28,8 +28,8 @@ from spark_groups.types import BatchPlan
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
-from tests.brokers import Row, produce
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, produce
+from workshop.parts.waiting import wait_until
 
 NO_LIMIT = PlanLimit()
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spark_groups.lab.broker.artifacts import DEFAULT_VERSION
-from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
-from spark_groups.lab.broker.properties import LISTENER
-from tests.brokers import ANSWER_S, admin
+from spark_groups.broker.artifacts import DEFAULT_VERSION
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.broker.properties import LISTENER
+from workshop.parts.brokers import ANSWER_S, admin
 
 LISTENER_NAME = "PROXIED"
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, ErrorCode
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.messages import CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT_V10
-from tests.brokers import create_topic
 from tests.runtime.members import all_at, committed, fill, queries
 from tests.runtime.proxy import Switched
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 

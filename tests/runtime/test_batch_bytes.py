@@ -7,11 +7,11 @@ import logging
 import pytest
 from confluent_kafka import Producer
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.types import BatchPlan
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import queries
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = pytest.mark.broker
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client import Channel, Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -28,9 +28,9 @@ from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS
 from spark_groups.wire.security.security import Security
-from tests.brokers import create_topic
 from tests.runtime.proxy import Proxy
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 Start = Callable[..., tuple[ChannelThreads, "queue.SimpleQueue[tuple[Outgoing, object]]"]]
 

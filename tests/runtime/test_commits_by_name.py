@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from spark_groups.wire.schemas.messages import OFFSET_COMMIT_V9
-from tests.brokers import create_topic, delete_topic
 from tests.runtime.members import all_at, committed, fill, queries
 from tests.runtime.proxy import Proxy, proxied_kafka
-from tests.waiting import wait_until
-from tests.wire.test_cluster import topic_id
+from tests.wire.coordinator_connection_setup import topic_id
+from workshop.parts.brokers import create_topic, delete_topic
+from workshop.parts.waiting import wait_until
 
 OFFSETS_HAVE_IDS = "4.2"
 

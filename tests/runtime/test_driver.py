@@ -6,17 +6,17 @@ import time
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import (
     DataLossError,
 )
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
-from tests.brokers import Row, create_topic, delete_topic, grow_topic, produce
 from tests.runtime.members import all_at, committed, evict, fill, queries, two_sharing
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, delete_topic, grow_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -6,19 +6,19 @@ import time
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client.health import Condition, assess
 from spark_groups.errors import (
     BrokerUnreachableError,
     DeadOwnershipError,
     GroupError,
 )
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.runtime.driver import OUTAGE_S
 from spark_groups.runtime.engine import suspension_clock
-from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

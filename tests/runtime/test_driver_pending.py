@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client import Outgoing
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.protocol.messages import (
     OffsetFetchRequest,
@@ -19,9 +19,9 @@ from spark_groups.protocol.messages import (
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import Ends, LogEnds
 from spark_groups.types import TopicIdPartition
-from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, evict, fill, queries, two_sharing
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -6,12 +6,12 @@ import queue
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.events import RevocationHeld
 from spark_groups.protocol.events import Event, NameOf
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import QueryLike, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -8,9 +8,9 @@ import uuid
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.errors import DeadOwnershipError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.starting import StartingOffsets, StartingPoint
 from spark_groups.protocol.events import Event, MemberLeft, QueryReturned
 from spark_groups.protocol.member import MemberConfig
@@ -20,8 +20,8 @@ from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import leave_at_once
 from spark_groups.runtime.engine import TIMELINE_LENGTH, Engine, Timeline, suspension_clock
 from spark_groups.wire.security.security import Security
-from tests.brokers import create_topic
 from tests.runtime.members import instance_epochs, queries
+from workshop.parts.brokers import create_topic
 
 UNREACHABLE = ("localhost:1",)
 

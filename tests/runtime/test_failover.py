@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.runtime.engine import suspension_clock
-from tests.brokers import Row, produce
 from tests.clusters import ThreeBrokers
 from tests.runtime.members import NO_LIMIT, QueryLike, all_at, committed, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import ANSWER_S, create_topic, produce
-from tests.ops.commands import invoke
+from tests.cli.commands import invoke
 from tests.runtime.members import QueryLike, all_at, committed, describe, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

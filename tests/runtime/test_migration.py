@@ -8,13 +8,13 @@ from contextlib import ExitStack
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
-from tests.brokers import create_topic
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

@@ -12,10 +12,10 @@ from spark_groups.errors import GroupError
 from spark_groups.protocol.rights import Identity
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import security_of
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import QueryLike
 from tests.secured import SecuredKafka
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

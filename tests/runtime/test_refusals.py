@@ -9,17 +9,17 @@ from contextlib import contextmanager
 
 import pytest
 
+from spark_groups.broker import embedded
+from spark_groups.broker.artifacts import KafkaArtifacts, _fill, _is_complete
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.lab.broker import embedded
-from spark_groups.lab.broker.artifacts import KafkaArtifacts, _fill, _is_complete
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.subscription import Subscription
 from spark_groups.runtime.directories import cache_dir
 from spark_groups.wire.schemas.messages import FIND_COORDINATOR, METADATA
-from tests.brokers import create_topic
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, queries
 from tests.wire.listener import correlation_id, greet, listening, read_frame, response
+from workshop.parts.brokers import create_topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

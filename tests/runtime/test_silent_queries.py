@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client.liveness import LivenessLimits
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource
 from spark_groups.wire.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, all_at, committed, describe, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

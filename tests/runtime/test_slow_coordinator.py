@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.wire.schemas.messages import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
 )
-from tests.brokers import create_topic
 from tests.runtime.members import all_at, committed, fill, queries
 from tests.runtime.proxy import Proxy, proxied_kafka
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

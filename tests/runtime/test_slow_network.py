@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.local_members import parse_local_members
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
@@ -30,10 +30,10 @@ from spark_groups.wire.schemas.messages import (
     Message,
 )
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, fill
 from tests.runtime.proxy import Proxy, proxied_kafka
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

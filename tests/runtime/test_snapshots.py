@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.runtime.snapshots import SnapshotPublisher, read_snapshots
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 
 def test_a_snapshot_is_read_while_it_is_published_and_gone_afterwards(tmp_path: Path) -> None:

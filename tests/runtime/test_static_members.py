@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource
 from spark_groups.wire.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from tests.brokers import create_topic
 from tests.runtime.members import (
     QueryLike,
     all_at,
@@ -27,7 +26,8 @@ from tests.runtime.members import (
     instance_epochs,
     queries,
 )
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

@@ -11,11 +11,11 @@ from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoic
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange
 from spark_groups.wire.security.settings import security_of
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import all_at, committed, queries
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import StartingPoint
 from spark_groups.protocol.subscription import Subscription
-from tests.brokers import create_topic, delete_topic, grow_topic
 from tests.runtime.members import QueryLike, committed, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, delete_topic, grow_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

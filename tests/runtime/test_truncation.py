@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from spark_groups.errors import DataLossError
-from tests.brokers import ANSWER_S, admin, await_partitions, produce
 from tests.clusters import ThreeBrokers
 from tests.runtime.members import QueryLike, committed, queries
-from tests.waiting import wait_until
+from tests.runtime.truncation_setup import (
+    ELECTED_S,
+    LAGGARD,
+    LEADER,
+    LOST,
+    READ_BEFORE,
+    WRITTEN_SINCE,
+    await_leader,
+    create_topic,
+)
+from workshop.parts.brokers import produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
-
-LEADER, LAGGARD = 1, 2
-READ_BEFORE, LOST, WRITTEN_SINCE = 10, 5, 20
-ELECTED_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -25,25 +30,6 @@ def cluster() -> Iterator[ThreeBrokers]:
     """Three brokers that this test may stop, one at a time."""
     with ThreeBrokers() as running:
         yield running
-
-
-def create_topic(cluster: ThreeBrokers, name: str) -> None:
-    """Create a topic of two replicas that may be led by one that is behind."""
-    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-    topic = NewTopic(name, 1, replica_assignment=[[LEADER, LAGGARD]], config=config)
-    client = admin(cluster.bootstrap_servers)
-    client.create_topics([topic])[name].result(ANSWER_S)
-    await_partitions(cluster.bootstrap_servers, name, 1)
-
-
-def await_leader(cluster: ThreeBrokers, topic: str, leader: int, replicas_in_sync: int) -> None:
-    client = admin(cluster.bootstrap_servers)
-
-    def led() -> bool:
-        found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
-        return 0 in found and (found[0].leader, len(found[0].isrs)) == (leader, replicas_in_sync)
-
-    wait_until(led, ELECTED_S, what=f"leader {leader} of {topic}, {replicas_in_sync} in sync")
 
 
 def read_up_to(query: QueryLike, topic: str, until_offset: int) -> None:

@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.settling import Settling
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
@@ -26,9 +26,9 @@ from spark_groups.protocol.messages import (
 from spark_groups.runtime import driver
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import admin, create_topic
 from tests.runtime.members import fill, heartbeat, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import admin, create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

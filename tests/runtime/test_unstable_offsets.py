@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.client.positions import SAID_AFTER_S
 from spark_groups.errors import AvailableNowError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.local_members import parse_local_members
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.offsets.settling import Settling, WhenUnsettled
@@ -19,10 +19,10 @@ from spark_groups.offsets.starting import StartingPoint
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.brokers import create_topic, unstable_offset
 from tests.runtime.members import all_at, committed, fill, queries
-from tests.waiting import wait_until
-from tests.wire.test_cluster import topic_id
+from tests.wire.coordinator_connection_setup import topic_id
+from workshop.parts.brokers import create_topic, unstable_offset
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
-from tests.brokers import create_topic
 from tests.runtime.members import all_at, committed, describe, fill, queries
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 import spark_groups
 from spark_groups import SkipOrDeadLetter, foreach_batch_rows, process_records
 from spark_groups.spark.control.shutdown import stop_on_sigterm
-from tests.brokers import produce
 from tests.spark.queries import READ_S
-from tests.waiting import wait_until
+from workshop.parts.brokers import produce
+from workshop.parts.waiting import wait_until
 
 
 def refusal(act: Callable[[], Any]) -> str:

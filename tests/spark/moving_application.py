@@ -23,13 +23,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.connector import fetch_connector
-from tests.brokers import Row, create_topic, grow_topic, produce
+from tests.cli.commands import invoke
 from tests.documents import ROOT, Block, blocks_of, commands_of, run_python
-from tests.ops.commands import invoke
 from tests.runtime.members import describe
 from tests.spark.queries import READ_S
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, grow_topic, produce
+from workshop.parts.connector import fetch_connector
+from workshop.parts.waiting import wait_until
 
 HOW_TO = ROOT / "docs" / "how-to" / "move_from_sparks_source.md"
 PRINTED = '{"flights":{"0":1200,"1":1187}}'

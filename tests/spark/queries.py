@@ -15,11 +15,11 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.runtime.snapshots import read_snapshots
-from tests.brokers import ANSWER_S, admin
 from tests.runtime.members import committed
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, admin
+from workshop.parts.waiting import wait_until
 
 READ_S = 120.0
 

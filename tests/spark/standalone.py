@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
 
-from tests.processes import descendants, environment
-from tests.spark.applications import REPOSITORY, kill_everything
-from tests.waiting import wait_until
+from workshop.parts.applications import REPOSITORY, kill_everything
+from workshop.parts.processes import descendants, environment
+from workshop.parts.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 START_S = 120.0

@@ -9,13 +9,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.wire.schemas.messages import API_VERSIONS_V4
-from tests.brokers import create_topic, produce
 from tests.runtime.members import committed
 from tests.runtime.proxy import Switched
 from tests.spark.queries import READ_S, GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from benchmarks.connector import fetch_connector
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.types import BatchPlan
-from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
 from tests.runtime.members import committed
-from tests.spark.applications import kill_everything, start_module
 from tests.spark.processing.topics import records_in
-from tests.waiting import wait_until
+from workshop.parts.applications import kill_everything, start_module
+from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, produce
+from workshop.parts.connector import fetch_connector
+from workshop.parts.waiting import wait_until
 
 pytestmark = [
     pytest.mark.broker,

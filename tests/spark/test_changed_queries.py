@@ -11,10 +11,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed
 from tests.spark.queries import READ_S
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

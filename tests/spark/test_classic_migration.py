@@ -17,21 +17,22 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from benchmarks.handover_diary import Event, pauses
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupNotFoundError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.reading import GroupType
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import create_topic
+from tests.cli.commands import invoke
 from tests.documents import ROOT, blocks_of, commands_of
-from tests.ops.commands import invoke
 from tests.runtime.classic import ClassicConsumer, PlainConsumer
 from tests.runtime.members import all_at, committed, fill
-from tests.spark.applications import Application
 from tests.spark.queries import GroupQuery
-from tests.spark.shared_group import PARTITIONS, rows_written
-from tests.waiting import wait_until
+from tests.spark.shared_group import PARTITIONS
+from workshop.parts.applications import Application
+from workshop.parts.brokers import create_topic
+from workshop.parts.handover_diary import Event, pauses
+from workshop.parts.waiting import wait_until
+from workshop.parts.written import rows_written
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 

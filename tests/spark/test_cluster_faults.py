@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
-from tests.processes import descendants, is_alive
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed
-from tests.spark.applications import kill_everything, start_module
 from tests.spark.standalone import HOSTS, StandaloneCluster, executor_conf
-from tests.spark.tables.test_delta import offsets
-from tests.waiting import wait_until
+from tests.spark.tables.delta_setup import offsets
+from workshop.parts.applications import kill_everything, start_module
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import descendants, is_alive
+from workshop.parts.waiting import wait_until
 
 pytestmark = [
     pytest.mark.broker,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
-from tests.processes import environment
-from tests.spark.applications import REPOSITORY
+from spark_groups.broker.embedded import EmbeddedKafka
+from workshop.parts.applications import REPOSITORY
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import environment
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(420)]
 

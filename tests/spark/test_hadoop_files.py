@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.cli.checkpoint_files import opened_checkpoint
+from spark_groups.cli.checkpoint_log import CheckpointFiles, SourceOffsets, read_checkpoint
 from spark_groups.errors import CheckpointError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from spark_groups.ops.checkpoint_files import opened_checkpoint
-from spark_groups.ops.checkpoint_log import CheckpointFiles, SourceOffsets, read_checkpoint
 from spark_groups.spark.hadoop_files import HadoopFiles, HadoopFolder, opened_folder
 from spark_groups.types import TopicPartition
-from tests.brokers import Row, create_topic, produce
-from tests.ops.commands import invoke
-from tests.ops.test_reset_cli import written_checkpoint
-from tests.processes import descendants, is_alive
+from tests.cli.commands import invoke
+from tests.cli.reset_cli_setup import written_checkpoint
 from tests.runtime.members import committed
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import descendants, is_alive
 
 pytestmark = pytest.mark.spark
 

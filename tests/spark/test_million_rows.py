@@ -10,10 +10,10 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed
 from tests.spark.queries import GroupQuery
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

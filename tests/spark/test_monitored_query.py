@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups import figures
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import ANSWER_S, create_topic
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.monitoring.scraping import free_port, get, health, scrape
 from tests.runtime.members import fill
 from tests.spark.queries import READ_S, GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

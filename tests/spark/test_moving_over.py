@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.processes import environment
-from tests.spark.applications import REPOSITORY
+from spark_groups.broker.embedded import EmbeddedKafka
+from workshop.parts.applications import REPOSITORY
+from workshop.parts.processes import environment
 
 pytestmark = [
     pytest.mark.broker,

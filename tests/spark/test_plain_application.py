@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic
-from tests.processes import environment
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import fill
+from workshop.parts.brokers import create_topic
+from workshop.parts.processes import environment
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -15,18 +15,18 @@ from confluent_kafka import TopicPartition as Place
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.offsets.planning import PlanLimit
 from spark_groups.offsets.starting import mark_of
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.brokers import ANSWER_S, Row, admin, create_topic, grow_topic, produce
-from tests.ops.commands import invoke
+from tests.cli.commands import invoke
 from tests.runtime.members import queries
 from tests.spark.queries import GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, grow_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [
     pytest.mark.broker,

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_groups.runtime.snapshots import read_snapshots
-from tests.brokers import Row, create_topic, produce
-from tests.processes import environment
 from tests.secured import CLIENT_SECRET, PASSWORDS, SecuredKafka
-from tests.spark.applications import REPOSITORY
 from tests.spark.queries import written_rows
-from tests.waiting import wait_until
+from workshop.parts.applications import REPOSITORY
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import environment
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(420)]
 

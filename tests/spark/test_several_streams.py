@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 import spark_groups
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import planner_of
-from tests.brokers import Row, create_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -12,12 +12,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
-from tests.brokers import Row, create_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
+from tests.spark.tables.killed_setup import RUN_S, filled
 from tests.spark.tables.places import SqlitePlace
-from tests.spark.tables.test_killed import RUN_S, filled
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [
     pytest.mark.broker,

@@ -11,14 +11,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import instance_epochs
 from tests.spark.queries import GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed, queries
-from tests.spark.applications import Application
-from tests.spark.shared_group import PARTITIONS, Feed, rows_written
-from tests.waiting import wait_until
+from tests.spark.shared_group import PARTITIONS, Feed
+from workshop.parts.applications import Application
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
+from workshop.parts.written import rows_written
 
 pytestmark = [
     pytest.mark.broker,

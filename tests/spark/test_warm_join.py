@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
-from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
-from tests.spark.applications import REPOSITORY, kill_everything, start_module
 from tests.spark.queries import written_rows
 from tests.spark.warm_application import Step
-from tests.waiting import wait_until
+from workshop.parts.applications import REPOSITORY, kill_everything, start_module
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [
     pytest.mark.broker,

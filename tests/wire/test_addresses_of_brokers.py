@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.cli.doctor_cli import Outcome, check_brokers
 from spark_groups.errors import AccessError
-from spark_groups.lab.broker.embedded import EmbeddedKafka, free_ports
-from spark_groups.ops.doctor_cli import Outcome, check_brokers
 from spark_groups.protocol.messages import DescribeGroupRequest, FindCoordinatorRequest
 from spark_groups.wire import addresses
 from spark_groups.wire.addresses import REACHED, Address, ReachedTargets
@@ -23,8 +23,9 @@ from spark_groups.wire.schemas.messages import METADATA
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.transport import Transport
-from tests.ops.commands import Run
+from tests.cli.commands import Run
 from tests.secured import SecuredKafka
+from tests.wire.coordinator_connection_setup import coordinator
 from tests.wire.listener import (
     correlation_id,
     greet,
@@ -33,7 +34,6 @@ from tests.wire.listener import (
     response,
     tell_cluster,
 )
-from tests.wire.test_coordinator_connection import coordinator
 
 
 def test_names_have_no_case() -> None:

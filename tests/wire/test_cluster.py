@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AccessError, ErrorCode, OptionsError, ProtocolError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -33,8 +33,7 @@ from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
 from spark_groups.wire.timeouts import Timeouts
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
-from tests.brokers import Row, create_topic, delete_topic, produce
-from tests.waiting import wait_until
+from tests.wire.coordinator_connection_setup import coordinator, join, topic_id
 from tests.wire.listener import (
     await_end,
     correlation_id,
@@ -44,7 +43,8 @@ from tests.wire.listener import (
     response,
     tell_cluster,
 )
-from tests.wire.test_coordinator_connection import coordinator, join, topic_id
+from workshop.parts.brokers import Row, create_topic, delete_topic, produce
+from workshop.parts.waiting import wait_until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from spark_groups.protocol.embedded import (
     encode_assignment,
     encode_subscription,
 )
-from spark_groups.protocol.messages import DescribeGroupRequest, HeartbeatRequest
-from spark_groups.types import NO_PARTITIONS, TopicIdPartition, TopicPartition
+from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import (
     ClassicMember,
@@ -29,12 +29,12 @@ from spark_groups.wire.group_admin import (
     leave_group,
 )
 from spark_groups.wire.schemas.codec import decode, encode
-from tests.brokers import create_topic
-from tests.observation.test_observe import classic_member
-from tests.runtime.members import heartbeat, queries
-from tests.waiting import wait_until
-from tests.wire.test_cluster import topic_id
-from tests.wire.test_coordinator_connection import coordinator
+from tests.observation.observe_setup import classic_member
+from tests.runtime.members import queries
+from tests.wire.coordinator_connection_setup import coordinator, topic_id
+from tests.wire.group_admin_setup import join
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 
 def answered_with(values: dict[str, Any], sent: list[Any]) -> Any:
@@ -102,22 +102,6 @@ def test_a_coordinator_removes_members_of_every_kind(
         described = cluster.describe_group(DescribeGroupRequest(group_id=group_id))
         assert [each.member_id for each in described.members] == ["kept"]
         leave_group(cluster, group_id, [MemberIdentity(instance_id="gate-3")], "")
-
-
-def join(servers: str, group_id: str, topic: str, member_id: str, instance_id: str | None) -> None:
-    request = HeartbeatRequest(
-        group_id=group_id,
-        member_id=member_id,
-        member_epoch=0,
-        instance_id=instance_id,
-        rebalance_timeout_ms=30_000,
-        subscribed_topic_names=(topic,),
-        topic_partitions=NO_PARTITIONS,
-    )
-    wait_until(
-        lambda: heartbeat(servers, request).error_code == ErrorCode.NONE,
-        what=f"{member_id} in the group",
-    )
 
 
 SUBSCRIBED = Subscription(topics=("flights", "orders"), user_data=b"u", rack_id="r", version=3)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
     AclPermissionType,
-    ResourcePatternType,
     ResourceType,
 )
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -29,13 +27,9 @@ from spark_groups.wire.group_settings import (
     group_settings,
     merge_settings,
 )
-from tests.brokers import ANSWER_S, admin
-from tests.waiting import wait_until
+from tests.wire.group_settings_setup import AUTHORIZER, add_acl
+from workshop.parts.waiting import wait_until
 
-AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 BROKER = {
     "group.consumer.session.timeout.ms": ConfigEntry("20000", ConfigOrigin.STATIC_BROKER),
     "group.consumer.min.session.timeout.ms": ConfigEntry("1000", ConfigOrigin.STATIC_BROKER),
@@ -189,16 +183,3 @@ def test_without_describe_configs_the_reason_is_given(group_id) -> None:
             nothing = group_settings(cluster, group_id)
             assert nothing.session_timeout_ms is None
             assert "CLUSTER_AUTHORIZATION_FAILED" in nothing.reason
-
-
-def add_acl(
-    servers: str,
-    resource: ResourceType,
-    name: str,
-    operation: AclOperation,
-    permission: AclPermissionType,
-) -> None:
-    everyone = (ResourcePatternType.LITERAL, "User:*", "*", operation, permission)
-    acl = AclBinding(resource, name, *everyone)
-    client = admin(servers)
-    client.create_acls([acl])[acl].result(ANSWER_S)

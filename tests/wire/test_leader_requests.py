@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import (
     LATEST_TIMESTAMP,
     EpochEnd,
@@ -24,9 +24,9 @@ from spark_groups.wire import leader_requests as module
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.leader_requests import LeaderCache
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
-from tests.brokers import create_topic, produce
-from tests.waiting import wait_until
-from tests.wire.test_coordinator_connection import topic_id
+from tests.wire.coordinator_connection_setup import topic_id
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -17,8 +17,8 @@ from spark_groups.wire.connection import RequestError
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.timeouts import Timeouts
-from tests.waiting import wait_until
 from tests.wire.listener import await_end, greet, listening, tell_cluster
+from workshop.parts.waiting import wait_until
 
 
 def stay(peer: socket.socket) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_groups.broker.java import find_java
 from spark_groups.errors import OptionsError
-from spark_groups.ops.java import find_java
 from spark_groups.wire.properties_file import parse_properties, read_properties, render_properties
 
 NAMES = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), min_size=1)

@@ -47,7 +47,7 @@ from spark_groups.spark.control.messages import (
     RecordsCounted,
     Released,
 )
-from spark_groups.spark.source.running_query import groups_of, split_group
+from spark_groups.spark.control.running_query import groups_of, split_group
 from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -17,12 +17,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from spark_groups.errors import OptionsError
 from spark_groups.masking import IS_SECRET
 from spark_groups.protocol.subscription import Subscription
+from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.options.values import (
     parse_ending_offsets,
     parse_starting_offsets,
     parse_timestamps_ms,
 )
-from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
 from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.security.settings import (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_groups.spark.options.checks import SECURITY_OPTIONS
+from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.options.source_options import DECLARED_OPTIONS, OnRestart
-from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
 
 _FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

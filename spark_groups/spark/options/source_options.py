@@ -46,6 +46,7 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
+from spark_groups.spark.options.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.spark.options.range_settings import (
     MEMORY_BYTES,
     RangeSettings,
@@ -72,7 +73,6 @@ from spark_groups.spark.options.values import (
     parse_timestamps_ms,
     parse_unreleased,
 )
-from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.timeouts import Timeouts

@@ -22,6 +22,7 @@ from spark_groups.errors import OptionsError, RelinquishedError
 from spark_groups.observation.observe import why_unknown
 from spark_groups.protocol.messages import found_and_failed
 from spark_groups.spark.control.listener import report_records
+from spark_groups.spark.control.running_query import RunningQuery, running_query
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
@@ -29,7 +30,6 @@ from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.task import Handle, Task
-from spark_groups.spark.source.running_query import RunningQuery, running_query
 from spark_groups.types import TopicPartition
 from spark_groups.wire.cluster import Cluster
 

@@ -21,6 +21,7 @@ from spark_groups.records.arrow_batches import (
     next_fetch_offset,
 )
 from spark_groups.records.misfits import warn_of_misfits
+from spark_groups.spark.options.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.options.range_settings import (
     RangeSettings,
     UnreadableTimestamp,
@@ -28,7 +29,6 @@ from spark_groups.spark.options.range_settings import (
     rounds,
 )
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
-from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from spark_groups.errors import AccessError, BrokerUnreachableError
+from spark_groups.spark.options.fetch_tuning import FETCH_DEFAULTS
 from spark_groups.spark.options.range_settings import RangeSettings
-from spark_groups.spark.reading.fetch_tuning import FETCH_DEFAULTS
 from spark_groups.spark.reading.gaps import GapCheck
 from spark_groups.types import TopicId, parse_topic_id
 from spark_groups.wire.addresses import parse_bootstrap_servers

@@ -30,10 +30,10 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.spark.control.running_query import cluster_of
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import EndingOffsets
-from spark_groups.spark.source.running_query import cluster_of
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity

@@ -35,9 +35,9 @@ from spark_groups.protocol.messages import (
     OffsetAndMetadata,
     PartitionError,
 )
+from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.source.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.spark.tables.fence import (
     Begun,
     Decision,

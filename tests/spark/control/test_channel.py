@@ -32,7 +32,7 @@ from spark_groups.spark.control.messages import (
     Message,
     Released,
 )
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 JVM = 4711
 LISTENING = Listening(reported_groups=("g",), holds_revocations=False)

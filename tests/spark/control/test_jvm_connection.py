@@ -16,15 +16,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.source.source import (
     HAS_ADMISSION_CONTROL,
     KafkaGroupDataSource,
     KafkaGroupStreamReader,
 )
-from tests.brokers import Row, create_topic, produce
 from tests.spark.queries import READ_S
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 BATCHES = 3
 LINUX = sys.platform == "linux"

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 import spark_groups
 from spark_groups import GroupListener, PartitionsMoved
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.control import listener as listener_module
 from spark_groups.spark.control.channel import ControlClient, Link
 from spark_groups.spark.control.messages import (
@@ -33,10 +33,10 @@ from spark_groups.spark.control.messages import (
 from spark_groups.spark.source.query_run import LAST_REPORT_TIMEOUT_S
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.types import TopicPartition
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import queries
 from tests.spark.queries import READ_S, GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 JVM = 4712
 PLAN = '{"version": 1, "group": "g", "member": "m1", "member_epoch": 3, "topics": {}}'

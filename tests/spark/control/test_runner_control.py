@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import plan_as_json
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.values import MoveWithState
-from tests.brokers import create_topic
 from tests.runtime.members import QueryLike, evict, fill, queries
 from tests.spark.control.listening import QUERY_ID, Driver
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

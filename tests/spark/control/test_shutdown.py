@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from demo.spark_log import read_rows
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import ExitCode
-from tests.brokers import ANSWER_S, admin, create_topic, produce
 from tests.jobs.submitted import SubmittedJob
-from tests.processes import is_alive
-from tests.runtime.members import committed
-from tests.waiting import wait_until
+from tests.spark.control.shutdown_setup import committed_offsets, member_count
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.processes import is_alive
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
@@ -36,18 +36,6 @@ def slow_job(kafka: EmbeddedKafka, topic: str, group_id: str, *more: str) -> tup
         *("--set", f"source.maxOffsetsPerTrigger={BATCH_ROWS}"),
         *("--set", f"query.selectExpr={SLOWLY}", *more),
     )
-
-
-def committed_offsets(kafka: EmbeddedKafka, group_id: str) -> dict[int, int]:
-    found = committed(kafka.bootstrap_servers, group_id)
-    return {index: offset for (_, index), offset in found.items()}
-
-
-def member_count(kafka: EmbeddedKafka, group_id: str) -> int:
-    # Without its client a future is never answered.
-    client = admin(kafka.bootstrap_servers)
-    (answer,) = client.describe_consumer_groups([group_id]).values()
-    return len(answer.result(ANSWER_S).members)
 
 
 def written_offsets(job: SubmittedJob) -> dict[int, list[int]]:

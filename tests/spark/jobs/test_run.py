@@ -15,8 +15,8 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.job_options import (
     ConsumeOptions,
     CopyOptions,
@@ -34,11 +34,11 @@ from spark_groups.spark.jobs.run import (
     written,
 )
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
-from tests.brokers import Row, create_topic, produce
-from tests.processes import environment
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import environment
+from workshop.parts.waiting import wait_until
 
 DRY_RUN = {"--dry-run": ("replay.dryRun", "Only look.")}
 READ_S = 240

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.reference import options_on_restart
 from spark_groups.spark.options.source_options import OnRestart, SourceOptions
 from spark_groups.spark.source.query_run import Offset, QueryRun
-from tests.brokers import Row, create_topic, produce
 from tests.runtime.members import committed
-from tests.spark.source.test_query_run import ranges, spans, until_rows
-from tests.waiting import wait_until
+from tests.spark.source.query_run_setup import ranges, spans, until_rows
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 ROWS = 10
 FIRST = (0, 4)

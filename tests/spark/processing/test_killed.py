@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import Row, create_topic, produce
-from tests.spark.applications import kill_everything, start_module
-from tests.spark.control.test_shutdown import committed_offsets
+from spark_groups.broker.embedded import EmbeddedKafka
+from tests.spark.control.shutdown_setup import committed_offsets
 from tests.spark.processing.topics import Seen, records_in
-from tests.waiting import wait_until
+from workshop.parts.applications import kill_everything, start_module
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [
     pytest.mark.broker,

@@ -15,23 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
 from spark_groups import AtLast, Fate, Recirculate, RecordProcessing, RetryTo, SkipOrDeadLetter
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ProtocolError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.control.running_query import RunningQuery
 from spark_groups.spark.processing.letters import ERROR, RETRIES, origin_of
 from spark_groups.spark.processing.process import _committed_offsets
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import Strategy
-from spark_groups.spark.source.running_query import RunningQuery
 from spark_groups.spark.tables.fence import FenceKey
 from spark_groups.spark.tables.write import GroupLogs
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.brokers import Row, create_topic, produce, unstable_offset
 from tests.spark.processing.topics import Seen, poisoned, records_in
 from tests.spark.queries import READ_S, GroupQuery
-from tests.waiting import wait_until
-from tests.wire.test_cluster import topic_id
+from tests.wire.coordinator_connection_setup import topic_id
+from workshop.parts.brokers import Row, create_topic, produce, unstable_offset
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 import spark_groups
 from spark_groups import Fate, ProgressDeadline, RecordProcessing, Relinquish
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.processing.record import Record
-from tests.brokers import create_topic, produce
 from tests.spark.processing.topics import Seen
 from tests.spark.queries import READ_S, GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

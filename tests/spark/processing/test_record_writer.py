@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import DeliveryError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing import record_writer
@@ -14,8 +14,8 @@ from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter, send_records
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import admin, create_topic
 from tests.spark.processing.topics import records_in
+from workshop.parts.brokers import admin, create_topic
 
 pytestmark = pytest.mark.broker
 

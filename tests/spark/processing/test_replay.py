@@ -14,7 +14,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.processing.letters import Letter, dead_letter, origin_of
 from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.replay import NO_ORIGIN, NOT_REPAIRED, replay_route
-from tests.processes import environment
+from workshop.parts.processes import environment
 
 OWN = (("trace", b"1"),)
 REPAIR = """

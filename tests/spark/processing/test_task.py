@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import DeliveryError, UnprocessableError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.counts import counts_of
 from spark_groups.spark.processing.letters import Addresses, origin_of
@@ -28,8 +28,8 @@ from spark_groups.spark.processing.task import Task, attempt
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import TopicPartition
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import create_topic
 from tests.spark.processing.topics import poisoned, records_in
+from workshop.parts.brokers import create_topic
 
 NOWHERE = RangeSettings(bootstrap_servers=("localhost:1",), group_id="readers")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from spark_groups.spark.processing.record import Record
-from tests.brokers import ANSWER_S, admin
+from workshop.parts.brokers import ANSWER_S, admin
 
 Handle = Callable[[Record], None]
 

@@ -12,7 +12,7 @@ from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoic
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange, TopicId
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import Row
+from workshop.parts.brokers import Row
 
 ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
 

@@ -14,10 +14,10 @@ from spark_groups.spark.processing.record_writer import RecordWriter
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import create_topic, produce
 from tests.runtime.proxy import Switched
 from tests.spark.reading.both_readers import topic_ids
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.compiled import prepare
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.types import OffsetRange
-from tests.brokers import ANSWER_S, Row, create_topic, produce
 from tests.spark.reading.both_readers import topic_ids
+from workshop.parts.brokers import ANSWER_S, Row, create_topic, produce
 
 prepare()
 

@@ -10,17 +10,24 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError, RecordsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading import gaps, librdkafka_reader
 from spark_groups.spark.reading.gaps import GapCheck
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.fetch.batches import Passed
 from spark_groups.wire.fetch.first_records import FirstRecordSearch
-from tests.brokers import ANSWER_S, admin, create_topic, delete_topic, produce, produce_batch
-from tests.records.encoding import GZIP, Batch, Record, compress, encode_records
 from tests.spark.reading.both_readers import same_rows, table_of, topic_ids
+from workshop.parts.brokers import (
+    ANSWER_S,
+    admin,
+    create_topic,
+    delete_topic,
+    produce,
+    produce_batch,
+)
+from workshop.parts.encoding import GZIP, Batch, Record, compress, encode_records
 
 pytestmark = pytest.mark.broker
 

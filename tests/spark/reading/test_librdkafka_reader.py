@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import TopicDescription
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AccessError, BrokerUnreachableError, DataLossError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
-from spark_groups.spark.reading.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.reading.librdkafka_consumer import RangeConsumer, librdkafka_settings
 from spark_groups.spark.reading.librdkafka_reader import (
     BATCH_ROWS,
@@ -30,10 +30,10 @@ from spark_groups.spark.reading.librdkafka_reader import (
 from spark_groups.types import OffsetRange, TopicId
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import create_topic, produce
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
-from tests.waiting import wait_until
+from workshop.parts.brokers import create_topic, produce
+from workshop.parts.waiting import wait_until
 
 SETTINGS = RangeSettings(bootstrap_servers=("127.0.0.1:1",), group_id="g")
 

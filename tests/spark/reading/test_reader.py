@@ -19,8 +19,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError, DataLossError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading import reader as readers
 from spark_groups.spark.reading.librdkafka_reader import BATCH_BYTES, BATCH_ROWS
@@ -28,9 +28,9 @@ from spark_groups.spark.reading.reader import _reader, check_address_space, read
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import OffsetRange
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 from tests.spark.reading.both_readers import topic_ids
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError, DataLossError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange
@@ -26,10 +26,10 @@ from spark_groups.wire.connection import Connection
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.timeouts import Timeouts
 from spark_groups.wire.transport import FrameBuffer
-from tests.brokers import ANSWER_S, Row, admin, await_partitions, create_topic, produce
 from tests.clusters import ThreeBrokers, rack_of
 from tests.spark.reading.both_readers import topic_ids
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, Row, admin, await_partitions, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(300)]
 

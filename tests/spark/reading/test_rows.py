@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.packed import RANGE_COLUMNS
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.rows import range_rows
 from spark_groups.types import OffsetRange, topic_id_text
-from tests.brokers import Row, create_topic, produce
 from tests.spark.queries import READ_S, GroupQuery
 from tests.spark.reading.both_readers import topic_ids
+from workshop.parts.brokers import Row, create_topic, produce
 
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import LATEST_TIMESTAMP, ListOffsetsRequest
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.settings import security_of
-from tests.brokers import ANSWER_S, Row, create_topic, produce, stamp
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import rows_of_all_sorts, same_rows, table_of, topic_ids
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, Row, create_topic, produce, stamp
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -15,16 +15,16 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.connector import fetch_connector
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource
-from tests.brokers import ANSWER_S, Row, create_topic, produce, stamp
 from tests.spark.reading.both_readers import rows_of_all_sorts, table_of, topic_ids
 from tests.spark.reading.three_sources import ISOLATION
-from tests.waiting import wait_until
+from workshop.parts.brokers import ANSWER_S, Row, create_topic, produce, stamp
+from workshop.parts.connector import fetch_connector
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1000)]
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError, RecordsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.range_settings import (
     RangeSettings,
     ReaderChoice,
@@ -23,8 +23,10 @@ from spark_groups.spark.options.range_settings import (
 )
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import Row, create_topic, produce, produce_batch
-from tests.records.encoding import (
+from tests.spark.reading.both_readers import table_of, topic_ids
+from workshop.parts.blocks import CHECKED, frame, xxh32
+from workshop.parts.brokers import Row, create_topic, produce, produce_batch
+from workshop.parts.encoding import (
     GZIP,
     LZ4,
     SNAPPY,
@@ -37,8 +39,6 @@ from tests.records.encoding import (
     plain,
     xerial,
 )
-from tests.records.test_blocks import CHECKED, frame, xxh32
-from tests.spark.reading.both_readers import table_of, topic_ids
 
 pytestmark = pytest.mark.broker
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading import fast_reader, librdkafka_reader, warm_up
@@ -19,8 +19,8 @@ from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.warm_up import slot_held, warm_slot
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.wire.timeouts import Timeouts
-from tests.brokers import create_topic
 from tests.wire.listener import await_end, listening
+from workshop.parts.brokers import create_topic
 
 
 def hold(directory: Path, tasks: int) -> None:

@@ -20,7 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
-from tests.brokers import ANSWER_S, Row, admin, create_topic, produce
+from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, produce
 
 CONSUMERS = "kafka.consumer:type=app-info,id=*"
 ORDER = ("topic", "partition", "offset")

@@ -25,7 +25,7 @@ from spark_groups.spark.source.application import (
     siblings,
     warn_of_siblings,
 )
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 MINE = Application(jvm_pid=7, subscription=Subscription.of_names("orders,bills"), instance_id=None)
 

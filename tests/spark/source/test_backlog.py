@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import DataLossError, GroupNotFoundError, OptionsError, ProtocolError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
 from spark_groups.offsets.starting import commit_metadata
@@ -26,11 +26,11 @@ from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from tests.answers import fetch_answer
-from tests.brokers import Row, create_topic, grow_topic, produce
 from tests.observation.groups import FLIGHTS, described, key
-from tests.runtime.members import QueryLike, committed, queries
+from tests.runtime.members import QueryLike, queries
 from tests.secured import SecuredKafka
-from tests.waiting import wait_until
+from tests.spark.source.backlog_setup import read_all
+from workshop.parts.brokers import Row, create_topic, grow_topic, produce
 
 ENDS = {key(0): 10, key(1): 20, key(2): 30}
 STARTS = {key(0): 0, key(1): 5, key(2): 3}
@@ -192,17 +192,6 @@ def produce_values(kafka: EmbeddedKafka, topic: str, first: int, until: int) -> 
         for number in range(first, until)
     ]
     produce(kafka.bootstrap_servers, topic, rows)
-
-
-def read_all(query: QueryLike, servers: str, group_id: str, offsets: dict[int, int]) -> None:
-    """Have a query read and commit up to these offsets, by partition."""
-
-    def are_committed() -> bool:
-        query.run()
-        found = committed(servers, group_id)
-        return {partition: offset for (_, partition), offset in found.items()} == offsets
-
-    wait_until(are_committed, what=f"{offsets} to be committed")
 
 
 @pytest.fixture

@@ -16,18 +16,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import spark_groups
-from benchmarks.connector import fetch_connector
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.protocol.messages import found_and_failed
 from spark_groups.spark.source.batch_rows import TUNING, check_further, reading_options
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
-from tests.brokers import Row, create_topic, produce
-from tests.processes import environment
 from tests.secured import PASSWORDS, SecuredKafka
-from tests.spark.applications import REPOSITORY
 from tests.spark.queries import READ_S, GroupQuery
+from workshop.parts.applications import REPOSITORY
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.connector import fetch_connector
+from workshop.parts.processes import environment
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 

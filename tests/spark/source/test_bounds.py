@@ -14,21 +14,21 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from benchmarks.connector import fetch_connector
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import read_backlog
 from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
-from tests.brokers import Row, create_topic, produce
-from tests.processes import environment
 from tests.runtime.members import committed
-from tests.spark.applications import REPOSITORY
-from tests.spark.source.test_query_run import until_rows
-from tests.waiting import wait_until
+from tests.spark.source.query_run_setup import until_rows
+from workshop.parts.applications import REPOSITORY
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.connector import fetch_connector
+from workshop.parts.processes import environment
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

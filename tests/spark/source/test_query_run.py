@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError
-from spark_groups.lab.broker.embedded import EmbeddedKafka
 from spark_groups.offsets import planning
-from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json, plan_from_json
+from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source import query_run
 from spark_groups.spark.source.query_run import Offset, QueryRun
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
-from spark_groups.types import BatchPlan, OffsetRange
-from tests.brokers import Row, create_topic, produce
+from spark_groups.types import BatchPlan
 from tests.runtime.members import committed
 from tests.spark.control.listening import Driver
-from tests.waiting import wait_until
+from tests.spark.source.query_run_setup import ranges, spans, until_rows
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -54,26 +55,6 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
     yield started
     for run in runs:
         run.leave(2.0)
-
-
-def spans(offset: Offset) -> list[tuple[int, int]]:
-    plan = plan_from_json(offset)
-    return [(each.from_offset, each.until_offset) for each in plan.ranges] if plan else []
-
-
-def ranges(run: QueryRun, start: Offset, end: Offset) -> tuple[OffsetRange, ...]:
-    plan = run.batch(start, end)
-    return plan.ranges if plan else ()
-
-
-def until_rows(run: QueryRun, start: Offset) -> Offset:
-    def trigger() -> Offset | None:
-        end = run.latest_offset(start)
-        return end if spans(end) else None
-
-    end = wait_until(trigger, what="a plan with ranges")
-    assert end is not None
-    return end
 
 
 def test_plan_that_this_run_made_is_not_read_again(start: Start, monkeypatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from demo.applications import ROOT
-from tests.processes import environment
+from workshop.parts.processes import environment
 
 REGISTER = """
 from pyspark.sql import SparkSession

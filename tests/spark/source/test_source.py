@@ -15,15 +15,15 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.plan_text import parse_plan_text
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.types import BatchPlan
-from tests.brokers import Row, create_topic, produce
-from tests.processes import environment, is_alive
 from tests.runtime.members import committed, queries
 from tests.spark.queries import READ_S, GroupQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.processes import environment, is_alive
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -9,13 +9,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.observation.views import view_group
 from spark_groups.spark.state.source import STATE_COLUMNS, StateRow, state_rows
-from tests.brokers import Row, create_topic, produce
 from tests.observation.groups import ONE, TWO, member, read
 from tests.runtime.members import queries
-from tests.spark.source.test_backlog import read_all
+from tests.spark.source.backlog_setup import read_all
+from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

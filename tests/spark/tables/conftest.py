@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.brokers import create_topic
-from tests.spark.tables.test_write import PARTITIONS, ROWS, TableQuery
+from spark_groups.broker.embedded import EmbeddedKafka
+from tests.spark.tables.write_setup import PARTITIONS, ROWS, TableQuery
+from workshop.parts.brokers import create_topic
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.iceberg import FENCE, IcebergTable, iceberg_table
 from spark_groups.types import OffsetRange
-from tests.spark.tables.test_delta import GROUP, TOPIC, Writer, rows
+from tests.spark.tables.delta_setup import GROUP, TOPIC, Writer, rows
 
 NAME = "lake.rows"
 

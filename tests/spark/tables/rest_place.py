@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.documents import ROOT
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 EXAMPLE = ROOT / "examples/rest_sink"
 START_S = 60.0

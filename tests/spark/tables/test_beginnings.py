@@ -15,17 +15,8 @@ from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import LOOK_AGAIN_S, Batch, Beginnings, Notices, write_batch
 from spark_groups.types import OffsetRange, PlanTopic
-from tests.spark.tables.test_delta import (
-    GROUP,
-    KEY,
-    TOPIC,
-    Writer,
-    entries,
-    offsets,
-    reads,
-    rows,
-)
-from tests.spark.tables.test_write import PARTITIONS, CutLogs, Staging
+from tests.spark.tables.delta_setup import GROUP, KEY, TOPIC, Writer, entries, offsets, reads, rows
+from tests.spark.tables.write_setup import PARTITIONS, CutLogs, Staging
 
 
 def at(offset: int, partition: int = 0) -> dict[FenceKey, OffsetAndMetadata]:

@@ -16,13 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from benchmarks.connector import fetch_delta
-from benchmarks.tables import DELTA_SPARK
-from fuzz.tables import DeltaStore, IcebergStore, PostgresStore, Store
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.fence import Decision
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from tests.spark.tables.places import PostgresPlace
+from workshop.parts.connector import DELTA_SPARK, fetch_delta
+from workshop.parts.stores import DeltaStore, IcebergStore, PostgresStore, Store
 
 Stage = Callable[[FencedTable, Attempt], list[Piece]]
 UTC = datetime.timezone.utc

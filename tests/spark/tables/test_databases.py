@@ -22,14 +22,15 @@ from spark_groups.errors import (
     TableGapError,
     TableRestoredError,
 )
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare, other_groups
+from spark_groups.spark.tables.fence import Entry, FenceKey, other_groups
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
+from tests.spark.tables.databases_setup import Writer
+from tests.spark.tables.delta_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
-from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, SCHEMA, TOPIC, reads, rows
-from tests.spark.tables.test_write import race
-from tests.waiting import wait_until
+from tests.spark.tables.write_setup import race
+from workshop.parts.waiting import wait_until
 
 RACED = 60
 
@@ -40,49 +41,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         return SqlitePlace(tmp_path / "rows.db")
     made: PostgresPlace = request.getfixturevalue("on_postgres")
     return made
-
-
-class Writer:
-    """A driver that writes batches to a table, one step at a time.
-
-    Args:
-        place: The database with the table.
-        group_id: The driver's group.
-    """
-
-    def __init__(self, place: Place, group_id: str = GROUP) -> None:
-        self.table = place.table()
-        self.group_id = group_id
-        self._batch = 0
-
-    def look(self, *ranges: OffsetRange) -> None:
-        """Compare a batch with the current entries."""
-        topics = frozenset(each.topic_id for each in ranges)
-        self.state = self.table.read(self.group_id, topics)
-        self.decision = compare(self.group_id, ranges, self.state, table=str(self.table))
-
-    def stage(self, schema: pa.Schema = SCHEMA) -> None:
-        """Stage the rows of the decision, each range by a task of its own."""
-        self.attempt = Attempt(self.group_id, self._batch, uuid.uuid4().hex[:12])
-        self._batch += 1
-        tasks = self.table.task_writer(self.attempt)
-        self.pieces = [
-            piece
-            for index, each in enumerate(self.decision.write)
-            for piece in tasks.write([rows(each, schema)], f"{index}-0")
-        ]
-
-    def commit(self) -> None:
-        """Commit the staged rows."""
-        self.table.commit(self.attempt, self.pieces, self.decision, self.state)
-
-    def write(self, *ranges: OffsetRange, schema: pa.Schema = SCHEMA) -> Decision:
-        """Write a batch."""
-        self.look(*ranges)
-        if self.decision.write:
-            self.stage(schema)
-            self.commit()
-        return self.decision
 
 
 def test_batches_add_rows_and_change_entries(place: Place) -> None:

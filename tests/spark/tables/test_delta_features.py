@@ -16,7 +16,7 @@ from pyarrow import fs
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.delta_log import DeltaLog, committed_paths
 from spark_groups.spark.tables.fence import Entry
-from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, Writer, offsets, reads
+from tests.spark.tables.delta_setup import GROUP, KEY, SCHEMA, Writer, offsets, reads
 
 OF_READERS = {
     *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),

@@ -19,7 +19,7 @@ from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Entry, compare
 from spark_groups.spark.tables.parquet_files import FileDetails, write_files
 from spark_groups.spark.tables.table import Attempt, Piece
-from tests.spark.tables.test_delta import GROUP, KEY, Writer, offsets, reads, rows
+from tests.spark.tables.delta_setup import GROUP, KEY, Writer, offsets, reads, rows
 
 
 def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from spark_groups.errors import TableError, TableRestoredError
 from spark_groups.spark.tables.fence import check_not_restored
+from tests.spark.tables.delta_setup import GROUP, Writer, offsets, reads
 from tests.spark.tables.replaced import replace_table
-from tests.spark.tables.test_delta import GROUP, Writer, offsets, reads
 
 
 def check(writer: Writer) -> None:

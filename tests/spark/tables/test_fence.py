@@ -29,7 +29,7 @@ from spark_groups.spark.tables.fence import (
     other_groups,
 )
 from spark_groups.types import OffsetRange
-from tests.ops.printed import printed
+from tests.cli.printed import printed
 
 GROUP = "flights"
 TABLE = "delta table rows"

@@ -12,15 +12,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
-from spark_groups.lab.broker.embedded import EmbeddedKafka
-from tests.spark.tables.test_write import (
-    READ_S,
-    ROWS,
-    TableQuery,
-    both_ways,
-    expected,
-    one_way,
-)
+from spark_groups.broker.embedded import EmbeddedKafka
+from tests.spark.queries import READ_S
+from tests.spark.tables.write_setup import ROWS, TableQuery, both_ways, expected, one_way
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -42,8 +42,8 @@ from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange, topic_id_text
 from tests.iceberg_rest import running_rest_catalog
+from tests.spark.tables.delta_setup import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter, fence_of
-from tests.spark.tables.test_delta import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 
 RACED = 30
 

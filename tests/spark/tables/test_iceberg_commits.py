@@ -19,8 +19,8 @@ from spark_groups.spark.tables.iceberg import iceberg_table
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
+from tests.spark.tables.delta_setup import AFTER_PYTHON, GROUP, KEY, reads, rows
 from tests.spark.tables.iceberg_tables import Lake, LakeWriter
-from tests.spark.tables.test_delta import AFTER_PYTHON, GROUP, KEY, reads, rows
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fuzz.tables import DeltaStore, IcebergStore
 from spark_groups.spark.tables.fence import Decision
 from spark_groups.spark.tables.table import PREFIX, Attempt, FencedTable
+from workshop.parts.stores import DeltaStore, IcebergStore
 
 
 def written(table: FencedTable) -> None:

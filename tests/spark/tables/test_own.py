@@ -16,7 +16,7 @@ from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
 from spark_groups.spark.tables.table import Attempt
 from tests.spark.tables.rest_place import RestPlace, service_on, serving
-from tests.spark.tables.test_write import PARTITIONS, ROWS, TableQuery
+from tests.spark.tables.write_setup import PARTITIONS, ROWS, TableQuery
 
 EACH = ROWS // PARTITIONS
 BATCH = 60 // PARTITIONS

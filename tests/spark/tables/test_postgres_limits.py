@@ -15,10 +15,10 @@ import pytest
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.postgres_rows import ANSWER_MAX_S, connect
 from spark_groups.spark.tables.table import Attempt
+from tests.spark.tables.databases_setup import Writer
+from tests.spark.tables.delta_setup import GROUP, reads, rows
 from tests.spark.tables.places import PostgresPlace
-from tests.spark.tables.test_databases import Writer
-from tests.spark.tables.test_delta import GROUP, reads, rows
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 
 @pytest.fixture

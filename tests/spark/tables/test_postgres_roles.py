@@ -11,9 +11,9 @@ import pytest
 import spark_groups
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.table import PREFIX
+from tests.spark.tables.databases_setup import Writer
+from tests.spark.tables.delta_setup import reads
 from tests.spark.tables.places import PostgresPlace
-from tests.spark.tables.test_databases import Writer
-from tests.spark.tables.test_delta import reads
 
 FUNCTIONS = (
     *("hashtextextended(text, integer)", "starts_with(name, text)", "to_regclass(text)"),

@@ -18,14 +18,14 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.tables.fence import NEW_CHECKPOINT
 from spark_groups.spark.tables.write import TableWriter
-from tests.brokers import Row, create_topic, produce
-from tests.ops.printed import follow, printed
+from tests.cli.printed import follow, printed
 from tests.spark.tables.places import PostgresPlace, SqlitePlace
 from tests.spark.tables.replaced import replace_table
-from tests.spark.tables.test_write import (
+from tests.spark.tables.write_databases_setup import DatabaseQuery
+from tests.spark.tables.write_setup import (
     PARTITIONS,
     ROWS,
     TableQuery,
@@ -33,8 +33,8 @@ from tests.spark.tables.test_write import (
     expected,
     values_of,
 )
-from tests.spark.tables.test_write_databases import DatabaseQuery
-from tests.waiting import wait_until
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

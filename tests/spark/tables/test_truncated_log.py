@@ -11,10 +11,9 @@ import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.brokers import produce
+from tests.cli.printed import follow, printed
 from tests.clusters import ThreeBrokers
-from tests.ops.printed import follow, printed
-from tests.runtime.test_truncation import (
+from tests.runtime.truncation_setup import (
     LAGGARD,
     LEADER,
     LOST,
@@ -23,8 +22,9 @@ from tests.runtime.test_truncation import (
     await_leader,
     create_topic,
 )
-from tests.spark.tables.test_delta import offsets
-from tests.spark.tables.test_write import TableQuery
+from tests.spark.tables.delta_setup import offsets
+from tests.spark.tables.write_setup import TableQuery
+from workshop.parts.brokers import produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import random
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +12,17 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from pyspark.errors import StreamingQueryException
+from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, length
 
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
-from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.backoff import MAX_BACKOFF_S
-from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import (
     Decision,
     Entry,
     EntryChange,
-    FenceKey,
     TableState,
 )
 from spark_groups.spark.tables.table import Attempt, Piece
@@ -40,76 +33,31 @@ from spark_groups.spark.tables.write import (
     Notices,
     write_batch,
 )
-from spark_groups.types import OffsetRange, TopicId
-from tests.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
-from tests.spark.queries import READ_S, GroupQuery
-from tests.spark.tables.test_delta import (
-    GROUP,
-    KEY,
-    Writer,
-    entries,
-    offsets,
-    reads,
-    rows,
+from spark_groups.types import TopicId
+from tests.spark.tables.delta_setup import KEY, Writer, entries, offsets, reads
+from tests.spark.tables.write_setup import (
+    PARTITIONS,
+    ROWS,
+    CutLogs,
+    Staging,
+    TableQuery,
+    batch_of,
+    both_ways,
+    crash_after_the_tables_commit,
+    expected,
+    one_way,
+    race,
+    set_offsets,
+    values_of,
 )
+from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
 
-PARTITIONS = 3
-ROWS = 120
 RACED = 60
-WAYS = ("records", "ranges")
 
 on_spark = pytest.mark.usefixtures("spark", "kafka")
 
 
 # Other writers, without Spark.
-
-
-def batch_of(*ranges: OffsetRange, batch_id: int = 0) -> Batch:
-    return Batch(GROUP, batch_id, ranges)
-
-
-@dataclass
-class Staging:
-    """Stages rows as tasks do.
-
-    Args:
-        writer: The writer of the table.
-        meanwhile: Called before rows are staged.
-    """
-
-    writer: Writer
-    meanwhile: Callable[[], object] = lambda: None
-    staged: list[tuple[OffsetRange, ...]] = field(default_factory=list)
-
-    def __call__(self, ranges: tuple[OffsetRange, ...], attempt: Attempt) -> Sequence[Piece]:
-        self.staged.append(ranges)
-        self.meanwhile()
-        batches = [rows(each) for each in ranges]
-        return [*self.writer.table.task_writer(attempt).write(batches, "0")]
-
-
-@dataclass
-class CutLogs:
-    """Logs with deleted and truncated records: they begin at `start`, and ended at `ends`.
-
-    The other committed offsets are in `begun`.
-    """
-
-    ends: dict[FenceKey, int] = field(default_factory=dict)
-    begun: dict[FenceKey, OffsetAndMetadata] = field(default_factory=dict)
-    start: int = 0
-    asked: int = 0
-
-    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        return tuple(
-            replace(each, from_offset=max(each.from_offset, self.start)) for each in ranges
-        )
-
-    def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:
-        self.asked += 1
-        marked = commit_metadata(3, is_truncated=True)
-        ends = {key: OffsetAndMetadata(end, marked) for key, end in self.ends.items()}
-        return self.begun | ends
 
 
 def pauses() -> tuple[list[float], Callable[[float], None]]:
@@ -233,47 +181,6 @@ def test_records_that_are_deleted_before_a_task_reads_them_are_a_gap(tmp_path: P
     assert offsets(tmp_path) == list(range(20))
 
 
-def race(
-    seed: int,
-    count: int,
-    crews: Sequence[Sequence[int]],
-    writer_of: Callable[[], Callable[[Batch], object]],
-) -> None:
-    """Have members and zombies write the same partitions at once, each in a thread of its own.
-
-    Each writes its partitions in order, in batches of random sizes, and some batches twice.
-
-    Args:
-        seed: Decides the batches.
-        count: Records of each partition.
-        crews: The partitions of each writer.
-        writer_of: Returns a function that writes a batch; called once for each writer.
-    """
-    failures: list[Exception] = []
-
-    def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
-        try:
-            write, position = writer_of(), 0
-            while position < count:
-                end = min(count, position + chance.randint(1, 9))
-                batch = batch_of(*(reads(position, end, each) for each in partitions))
-                for _ in range(chance.choice([1, 1, 2])):
-                    write(batch)
-                position = end
-        except Exception as error:
-            failures.append(error)
-
-    threads = [
-        threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
-        for index, partitions in enumerate(crews)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
     def writer() -> Callable[[Batch], object]:
@@ -288,86 +195,10 @@ def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> 
 # On Spark.
 
 
-@dataclass
-class TableQuery(GroupQuery):
-    """A query on one group that writes to a Delta table."""
-
-    transform: Any = None
-    partition_by: tuple[str, ...] = ()
-
-    @property
-    def path(self) -> Path:
-        return self.directory / "table"
-
-    def writer(self) -> Callable[[DataFrame, int], None]:
-        table = spark_groups.delta_table(self.path, partition_by=self.partition_by)
-        return spark_groups.write_table(table, self.transform)
-
-    def run(
-        self,
-        take: Callable[[DataFrame, int], None] | None = None,
-        checkpoint: str = "checkpoint",
-        stream: DataFrame | None = None,
-    ) -> str:
-        """Run the query until it has read all records; return its error, or an empty text."""
-        query = (
-            (self.source() if stream is None else stream)
-            .writeStream.foreachBatch(take or self.writer())
-            .option("checkpointLocation", str(self.directory / checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            assert query.awaitTermination(READ_S), "AvailableNow did not end"
-        except StreamingQueryException as error:
-            return str(error)
-        return ""
-
-    def table(self) -> pa.Table:
-        return deltalake.DeltaTable(self.path).to_pyarrow_table()
-
-    def values(self) -> Counter[bytes]:
-        return Counter(map(bytes, self.table()["value"].to_pylist()))
-
-    def produce(self, first: int, count: int) -> None:
-        rows = [
-            Row(b"%d" % i, key=b"k", partition=i % PARTITIONS) for i in range(first, first + count)
-        ]
-        produce(self.kafka.bootstrap_servers, self.topic, rows)
-
-
-def values_of(rows: range) -> Counter[bytes]:
-    return Counter(b"%d" % i for i in rows)
-
-
-def expected(count: int) -> Counter[bytes]:
-    return values_of(range(count))
-
-
 @pytest.fixture
 def query(query_of: Callable[..., TableQuery], request: pytest.FixtureRequest) -> TableQuery:
     """A query on a topic with rows; `emit` is the parameter."""
     return query_of(TableQuery, request.param)
-
-
-def both_ways(test: Callable[..., None]) -> Callable[..., None]:
-    marks = (
-        pytest.mark.broker,
-        pytest.mark.spark,
-        pytest.mark.parametrize("query", WAYS, indirect=True),
-    )
-    for mark in marks:
-        test = mark(test)
-    return test
-
-
-def one_way(way: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def marked(test: Callable[..., None]) -> Callable[..., None]:
-        return pytest.mark.broker(
-            pytest.mark.spark(pytest.mark.parametrize("query", [way], indirect=True)(test))
-        )
-
-    return marked
 
 
 @both_ways
@@ -389,19 +220,6 @@ def test_every_record_is_in_the_table_once(query: TableQuery) -> None:
     read = query.spark.read.parquet(*table.file_uris())
     assert read.count() == ROWS + 30
     assert table.to_pyarrow_dataset().to_table(filter=pc.field("offset") >= 40).num_rows == 30
-
-
-def crash_after_the_tables_commit(query: TableQuery) -> None:
-    """Run a query whose driver dies after the table's second commit."""
-    writer = query.writer()
-
-    def die_after(batch: DataFrame, batch_id: int) -> None:
-        writer(batch, batch_id)
-        if batch_id:
-            raise RuntimeError("the driver dies here")
-
-    assert "the driver dies here" in query.run(die_after)
-    assert query.values() == expected(ROWS)
 
 
 @both_ways
@@ -432,15 +250,6 @@ def test_crash_before_the_tables_commit_loses_no_record(
     assert all(str(each.relative_to(query.path)).startswith("spark-groups-0-") for each in orphans)
     assert query.run() == ""
     assert query.values() == expected(ROWS)
-
-
-def set_offsets(query: TableQuery, committed: int) -> None:
-    """Set the group's committed offsets, as `reset-offsets` does."""
-    partitions = [TopicPartition(query.topic, index, committed) for index in range(PARTITIONS)]
-    asked = [ConsumerGroupTopicPartitions(query.group_id, partitions)]
-    client = admin(query.kafka.bootstrap_servers)
-    (answer,) = client.alter_consumer_group_offsets(asked).values()
-    assert all(each.error is None for each in answer.result(ANSWER_S).topic_partitions)
 
 
 @both_ways

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, struct
 
 import spark_groups
 from spark_groups.errors import OptionsError
 from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.table import Attempt
-from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
-from tests.spark.tables.test_write import (
+from tests.spark.tables.places import PostgresPlace, SqlitePlace
+from tests.spark.tables.write_databases_setup import DatabaseQuery
+from tests.spark.tables.write_setup import (
     PARTITIONS,
     ROWS,
     WAYS,
-    TableQuery,
     crash_after_the_tables_commit,
     expected,
 )
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-
-@dataclass
-class DatabaseQuery(TableQuery):
-    """A query on one group that writes to a table of a database."""
-
-    place: Place = field(default_factory=Place)
-
-    def writer(self) -> Callable[[DataFrame, int], None]:
-        return spark_groups.write_table(self.place.table(), self.transform)
-
-    def values(self) -> Counter[bytes]:
-        return Counter(bytes(value) for (value,) in self.place.run("SELECT value FROM rows"))
 
 
 @pytest.fixture(params=[f"{kind}-{way}" for kind in ("postgres", "sqlite") for way in WAYS])

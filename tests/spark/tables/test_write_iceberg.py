@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 import spark_groups
 from spark_groups.spark.tables.fence import Entry
 from tests.spark.tables.iceberg_tables import Lake
-from tests.spark.tables.test_write import (
+from tests.spark.tables.write_setup import (
     PARTITIONS,
     ROWS,
     WAYS,

@@ -19,7 +19,7 @@ from spark_groups.wire.fetch.batches import (
     find_record,
     sample_size,
 )
-from tests.records.encoding import (
+from workshop.parts.encoding import (
     GZIP,
     LOG_APPEND_TIME,
     LZ4,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from spark_groups.lab.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigOrigin
@@ -16,12 +16,12 @@ from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.batches import FirstRecord
 from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.schemas.messages import FETCH
-from tests.brokers import Row, create_topic, produce
-from tests.records.encoding import ZSTD, Batch, Record, compress, encode_records
-from tests.waiting import wait_until
+from tests.wire.coordinator_connection_setup import topic_id
 from tests.wire.fetch.broker import TOPIC_ID, Broker, answered
 from tests.wire.listener import listening
-from tests.wire.test_coordinator_connection import topic_id
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.encoding import ZSTD, Batch, Record, compress, encode_records
+from workshop.parts.waiting import wait_until
 
 BEGIN_MS = 1_700_000_000_000
 ANSWER_S = 30.0

@@ -31,7 +31,7 @@ from spark_groups.wire.schemas.messages import (
     Field,
     Struct,
 )
-from tests.wire.schemas.wire_values import MESSAGES, kio_bytes, kio_entity_type, to_kio, values_of
+from workshop.parts.wire_values import MESSAGES, kio_bytes, kio_entity_type, to_kio, values_of
 
 PARTS = [(message, part) for message in MESSAGES for part in ("request", "response")]
 SCHEMAS = [getattr(message, part) for message, part in PARTS]

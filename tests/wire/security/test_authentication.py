@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import pytest
 from confluent_kafka.admin import (
-    AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -20,39 +19,15 @@ from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.schemas.messages import LIST_GROUPS
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.security.tokens import TOKENS
-from tests.brokers import ANSWER_S, admin
 from tests.secured import SESSION_LIFETIME_MS, SecuredKafka, jaas
-from tests.waiting import wait_until
+from tests.wire.security.authentication_setup import opened, refused
+from workshop.parts.brokers import ANSWER_S, admin
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 EVERY_GROUP = {"states_filter": (), "types_filter": ()}
 SCRAM_512 = "SCRAM-SHA-512"
-
-
-def opened(servers: str, settings: Mapping[str, str]) -> int:
-    """Return how many brokers both ways of connecting find."""
-    security = security_of(settings)
-    with Cluster(servers, security=security) as cluster:
-        ours = len(cluster.nodes())
-    theirs = AdminClient(
-        {"bootstrap.servers": servers, "log_level": 0, **security.librdkafka_settings()}
-    )
-    assert len(theirs.list_topics(timeout=30).brokers) == ours
-    return ours
-
-
-def refused(servers: str, settings: Mapping[str, str]) -> str:
-    """Return the error, which must come once and soon, long before the timeout."""
-    began_at = time.monotonic()
-    with (
-        Cluster(servers, security=security_of(settings), request_timeout_s=60) as cluster,
-        pytest.raises(AccessError) as raised,
-    ):
-        cluster.nodes()
-    assert time.monotonic() - began_at < 10
-    assert servers in str(raised.value) or "token endpoint" in str(raised.value)
-    return str(raised.value)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", SCRAM_512])

@@ -14,7 +14,7 @@ from spark_groups.errors import AccessError, BrokerUnreachableError
 from spark_groups.wire.security import renewal
 from spark_groups.wire.security.bearer_token import BearerToken
 from spark_groups.wire.security.renewal import SILENT_CALLS_MAX, UNUSED_MAX, RenewedToken
-from tests.waiting import wait_until
+from workshop.parts.waiting import wait_until
 
 SOURCE = "the token provider 'tests'"
 

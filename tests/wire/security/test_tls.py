@@ -16,7 +16,7 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.settings import security_of
 from spark_groups.wire.security.tls import Tls, ssl_context, tls_refusal
 from tests.secured import SecuredKafka, issue
-from tests.wire.security.test_authentication import opened, refused
+from tests.wire.security.authentication_setup import opened, refused
 
 
 def test_a_context_checks_everything_and_is_made_once() -> None:

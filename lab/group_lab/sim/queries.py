@@ -1,0 +1,569 @@
+"""Streaming queries as Spark runs them: trigger, batch, commit log; killed, stopped, restarted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from math import inf
+from typing import Final
+
+from group_lab.sim.facts import (
+    Answered,
+    Began,
+    Drained,
+    Finished,
+    Forgotten,
+    Happened,
+    NotReplayed,
+    Read,
+    Records,
+    Sent,
+    Triggered,
+    Unanswered,
+    Unavailable,
+)
+from group_lab.sim.scene import RestartedApplication, Scene
+from group_lab.sim.schedule import EXACT, Clock
+from group_lab.sim.spark_logs import SparkLogs
+from group_lab.sim.swarm import Assignor
+from spark_groups.client.channels import Outgoing
+from spark_groups.client.client_config import ClientConfig
+from spark_groups.client.group_client import GroupClient
+from spark_groups.errors import AvailableNowError, DataLossError, GroupError
+from spark_groups.offsets.events import RevocationHeld
+from spark_groups.offsets.plan_text import parse_plan_text, plan_text
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.protocol.events import Event, NameOf
+from spark_groups.protocol.member_config import MemberConfig
+from spark_groups.protocol.membership import MemberState
+from spark_groups.protocol.messages import RequestFailed, Response
+from spark_groups.protocol.subscription import Subscription
+from spark_groups.types import BatchPlan, TopicIdPartition
+
+RESTART_S: Final = 3.0
+"""After how many seconds a failed query restarts."""
+LEAVE_S: Final = 5.0
+"""How long a stopped query may take to leave the group."""
+NO_NEWS_S: Final = (0.05, 0.3, 1.0)
+"""After how many seconds a query triggers again that found no records."""
+JOB_GIVES_UP_S: Final = 60.0
+"""How long a job may lack the end offsets it needs (`kafka.default.api.timeout.ms`)."""
+JOB_EVERY_S: Final = (0.5, 5.0)
+"""How long a job is away before it restarts."""
+
+FIRST_ASSIGNMENT_S: Final = 3.0
+"""How long the first plan waits for partitions of other members (runtime/driver.py)."""
+FIRST_LOOK_S: Final = 0.05
+WARM_UP_TASKS: Final = 2
+EMPTY_S: Final = 0.3
+"""The longest empty batch of a planned run."""
+PLANNED_LEAST: Final = 0.8
+"""The shortest batch of a planned run, as a part of the longest."""
+
+Ends = Mapping[TopicIdPartition, tuple[int, int]]
+
+Act = Callable[[GroupClient, float], object]
+"""An action on a client, at an instant of its clock."""
+HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
+"""How long a rebalance listener holds a revocation: within its budget, and longer."""
+
+
+class Incarnation:
+    """One run of a query's driver: a production client, driven by answers and its own wake-ups.
+
+    A missing wake-up shows as a run that never settles.
+    """
+
+    def __init__(self, scene: Scene, name: str, client: GroupClient, clock: Clock) -> None:
+        self.name = name
+        self.client = client
+        self.is_alive = True
+        self.paused_until = 0.0
+        self.clock = clock
+        self._scene = scene
+        self._wake_at: float | None = None
+
+    @property
+    def now(self) -> float:
+        """The time of its clock."""
+        return self.clock.local(self._scene.now)
+
+    def die(self) -> None:
+        """End without a leave."""
+        self.is_alive = False
+
+    def stand_still(self, for_s: float) -> None:
+        """Do nothing, notice nothing, for some seconds."""
+        self.paused_until = self._scene.now + for_s
+        self._scene.schedule.at(self.paused_until, self.pump)
+
+    def take(self, act: Act) -> None:
+        """Act on the client now, or once it is awake, then send its requests."""
+        if not self.is_alive:
+            return
+        if self._scene.now < self.paused_until:
+            self._scene.schedule.at(self.paused_until, lambda: self.take(act))
+            return
+        act(self.client, self.now)
+        self.pump()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Act after a delay, once it is awake, if it is still alive."""
+
+        def due() -> None:
+            if not self.is_alive:
+                return
+            if self._scene.now < self.paused_until:
+                self._scene.schedule.at(self.paused_until, due)
+                return
+            act()
+
+        self._scene.schedule.after(delay_s, due)
+
+    def pump(self) -> None:
+        """Send the client's requests, report its events, and schedule its next wake-up."""
+        scene, client = self._scene, self.client
+        if not self.is_alive or scene.now < self.paused_until:
+            return
+        now = self.now
+        for outgoing in client.poll_requests(now):
+            scene.publish(Sent(self.name, outgoing))
+            self._send(outgoing)
+        for event in client.poll_events():
+            self._say(event)
+        wake_at = client.next_wakeup(now)
+        if wake_at is not None and wake_at != self._wake_at:
+            self._wake_at = wake_at
+            scene.schedule.at(self.clock.instant(wake_at), lambda: self._wake(wake_at))
+
+    def _send(self, outgoing: Outgoing) -> None:
+        self._scene.network.send(
+            self.name,
+            outgoing,
+            lambda answer: self.take(lambda _, now: self._answered(outgoing, answer, now)),
+            lambda failed: self.take(lambda _, now: self._failed(outgoing, failed, now)),
+        )
+
+    def _answered(self, outgoing: Outgoing, answer: Response, now: float) -> None:
+        self._scene.publish(Answered(self.name, outgoing.request, answer))
+        self.client.handle_response(outgoing, answer, now)
+
+    def _failed(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
+        if failed.may_have_arrived:
+            self._scene.publish(Unanswered(self.name, outgoing.request))
+        self.client.handle_failure(outgoing, failed, now)
+
+    def _wake(self, wake_at: float) -> None:
+        if self._wake_at == wake_at:
+            self._wake_at = None
+            self.pump()
+
+    def _say(self, event: Event) -> None:
+        epoch = str(self.client.member_epoch)
+        text = _EventText(event, self.client.topic_name)
+        self._scene.log.add(self._scene.now, self.name, epoch, "says", text)
+        self._scene.publish(Happened(self.name, event))
+        if isinstance(event, RevocationHeld):
+            release_s = self._scene.chance.choice(HELD_S)
+            self.after(release_s, lambda: self._release(event.number))
+
+    def _release(self, number: int) -> None:
+        self.take(lambda client, now: client.release_revocation(number, now))
+
+
+class _EventText:
+    """The text of an event, formatted when the log is read."""
+
+    __slots__ = ("_event", "_name_of")
+
+    def __init__(self, event: Event, name_of: NameOf) -> None:
+        self._event = event
+        self._name_of = name_of
+
+    def __str__(self) -> str:
+        return self._event.text(self._name_of)
+
+
+class Query(RestartedApplication[Incarnation]):
+    """A streaming query: its checkpoint outlives its incarnations.
+
+    Args:
+        is_job: Whether it is an AvailableNow job, restarted until the faults end.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        name: str,
+        subscription: Subscription,
+        instance_id: str | None,
+        *,
+        is_job: bool = False,
+    ) -> None:
+        super().__init__(scene, name)
+        self._subscription = subscription
+        self._instance_id = instance_id
+        self._is_job = is_job
+        self._drains = False
+        """Whether this run is an AvailableNow run."""
+        self._began_at = 0.0
+        self._found_nothing_since: float | None = None
+        self._knew_ends_at = 0.0
+        """When a job last knew the end offsets of its partitions."""
+        self._forgives = False
+        """Whether the next run has `failOnDataLoss` set to false."""
+        self._is_strict = False
+        """Whether this run fails on data loss."""
+        self._incarnations = 0
+        self._logs = SparkLogs(scene, 0.0 if is_job else scene.swarm.log_every_s)
+        self._is_finished = True
+        """Whether that batch is finished."""
+        self._running: BatchPlan | None = None
+        """The batch that Spark runs, unless it fails."""
+        self._triggered_at = 0.0
+        """When Spark asked for the last batch; seconds."""
+
+    @property
+    def member(self) -> GroupClient | None:
+        return self.current.client if self.current else None
+
+    # Actions from outside.
+
+    def start(self) -> None:
+        """Start from the checkpoint; a planned but unfinished batch runs again."""
+        if self.current is not None or not self.is_wanted:
+            return
+        scene = self._scene
+        if scene.now < self._down_until:
+            scene.schedule.at(self._down_until, self.start)
+            return
+        logs = self._logs
+        logs.begin()
+        logged = logs.last_plan
+        plan = parse_plan_text(logged) if logged is not None else None
+        if plan != self.plan or (logs.is_finished and not self._is_finished):
+            scene.publish(NotReplayed(self.name))
+        self.plan, self._is_finished = plan, logs.is_finished
+        self._incarnations += 1
+        self._stop_for_s = None
+        self._drains = self._is_job and scene.is_faulty
+        self._began_at, self._found_nothing_since = scene.now, None
+        swarm = scene.swarm
+        loses = swarm.truncations or swarm.retentions or swarm.vanishings or swarm.deletions
+        self._is_strict = (bool(swarm.strict) or not loses) and not self._forgives
+        self._forgives = False
+        name = f"{self.name}.{self._incarnations}"
+        serial = count(1)
+        client = GroupClient(
+            self._config(),
+            new_member_id=lambda: f"{name}.{next(serial)}",
+            checkpointed=plan,
+            warm_up_tasks=WARM_UP_TASKS if swarm.warm else 0,
+        )
+        self.current = current = Incarnation(scene, name, client, self._clock())
+        self._say(current, "starts", "from", logged)
+        scene.publish(Began(self.name, name, client, self._drains))
+        if self._drains:
+            client.prepare_available_now()
+        client.start(current.now)
+        client.hold_revocations(bool(scene.swarm.holds), current.now)
+        if plan is not None and not self._is_finished:
+            client.replay(plan, current.now)
+            self._run_batch(current, plan)
+        elif scene.swarm.planned:
+            self._begin(current, inf)
+        else:
+            current.after(0.0, lambda: self._trigger(current))
+        current.pump()
+
+    def kill(self, for_s: float, *, forget: bool) -> None:
+        """End without a leave; restart after some seconds.
+
+        Args:
+            forget: Whether it restarts with a new checkpoint.
+        """
+        if self.current is not None:
+            self._suffer(self.current, "dies", "forgets" if forget else "")
+            self.current.die()
+            self.current = None
+        if forget:
+            self.plan, self._is_finished = None, True
+            self._logs.forget()
+            self._scene.publish(Forgotten(self.name))
+        self._scene.schedule.after(for_s, self.start)
+
+    def stop(self, for_s: float | None) -> None:
+        """Finish the running batch, leave the group, and restart after some seconds.
+
+        Args:
+            for_s: Added to the time a leave may take; None stops the query for good.
+        """
+        if for_s is None:
+            self.is_wanted = False
+        if self.current is not None and self._stop_for_s is None:
+            self._stop_for_s = for_s or 0.0
+            if self._is_finished:
+                self._leave(self.current)
+
+    def fail(self, for_s: float) -> None:
+        """Fail the running batch: the query leaves, restarts, and runs it again."""
+        if self.current is not None and self._stop_for_s is None:
+            self._suffer(self.current, "fails")
+            self._running = None
+            self._stop_for_s = for_s
+            self._leave(self.current)
+
+    def restless(self) -> str:
+        """Return why it is not settled, or ""."""
+        if self.current is None:
+            return f"{self.name} is down" if self.is_wanted else ""
+        client = self.current.client
+        # Without DESCRIBE permission a member without partitions never knows it is complete.
+        has_nothing = not client.may_describe and not client.owned
+        is_stable = client.state is MemberState.STABLE
+        if not client.is_settled and not (has_nothing and is_stable):
+            return f"{self.name} is not settled ({client.state.name})"
+        # A client that has not seen a new leader cannot detect truncation.
+        logs = self._scene.storage.logs
+        for key, owned in client.partitions.items():
+            if key in logs and owned.leader_epoch < logs[key].leader_epoch:
+                return f"{self.name} has not seen the leader of {key}"
+        return ""
+
+    # Actions of Spark.
+
+    def _begin(self, current: Incarnation, waits_until: float) -> None:
+        """Delay the first trigger until the assignment, as the driver of a real query does.
+
+        A drawn run does not wait, so that more can go wrong.
+        """
+        now, client = self._scene.now, current.client
+        if waits_until == inf and client.is_member:
+            waits_until = now + FIRST_ASSIGNMENT_S
+        may_begin = client.is_settled or client.is_warming_up or client.readable(current.now)
+        if may_begin or now >= waits_until:
+            self._trigger(current)
+        else:
+            current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))
+
+    def _trigger(self, current: Incarnation) -> None:
+        """Call latestOffset between batches: it commits the last batch and plans the next."""
+        if self.current is not current or self._stop_for_s is not None:
+            return
+        scene, client = self._scene, current.client
+        self._triggered_at = scene.now
+        client.called(current.now)
+        plan = self.plan
+        if plan is not None and self._is_finished:
+            client.finish(plan, current.now)
+        if self._has_failed(client):
+            return
+        ends: Ends = {
+            key: end
+            for key in sorted(client.ends_to_list(current.now))
+            if (scene.chance.random() > 0.02 or scene.swarm.planned)
+            and (
+                end := scene.storage.list_end(
+                    key,
+                    scene.now,
+                    old=scene.chance.random() < 0.3,
+                    read_committed=bool(scene.swarm.read_committed),
+                )
+            )
+        }
+        current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
+        current.pump()
+
+    def _has_failed(self, client: GroupClient) -> bool:
+        """Return whether Spark's call raises; the query then ends and restarts."""
+        try:
+            client.check()
+        except GroupError:
+            self.kill(RESTART_S, forget=False)
+            return True
+        except DataLossError:
+            self._forgive()
+            return True
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return True
+        return False
+
+    def _fail_unavailable(self, error: AvailableNowError) -> None:
+        self._scene.publish(Unavailable(self.name, str(error)))
+        self.kill(RESTART_S, forget=False)
+
+    def _forgive(self) -> None:
+        """End because of data loss; the next run ignores it."""
+        self._forgives = True
+        self.kill(RESTART_S, forget=False)
+
+    def _plan(self, current: Incarnation, ends: Ends) -> None:
+        if self.current is not current or self._stop_for_s is not None:
+            return
+        if self._has_failed(current.client):
+            return
+        scene, client = self._scene, current.client
+        swarm = scene.swarm
+        few = scene.chance.choice((None, swarm.max_offsets or None))
+        limit = PlanLimit(
+            max_offsets=few if scene.is_faulty else None,
+            min_offsets=swarm.min_offsets or None,
+            max_trigger_delay_s=swarm.max_delay_s,
+        )
+        offsets = {key: end for key, (end, _) in ends.items()}
+        leader_epochs = {key: leader_epoch for key, (_, leader_epoch) in ends.items()}
+        client.listed(offsets, leader_epochs)
+        try:
+            plan = client.plan(limit, offsets, current.now, leader_epochs)
+        except DataLossError:
+            current.pump()
+            self._forgive()
+            return
+        client.call_ended(current.now)
+        current.pump()
+        scene.publish(Triggered(self.name, client, plan))
+        if plan is None and self._drains:
+            self._drain(current, knows_ends=client.knows_all_ends(offsets, current.now))
+            return
+        self._found_nothing_since = None
+        if plan is None:
+            wait_s = scene.chance.choice(NO_NEWS_S)
+            if scene.swarm.planned and scene.swarm.trigger_s:
+                wait_s = self._until_trigger_s()
+            current.after(wait_s, lambda: self._trigger(current))
+            return
+        self.plan, self._is_finished = plan, False
+        self._logs.began(plan_text(plan), current.after)
+        self._run_batch(current, plan)
+
+    def _drain(self, current: Incarnation, *, knows_ends: bool) -> None:
+        """End a job that found no records, or trigger it again, as `GroupDriver` does."""
+        scene, client = self._scene, current.client
+        if self._found_nothing_since is None:
+            self._found_nothing_since = self._knew_ends_at = scene.now
+        if knows_ends:
+            self._knew_ends_at = scene.now
+        waited_s = scene.now - self._found_nothing_since
+        is_settled = client.is_settled
+        try:
+            is_over = knows_ends and client.is_available_now_over(waited_s, current.now)
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return
+        current.pump()
+        if is_over:
+            scene.publish(Drained(self.name, client, self._began_at, is_settled))
+            self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
+            self._leave(current)
+        elif scene.now - self._knew_ends_at >= JOB_GIVES_UP_S:
+            self.kill(RESTART_S, forget=False)
+        else:
+            current.after(NO_NEWS_S[1], lambda: self._trigger(current))
+
+    def _run_batch(self, current: Incarnation, plan: BatchPlan) -> None:
+        scene = self._scene
+        self._running = plan
+        self._say(current, "runs", *plan.ranges)
+        logs = scene.storage.logs
+        if self._is_strict and any(
+            each.key not in logs
+            or each.from_offset < min(logs[each.key].start_offset, each.until_offset)
+            for each in plan.ranges
+        ):
+            # Its tasks fail: their records are gone.
+            current.after(0.01, lambda: self._fail_for_loss(current))
+            return
+        read_committed = bool(scene.swarm.read_committed)
+        records: Records = {
+            each.key: logs[each.key].shown(
+                each.from_offset, each.until_offset, read_committed=read_committed
+            )
+            for each in plan.ranges
+            if each.key in logs
+        }
+        scene.publish(Read(self.name, plan, records))
+
+        def end() -> None:
+            if self.current is not current or self._running is not plan:
+                return
+            self._running, self._is_finished = None, True
+            self._logs.finished(current.after)
+            scene.publish(Finished(self.name, plan, records))
+            if self._stop_for_s is not None:
+                self._leave(current)
+                return
+            if scene.swarm.listener:
+                current.take(lambda client, now: client.finish(plan, now))
+            wait_s = scene.chance.uniform(0.0, scene.swarm.trigger_s)
+            if scene.swarm.planned:
+                wait_s = self._until_trigger_s()
+            current.after(wait_s, lambda: self._trigger(current))
+
+        longest_s = scene.swarm.batch_s if scene.is_faulty else min(1.0, scene.swarm.batch_s)
+        least_s = 0.01
+        if scene.swarm.planned:
+            longest_s = longest_s if plan.ranges else min(EMPTY_S, longest_s)
+            least_s = PLANNED_LEAST * longest_s
+        current.after(scene.chance.uniform(least_s, longest_s), end)
+
+    def _until_trigger_s(self) -> float:
+        """Return the time until Spark's processing-time trigger: the next multiple of its interval.
+
+        Source: Spark's ProcessingTimeExecutor.
+        """
+        interval_s = self._scene.swarm.trigger_s
+        if not interval_s:
+            return 0.0
+        due_at = (self._triggered_at // interval_s + 1) * interval_s
+        return max(0.0, due_at - self._scene.now)
+
+    def _fail_for_loss(self, current: Incarnation) -> None:
+        if self.current is current:
+            self._forgive()
+
+    def _leave(self, current: Incarnation) -> None:
+        self._suffer(current, "leaves")
+        self._logs.flush()
+        plan, client = self.plan, current.client
+        if plan is not None and self._is_finished:
+            client.finish(plan, current.now)
+        client.leave(
+            current.now,
+            leave_by=current.now + LEAVE_S,
+            will_return=self._instance_id is not None and self.is_wanted,
+        )
+        current.pump()
+
+        def gone() -> None:
+            current.die()
+            if self.current is current:
+                self.current = None
+                self.start()
+
+        self._scene.schedule.after(LEAVE_S + (self._stop_for_s or 0.0), gone)
+
+    def _config(self) -> ClientConfig:
+        swarm = self._scene.swarm
+        return ClientConfig(
+            member=MemberConfig(
+                group_id=self._scene.coordination.group_id,
+                subscription=self._subscription,
+                instance_id=self._instance_id,
+                rebalance_timeout_ms=int(swarm.rebalance_s * 1000),
+                server_assignor=swarm.assignor.value if swarm.assignor is Assignor.RANGE else None,
+                session_timeout_ms=int(swarm.session_s * 1000),
+            ),
+            starting_offsets=self._scene.starting,
+            read_committed=bool(swarm.read_committed),
+            fail_on_data_loss=self._is_strict,
+        )
+
+    def _clock(self) -> Clock:
+        swarm, chance = self._scene.swarm, self._scene.chance
+        if not swarm.skew:
+            return EXACT
+        return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
+
+    def _epoch(self, run: Incarnation) -> str:
+        return str(run.client.member_epoch)

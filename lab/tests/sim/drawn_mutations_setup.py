@@ -1,0 +1,189 @@
+"""Shared by test_drawn_mutations.py and other tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from group_lab.coordinator import client_assignment, heartbeat
+from group_lab.coordinator.effects import Computation, Timer, TimerKey, TimerKind
+from group_lab.coordinator.group import ConsumerGroup
+from group_lab.coordinator.messages import InstallAssignmentRequest
+from group_lab.coordinator.subscriptions import Change
+from group_lab.sim.swarm import GroupProtocol
+from lab.tests.sim.mutations_setup import plans_what_is_being_revoked
+from spark_groups.client.planner import BatchPlanner
+from spark_groups.client.warm_up import WarmUp
+from spark_groups.offsets.planning import PlanLimit
+from spark_groups.offsets.resolution import PositionResolver
+from spark_groups.offsets.starting import StartingOffsets
+from spark_groups.offsets.validation import PositionValidator
+from spark_groups.protocol import messages as m
+from spark_groups.protocol.member import Member
+from workshop.parts.member_bugs import (
+    commits_with_the_epoch_of_the_moment,
+    keeps_its_partitions_when_it_is_fenced,
+    lets_go_of_what_a_replayed_batch_reads,
+    looks_up_no_uncertain_commit,
+    takes_a_value_for_evidence,
+)
+
+Patch = pytest.MonkeyPatch
+
+
+MIXED = (GroupProtocol.CONSUMER, GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE)
+
+
+SCHEDULES_MAX = 500
+"""Within how many schedules a bug has to be found, if it does not name another number."""
+
+
+def repeats_nothing_after_a_lost_answer(patch: Patch) -> None:
+    def unheard(self: Member, now: float) -> None:
+        self._in_flight = None
+        self.pace.failed(now)
+
+    patch.setattr(Member, "handle_failure", unheard)
+
+
+def starts_what_is_named_at_the_default(patch: Patch) -> None:
+    of = StartingOffsets.of
+
+    def unnamed(self: StartingOffsets, *rest: Any, **more: Any) -> int:
+        return of(StartingOffsets(self.default), *rest, **more)
+
+    patch.setattr(StartingOffsets, "of", unnamed)
+
+
+def takes_an_error_for_no_offset(patch: Patch) -> None:
+    found = PositionResolver.handle_fetch
+
+    def handled(self: PositionResolver, response: m.OffsetFetchResponse, **rest: Any) -> Any:
+        offsets = {
+            key: m.OffsetAndMetadata(m.NO_OFFSET) if isinstance(each, m.PartitionError) else each
+            for key, each in response.answers.items()
+        }
+        return found(self, replace(response, answers=offsets), **rest)
+
+    patch.setattr(PositionResolver, "handle_fetch", handled)
+
+
+def goes_on_after_a_loss(patch: Patch) -> None:
+    begin = PositionValidator.__init__
+
+    def forgiving(self: PositionValidator, ledger: Any, topics: Any, _fails: bool) -> None:
+        begin(self, ledger, topics, False)
+
+    patch.setattr(PositionValidator, "__init__", forgiving)
+
+
+def reads_on_while_there_is_more(patch: Patch) -> None:
+    patch.setattr(BatchPlanner, "_clip", lambda _, listed: listed)
+
+
+def waits_for_nothing(patch: Patch) -> None:
+    patch.setattr(PlanLimit, "holds_back", lambda *_: False)
+
+
+def replaces_a_batch_that_is_not_committed(patch: Patch) -> None:
+    patch.setattr(WarmUp, "_is_all_committed", lambda *_: True)
+
+
+def computes_on_after_a_classic_member_has_joined(patch: Patch) -> None:
+    """The join of a classic member stops no computation; its result is refused."""
+    next_step = heartbeat.next_step
+
+    def unstopped(change: Change, *rest: Any) -> heartbeat.Step:
+        step = next_step(change, *rest)
+        if change.updated_member.classic is None:
+            return step
+        kept = tuple(each for each in step.timers if each not in step.computing.timers)
+        return replace(step, timers=kept)
+
+    patch.setattr(heartbeat, "next_step", unstopped)
+
+
+def installs_a_stale_target(patch: Patch) -> None:
+    """The result of a stopped computation is installed, for any group epoch."""
+    prepared, computation = client_assignment._prepared, client_assignment._computation
+    last: list[Computation] = []
+
+    def noted(group: ConsumerGroup, assignor: str, context: Any) -> Any:
+        found = prepared(group, assignor, context)
+        last[:] = [Computation("", assignor, is_announced=True, prepared=found)]
+        return found
+
+    def any_computation(group: ConsumerGroup, request: Any, context: Any) -> Any:
+        is_result = isinstance(request, InstallAssignmentRequest)
+        if context.computing is None and is_result and group.is_consumer_group and last:
+            key = TimerKey(TimerKind.CLIENT_ASSIGNMENT, group.group_id)
+            return Timer(key, None), last[0]
+        return computation(group, request, context)
+
+    patch.setattr(client_assignment, "_prepared", noted)
+    patch.setattr(client_assignment, "_computation", any_computation)
+    patch.setattr(client_assignment, "_check_is_newer", lambda *_: None)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, the promise it breaks, and a drawn schedule that detects it.
+
+    Args:
+        promise: The name of the checker that must detect it.
+        plant: Plants it.
+        seed: That of the schedule.
+        profile: Whose coordinator it has.
+        also_breaks: The name of a checker that may detect it before.
+        schedules_max: Within how many schedules it has to be found.
+        protocols: Those of the members that are drawn.
+    """
+
+    promise: str
+    plant: Callable[[Patch], None]
+    seed: int
+    profile: str
+    also_breaks: str = ""
+    schedules_max: int = SCHEDULES_MAX
+    protocols: tuple[GroupProtocol, ...] = (GroupProtocol.CONSUMER,)
+
+
+DRAWN = (
+    Planted(
+        "commit ownership",
+        keeps_its_partitions_when_it_is_fenced,
+        400_145,
+        "kafka-4.0",
+        also_breaks="group settles",
+        schedules_max=1_000,
+    ),
+    Planted("commit epochs", commits_with_the_epoch_of_the_moment, 400_005, "kip-848"),
+    Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_058, "kip-848"),
+    Planted("only assigned", plans_what_is_being_revoked, 400_003, "kip-848"),
+    Planted("clean hand over", looks_up_no_uncertain_commit, 400_059, "kip-848"),
+    Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
+    Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kafka-4.0"),
+    Planted("no final failure", takes_an_error_for_no_offset, 400_018, "kafka-4.0"),
+    Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
+    Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kafka-4.0"),
+    Planted("trigger delay", waits_for_nothing, 400_039, "kip-848"),
+    Planted(
+        "no gap",
+        takes_a_value_for_evidence,
+        400_074,
+        "kip-848",
+        also_breaks="resets respected",
+    ),
+    Planted("read once", replaces_a_batch_that_is_not_committed, 400_055, "kafka-4.0"),
+    Planted("legal target", installs_a_stale_target, 400_012, "kip-848", protocols=MIXED),
+    Planted(
+        "computation is due",
+        computes_on_after_a_classic_member_has_joined,
+        400_004,
+        "kip-848",
+        protocols=MIXED,
+    ),
+)

@@ -1,0 +1,58 @@
+"""The readers whose throughput is compared, by their names in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+
+from spark_groups import foreach_batch_rows
+from spark_groups.spark.source.batch_rows import TUNING
+
+BatchFunction = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A way to read a topic.
+
+    Args:
+        source: Spark's format; `kafka`, `kafka-group`, or `nowhere`, which reads no topic.
+        options: Its options, except those that select the topic and offsets.
+        over_rows: Makes of a function that wants rows one for `foreachBatch`, for a source whose
+            batches hold something else; None where they hold rows.
+        is_columnar: Whether Spark, changed by `workshop.benchmarks.columnar`, reads columns from
+        Python.
+    """
+
+    source: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    over_rows: Callable[[BatchFunction], BatchFunction] | None = None
+    is_columnar: bool = False
+
+    @property
+    def reads_a_topic(self) -> bool:
+        return self.source != "nowhere"
+
+
+JVM_DEFAULT = "JVM source, default"
+JVM_TUNED = "JVM source, tuned"
+LIBRDKAFKA = "librdkafka reader"
+FAST = "fast reader"
+RANGES = "ranges plane"
+NOWHERE = "bound: from nowhere"
+
+READERS: Mapping[str, Reader] = {
+    JVM_DEFAULT: Reader("kafka"),
+    JVM_TUNED: Reader("kafka", TUNING),
+    LIBRDKAFKA: Reader("kafka-group", {"reader": "librdkafka"}),
+    FAST: Reader("kafka-group", {"reader": "fast"}),
+    RANGES: Reader("kafka-group", {"emit": "ranges"}, foreach_batch_rows),
+    NOWHERE: Reader("nowhere"),
+}
+
+COLUMNAR_READERS: Mapping[str, Reader] = {
+    f"{name}, columnar": replace(READERS[name], is_columnar=True) for name in (FAST, NOWHERE)
+}
+"""Measured with `--columnar`."""

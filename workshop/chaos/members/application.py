@@ -1,0 +1,210 @@
+"""A Spark application with one query of the group, as a user would write it, with notes.
+
+It writes each batch to the same sinks as the other members: the rows that it collects to the append
+sink, and the batch to the tables, by `write_table`. It runs as a process of its own
+(`python -m workshop.chaos.members.application`), under
+`workshop.chaos.members.application_session`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+
+import spark_groups
+from spark_groups.cli.table_names import TableKind
+from spark_groups.errors import TableGapError
+from spark_groups.offsets.plan_text import plan_from_json
+from spark_groups.spark.control.shutdown import stop_on_sigterm
+from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.spark.tables.write import TableWriter
+from workshop.chaos.faults.schedule import Point
+from workshop.chaos.members.application_session import send_to_all
+from workshop.chaos.members.checkpoint import Checkpoint
+from workshop.chaos.members.journal import Journal, Orders, Points
+from workshop.chaos.members.member_notes import digest
+from workshop.chaos.members.noting_source import NotingDataSource, own_run
+from workshop.chaos.members.query import REFUSED_GAP, failed_as, source_options
+from workshop.chaos.plants import planted
+from workshop.chaos.results.facts import Note, RunKey, execution_name
+from workshop.chaos.setting import Files, Setting
+from workshop.chaos.systems.sinks import SCHEMA, AppendSink, Row, SinkBatch, rows_digest
+from workshop.chaos.systems.tables import WrappedTable, open_table, reach_in_commit
+
+MEMORY = "600m"
+ERROR_MAX = 4_000
+"""How many characters of an error are noted: with the command that it prints."""
+KEPT_BATCHES = 1_000_000
+"""All: the commit log tells afterwards when a batch was finished."""
+
+
+class ReachingTable(WrappedTable):
+    """A table with the points between the steps of `write_table`.
+
+    Args:
+        table: The table.
+        points: The points.
+    """
+
+    def __init__(self, table: FencedTable, points: Points) -> None:
+        super().__init__(table)
+        self._points = points
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Stage rows as the table does."""
+        self._points.reach(Point.BEFORE_STAGING)
+        pieces = super().write_rows(rows, attempt)
+        self._points.reach(Point.BEFORE_COMMIT)
+        return pieces
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Commit as the table does; without rows it is no step of a batch."""
+        super().commit(attempt, pieces, decision, state)
+        if pieces:
+            self._points.reach(Point.AFTER_COMMIT)
+
+
+class Application:
+    """One run of an application.
+
+    Args:
+        setting: The setting of the chaos run.
+        files: The files of the chaos run.
+        key: The member and the number of this run.
+    """
+
+    def __init__(self, setting: Setting, files: Files, key: RunKey) -> None:
+        self.refused_gap = False
+        self._setting = setting
+        self._files = files
+        self._key = key
+        self._journal = Journal(files.journals, key)
+        self._checkpoint = Checkpoint(files.checkpoint(key.member))
+        last = self._checkpoint.last_planned()
+        is_finished = last is None or last == self._checkpoint.last_committed()
+        self._replayed = None if is_finished else last
+        self._points = points = Points(
+            self._journal, Orders(files.orders(key.member)), send=send_to_all
+        )
+        self._append = AppendSink(
+            files.appended / f"{key.member}.rows", partial(points.reach, Point.IN_APPEND)
+        )
+        self._execution = ""
+        self._tables = [self._opened(TableKind(each)) for each in setting.sinks]
+
+    def work(self) -> None:
+        """Run the query until SIGTERM.
+
+        Raises:
+            StreamingQueryException: The query failed.
+        """
+        self._journal.note(Note.BEGINS, pid=os.getpid())
+        traits = self._setting.queries[self._key.member]
+        spark = self._session()
+        spark.dataSource.register(NotingDataSource)
+        if traits.listens:
+            spark_groups.listen(spark)
+        end = stop_on_sigterm(spark)
+        options = source_options(self._setting, traits)
+        rows = spark.readStream.format("kafka-group").options(**options).load()
+        writer = rows.writeStream.foreachBatch(self.write)
+        writer = writer.option("checkpointLocation", str(self._files.checkpoint(self._key.member)))
+        interval = f"{traits.interval_s * 1000:.0f} milliseconds"
+        query = writer.trigger(processingTime=interval).start()
+        end.await_termination(query)
+
+    def fail(self, error: BaseException) -> None:
+        """Note the error that ended the query."""
+        self._journal.note(Note.FAILS, error=f"{type(error).__name__}: {error}"[:ERROR_MAX])
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Write a batch to all sinks, each time beginning with another table.
+
+        Args:
+            batch: The rows.
+            number: Spark's number of the batch.
+
+        Raises:
+            TableError: A table refuses it.
+        """
+        offset = self._checkpoint.offset(number) or {}
+        plan = plan_from_json(offset)
+        ranges = plan.ranges if plan is not None else ()
+        self._execution = execution_name(self._key, number)
+        planned, is_replay = digest(offset), number == self._replayed
+        self._journal.note(Note.LOGGED, batch=number, plan=planned)
+        self._points.reach(Point.AFTER_OFFSET_LOG)
+        self._journal.note_reads(number, planned, ranges, is_replay=is_replay)
+        collected = batch.select(*Row._fields).collect()
+        rows = tuple(sorted(Row(e[0], e[1], e[2], e[3] and bytes(e[3])) for e in collected))
+        self._journal.note(Note.READ, batch=number, digest=rows_digest(rows))
+        self._points.reach(Point.AFTER_READ)
+        if ranges:
+            written = SinkBatch(self._execution, self._setting.group_id, number, ranges, rows)
+            self._journal.note(Note.WRITES, batch=number)
+            self._append.write(written)
+            self._points.reach(Point.AFTER_APPEND)
+        first = number % len(self._tables)
+        try:
+            for write in (*self._tables[first:], *self._tables[:first]):
+                write(batch, number)
+        except TableGapError as error:
+            self.refused_gap = True
+            self._journal.note(Note.GAP, error=str(error))
+            raise
+        self._points.reach(Point.AFTER_SINKS)
+
+    def _opened(self, kind: TableKind) -> TableWriter:
+        table = open_table(kind, self._setting.places(self._files))
+        reach_in_commit(table, kind, partial(self._points.reach, Point.IN_COMMIT))
+        reaching = ReachingTable(planted(table, self._setting.plant), self._points)
+        return spark_groups.write_table(reaching, self._marked)
+
+    def _marked(self, rows: DataFrame) -> DataFrame:
+        """Return the columns of a table, with the execution that writes them."""
+        return rows.select(lit(self._execution).alias(SCHEMA.names[0]), *Row._fields)
+
+    def _session(self) -> SparkSession:
+        own = str(self._files.sockets / self._key.member)
+        # A JVM that lives for a minute starts sooner without its second compiler.
+        java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={own}"
+        settings: dict[str, bool | float | int | str | None] = {
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": MEMORY,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": java,
+            "spark.local.dir": own,
+            "spark.sql.warehouse.dir": own,
+            "spark.sql.streaming.minBatchesToRetain": KEPT_BATCHES,
+        }
+        builder = SparkSession.builder.master("local[1]").appName(self._key.member)
+        return builder.config(map=settings).getOrCreate()
+
+
+def main() -> int:
+    """Run an application until SIGTERM; return the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    files, key = own_run()
+    application = Application(Setting.load(files.directory), files, key)
+    try:
+        application.work()
+    except Exception as error:
+        logging.exception("the application failed")
+        application.fail(error)
+        return REFUSED_GAP if application.refused_gap else failed_as(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The options of `make chaos`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from spark_groups.broker.cluster import NODES
+from spark_groups.cli.table_names import TableKind
+from workshop.chaos.faults.schedule import FaultClass
+from workshop.chaos.members.kinds import add_arguments
+from workshop.chaos.plants import Plant
+from workshop.chaos.results import runs
+
+QUERIES: Final = 5
+PER_SECOND: Final = 300.0
+
+
+def outputs_parser() -> argparse.ArgumentParser:
+    """Return the options that change nothing in a run, only where its results go."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--keep", type=Path, help="a directory for all files, kept")
+    parser.add_argument("--page", type=Path, help="a file for the page with the timeline")
+    parser.add_argument("--record", action="store_true", help=f"note the run in {runs.RUNS.name}")
+    parser.add_argument("--json", action="store_true", help="the report as JSON, on stdout")
+    return parser
+
+
+def parser_of(outputs: argparse.ArgumentParser, text: str) -> argparse.ArgumentParser:
+    """Return all options.
+
+    Args:
+        outputs: Those of `outputs_parser`.
+        text: What the program does; its first line is the program's own.
+    """
+    parser = argparse.ArgumentParser(
+        prog="make chaos",
+        parents=[outputs],
+        description=text.split("\n", 2)[2],
+        epilog="example: python -m workshop.chaos.run --minutes 2 --seed 7 --json >report.json",
+    )
+    parser.add_argument("--minutes", type=float, default=12.0, help="of faults; default 12")
+    parser.add_argument("--seed", type=int, help="the seed; default: another each time")
+    parser.add_argument(
+        "--queries", type=int, default=QUERIES, help=f"1 to 8 members; default {QUERIES}"
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        choices=(1, NODES),
+        default=1,
+        help=f"{NODES}: brokers have faults, too; default 1",
+    )
+    parser.add_argument(
+        "--rows-per-second",
+        type=float,
+        default=PER_SECOND,
+        help=f"records produced in a second; default {PER_SECOND:g}",
+    )
+    parser.add_argument(
+        "--sinks",
+        type=_kinds,
+        default=[TableKind.SQLITE],
+        help=f"tables, between commas: {', '.join(each.value for each in TableKind)};"
+        " default sqlite",
+    )
+    parser.add_argument(
+        "--plant",
+        type=Plant,
+        metavar="BUG",
+        help=f"a bug that the run has to find: {', '.join(each.value for each in Plant)}",
+    )
+    parser.add_argument(
+        "--faults",
+        type=_classes,
+        default=[],
+        metavar="CLASSES",
+        help=f"further faults: {', '.join(each.value for each in FaultClass)}; default none",
+    )
+    return parser
+
+
+def _kinds(text: str) -> list[TableKind]:
+    """Read the names of tables; each once.
+
+    Raises:
+        ValueError: There is no such table.
+    """
+    return list(dict.fromkeys(TableKind(each) for each in text.split(",")))
+
+
+def _classes(text: str) -> list[FaultClass]:
+    """Read the names of further faults; each once.
+
+    Raises:
+        ValueError: There are no such faults.
+    """
+    return list(dict.fromkeys(FaultClass(each) for each in text.split(",") if each))

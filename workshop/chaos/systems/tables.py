@@ -1,0 +1,249 @@
+"""The tables of a run: members open them, and another client reads them at the end."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_groups.cli.table_names import TableKind
+from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
+from spark_groups.types import TopicId
+from workshop.chaos.results.account import SinkRow
+from workshop.chaos.systems.record import is_right
+from workshop.chaos.systems.sinks import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SINKS: Final = "SPARK_GROUPS_CHAOS_SINKS"
+"""The environment variable with the kinds of a run's tables, separated by commas."""
+ICEBERG_NAME: Final = "lake.rows"
+_COLUMNS: Final = ", ".join(f'"{name}"' for name in SCHEMA.names)
+USE_POSTGRES: Final = (TableKind.POSTGRES, TableKind.ICEBERG)
+"""The kinds that need PostgreSQL; Iceberg has its catalog there."""
+IN_COMMIT: Final[Mapping[TableKind, str]] = {
+    TableKind.SQLITE: "_add",
+    TableKind.POSTGRES: "_move",
+    TableKind.ICEBERG: "_stage",
+    TableKind.DELTA: "_append",
+}
+"""A step of each kind's commit: in its transaction, or, for Delta, after the new log entry."""
+
+
+class WrappedTable:
+    """A table that does what another one does, unless a subclass says otherwise.
+
+    Args:
+        table: The other one.
+    """
+
+    def __init__(self, table: FencedTable) -> None:
+        self._table = table
+
+    def __str__(self) -> str:
+        """Return the name of the table in errors and logs."""
+        return str(self._table)
+
+    def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
+        """Return the fence."""
+        return self._table.read(group_id, topic_ids)
+
+    def task_writer(self, attempt: Attempt) -> TaskWriter:
+        """Return the task writer."""
+        return self._table.task_writer(attempt)
+
+    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
+        """Stage rows."""
+        return self._table.write_rows(rows, attempt)
+
+    def commit(
+        self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
+    ) -> None:
+        """Commit staged rows."""
+        self._table.commit(attempt, pieces, decision, state)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of tables.
+
+    Args:
+        directory: The directory of files, with the SQLite database.
+        postgres: The connection string of PostgreSQL; None: there is no server.
+    """
+
+    directory: Path
+    postgres: str | None = None
+
+    @property
+    def sqlite(self) -> Path:
+        """The file of the SQLite database."""
+        return self.directory / "rows.sqlite"
+
+    @property
+    def delta(self) -> Path:
+        """The directory of the Delta table."""
+        return self.directory / "delta"
+
+    @property
+    def catalog(self) -> Mapping[str, str]:
+        """The properties of Iceberg's catalog, which is in PostgreSQL."""
+        import psycopg  # noqa: PLC0415
+
+        given = psycopg.conninfo.conninfo_to_dict(self.postgres or "")
+        server = f"{given['user']}@/{given['dbname']}?host={given['host']}"
+        return {
+            "type": "sql",
+            "uri": f"postgresql+psycopg://{server}",
+            "warehouse": (self.directory / "iceberg").as_uri(),
+        }
+
+
+def open_table(kind: TableKind, places: Places) -> FencedTable:
+    """Return a table as an application opens it.
+
+    Args:
+        kind: The kind of the table.
+        places: The places of tables.
+    """
+    import spark_groups  # noqa: PLC0415
+
+    match kind:
+        case TableKind.SQLITE:
+            return spark_groups.sqlite_table(places.sqlite, "rows")
+        case TableKind.DELTA:
+            return spark_groups.delta_table(places.delta)
+        case TableKind.POSTGRES:
+            return spark_groups.postgres_table(str(places.postgres), "rows")
+        case TableKind.ICEBERG:
+            return spark_groups.iceberg_table(ICEBERG_NAME, "chaos", places.catalog)
+
+
+def command_name(kind: TableKind, places: Places) -> str | None:
+    """Return the name of a table in commands; None: its catalog has no name.
+
+    Args:
+        kind: The kind of the table.
+        places: The places of tables.
+    """
+    names = {
+        TableKind.SQLITE: f"sqlite:{places.sqlite}#rows",
+        TableKind.DELTA: f"delta:{places.delta}",
+        TableKind.POSTGRES: f"postgres:{places.postgres}#rows",
+    }
+    return names.get(kind)
+
+
+def reach_in_commit(table: Any, kind: TableKind, reached: Callable[[], None]) -> None:
+    """Make each commit of a table call a function in the middle.
+
+    Args:
+        table: From `open_table`.
+        kind: Its kind.
+        reached: The function to call.
+    """
+    name = IN_COMMIT[kind]
+    step = getattr(table, name)
+
+    def wrapped(*args: Any) -> Any:
+        found = step(*args)
+        reached()
+        return found
+
+    setattr(table, name, wrapped)
+
+
+def table_rows(kind: TableKind, places: Places) -> Iterator[SinkRow]:
+    """Return the rows of a table, read by a client that is not this package.
+
+    Args:
+        kind: The kind of the table.
+        places: The places of tables.
+    """
+    for execution, topic, partition, offset, value in _READERS[kind](places):
+        right = is_right(value, topic, partition, offset)
+        yield SinkRow(execution, topic, partition, offset, right)
+
+
+def delete_rows(
+    kind: TableKind, places: Places, partition: tuple[str, int], from_offset: int
+) -> None:
+    """Delete the rows of a partition from an offset on, as somebody does by hand.
+
+    Args:
+        kind: The kind of the table.
+        places: The places of tables.
+        partition: The topic and the index.
+        from_offset: The offset.
+    """
+    topic, index = partition
+    where = f"""topic = '{topic}' AND "partition" = {index} AND "offset" >= {from_offset}"""
+    match kind:
+        case TableKind.SQLITE:
+            with closing(sqlite3.connect(places.sqlite)) as connection, connection:
+                connection.execute(f"DELETE FROM rows WHERE {where}")
+        case TableKind.DELTA:
+            import deltalake  # noqa: PLC0415
+
+            deltalake.DeltaTable(places.delta).delete(where)
+        case TableKind.POSTGRES:
+            import psycopg  # noqa: PLC0415
+
+            with psycopg.connect(str(places.postgres)) as server:
+                server.execute(f"DELETE FROM rows WHERE {where}")
+        case TableKind.ICEBERG:
+            raise NotImplementedError("its catalog has no name in commands")
+
+
+def _sqlite_rows(places: Places) -> Iterator[tuple[Any, ...]]:
+    with closing(sqlite3.connect(places.sqlite)) as connection:
+        yield from connection.execute(f"SELECT {_COLUMNS} FROM rows")
+
+
+def _delta_rows(places: Places) -> Iterator[tuple[Any, ...]]:
+    import deltalake  # noqa: PLC0415
+
+    return _arrow_rows(deltalake.DeltaTable(places.delta).to_pyarrow_dataset().to_batches())
+
+
+def _postgres_rows(places: Places) -> Iterator[tuple[Any, ...]]:
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(str(places.postgres)) as connection, connection.cursor("rows") as cursor:
+        yield from cursor.execute(f"SELECT {_COLUMNS} FROM rows")
+
+
+def _iceberg_rows(places: Places) -> Iterator[tuple[Any, ...]]:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415
+
+    table = load_catalog("chaos", **places.catalog).load_table(ICEBERG_NAME)
+    return _arrow_rows(table.scan().to_arrow_batch_reader())
+
+
+def _arrow_rows(batches: Any) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in SCHEMA.names)
+        yield from zip(*columns, strict=True)
+
+
+_READERS: Final[Mapping[TableKind, Callable[[Places], Iterator[tuple[Any, ...]]]]] = {
+    TableKind.SQLITE: _sqlite_rows,
+    TableKind.DELTA: _delta_rows,
+    TableKind.POSTGRES: _postgres_rows,
+    TableKind.ICEBERG: _iceberg_rows,
+}
+
+
+def import_kinds() -> None:
+    """Import the libraries of the run's tables before members are forked."""
+    for name in filter(None, os.environ.get(SINKS, "").split(",")):
+        importlib.import_module(f"spark_groups.spark.tables.{TableKind(name).value}")
+        if TableKind(name) is TableKind.ICEBERG:
+            importlib.import_module("pyiceberg.catalog.sql")
