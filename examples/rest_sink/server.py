@@ -3,8 +3,8 @@
     python server.py --port 9099 --database orders.db
 
     GET  /groups/GROUP                        the group's entries, and their ETags
-    PUT  /groups/GROUP/TOPIC_ID/PARTITION     orders and the new entry, If-Match: the ETag of the
-                                              old one, or If-None-Match: * if there is none
+    PUT  /groups/GROUP/TOPIC_ID/PARTITION     orders and the new entry; If-Match: the ETag of the
+                                              old one; without If-Match there must be none
     GET  /count                               how many orders are stored, and how many differ
 
 A PUT whose condition does not hold gets 412, and changes nothing.

@@ -48,7 +48,7 @@ class Service:
                 "orders": orders[topics.get(topic_id, ""), partition],
             }
             condition = (
-                {"If-None-Match": "*"}
+                {}
                 if expected is None
                 else {"If-Match": f'"{expected.start_offset}-{expected.next_offset}"'}
             )

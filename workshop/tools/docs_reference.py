@@ -83,7 +83,8 @@ def _command(name: str, command: Any) -> str:
 
 def _prose(text: str) -> str:
     """Return a help text with its example as code."""
-    paragraphs = [" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n")]
+    apart = re.sub(r"\n(?=Example: )", "\n\n", inspect.cleandoc(text))
+    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\n+", apart)]
     example = re.compile(r"^Example: (.+)$")
     return "\n\n".join(example.sub(r"Example: `\1`", each) for each in paragraphs)
 

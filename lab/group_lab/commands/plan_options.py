@@ -1,4 +1,5 @@
-"""What a user plans a group with: one table for the command and the function `simulate`."""
+"""What a user plans a group with: the options of the command and the function `simulate`, with
+their meaning and limits; defaults are those of `PLANNED`."""
 
 from __future__ import annotations
 
@@ -15,105 +16,107 @@ class PlanOption:
     """One option.
 
     Args:
-        of: The field of a swarm that it becomes.
+        swarm_field: The field of a swarm that it becomes.
         text: Its meaning.
         least: Its least value; None if it is no number.
         most: Its greatest value, if any.
     """
 
-    of: str
+    swarm_field: str
     text: str
     least: float | None = None
     most: float | None = None
 
 
 OPTIONS: Final[Mapping[str, PlanOption]] = {
-    "members": PlanOption(of="queries", least=1, text="Queries in the group."),
-    "partitions": PlanOption(of="partitions", least=1, text="Partitions of the topic."),
+    "members": PlanOption(swarm_field="queries", least=1, text="Queries in the group."),
+    "partitions": PlanOption(swarm_field="partitions", least=1, text="Partitions of the topic."),
     "batch_length": PlanOption(
-        of="batch_s",
+        swarm_field="batch_s",
         least=0.02,
         text="Seconds a batch takes at most; it takes four fifths of it at least.",
     ),
     "trigger": PlanOption(
-        of="trigger_s",
+        swarm_field="trigger_s",
         least=0.0,
         text="Seconds of the processing-time trigger; 0 begins a batch when the last one ends.",
     ),
     "records_per_second": PlanOption(
-        of="rate",
+        swarm_field="rate",
         least=0.01,
         most=1000.0,
         text="Records that are written to each partition in a second.",
     ),
     "assignor": PlanOption(
-        of="assignor", text="Who assigns partitions in the consumer protocol: uniform or range."
+        swarm_field="assignor",
+        text="Who assigns partitions in the consumer protocol: uniform or range.",
     ),
     "static": PlanOption(
-        of="static",
+        swarm_field="static",
         least=0,
         text="How many of the queries have instance ids: within the session such a query gets its"
         " partitions back.",
     ),
     "pattern": PlanOption(
-        of="by_pattern",
+        swarm_field="by_pattern",
         text="Queries subscribe by a pattern, which the coordinator resolves; others by name.",
     ),
     "growth": PlanOption(
-        of="growth", least=0, text="How often the topic gets one more partition meanwhile."
+        swarm_field="growth", least=0, text="How many times one partition is added to the topic."
     ),
     "heartbeat_interval": PlanOption(
-        of="heartbeat_s", least=0.1, text="Seconds of the group's heartbeat interval."
+        swarm_field="heartbeat_s", least=0.1, text="Seconds of the group's heartbeat interval."
     ),
     "session_timeout": PlanOption(
-        of="session_s", least=1.0, text="Seconds of the group's session timeout."
+        swarm_field="session_s", least=1.0, text="Seconds of the group's session timeout."
     ),
     "rebalance_timeout": PlanOption(
-        of="rebalance_s", least=1.0, text="Seconds that a member may take to revoke partitions."
+        swarm_field="rebalance_s",
+        least=1.0,
+        text="Seconds that a member may take to revoke partitions.",
     ),
     "initial_rebalance_delay": PlanOption(
-        of="initial_delay_s",
+        swarm_field="initial_delay_s",
         least=0.0,
         text="Seconds that the coordinator of an empty classic group waits for more members"
         " (group.initial.rebalance.delay.ms).",
     ),
     "rebalance_delay": PlanOption(
-        of="rebalance_delay_s",
+        swarm_field="rebalance_delay_s",
         least=0.0,
         text="Seconds that a leader waits for a member that is gone, with the protocols delayed and"
         " incremental (scheduled.rebalance.max.delay.ms).",
     ),
     "first_delay": PlanOption(
-        of="first_delay_s",
+        swarm_field="first_delay_s",
         least=0.0,
         text="Seconds that a leader of a new group waits for more members, with the protocols"
         " delayed and incremental.",
     ),
     "moves_per_round": PlanOption(
-        of="moves_max",
+        swarm_field="moves_max",
         least=1,
         text="How many partitions the protocol incremental moves at a time.",
     ),
     "move_interval": PlanOption(
-        of="move_interval_s", least=0.1, text="Seconds between two such moves."
+        swarm_field="move_interval_s", least=0.1, text="Seconds between two such moves."
     ),
     "client_assignors": PlanOption(
-        of="computing",
-        text="Members compute the targets of the group, as the KIP has it: only with the profile"
-        " kip-848.",
+        swarm_field="computing",
+        text="Members compute the targets of the group, as in KIP-848; needs the profile kip-848.",
     ),
     "deploy": PlanOption(
-        of="deploy",
-        text="The pattern of the redeployment: none, rolling, all-at-once or autoscale.",
+        swarm_field="deploy",
+        text="The pattern of the redeployment.",
     ),
     "restart_time": PlanOption(
-        of="restart_s",
+        swarm_field="restart_s",
         least=1.0,
         text="Seconds from the leave of an application until its next run joins the group: the end"
         " of its JVM, the start of the next one, of Spark and of the query.",
     ),
     "duration": PlanOption(
-        of="chaos_s",
+        swarm_field="chaos_s",
         least=10.0,
         text="Seconds to count from the end of the start-up; more if the deployment takes longer.",
     ),
@@ -137,22 +140,22 @@ def planned(given: Mapping[str, object]) -> Swarm:
             continue
         if option.least is not None:
             _check(name, value, option)
-        values[option.of] = int(value) if isinstance(value, bool) else value
+        values[option.swarm_field] = int(value) if isinstance(value, bool) else value
     swarm = replace(PLANNED, **values)  # type: ignore[arg-type]
     if swarm.static > swarm.queries:
         raise OptionsError(f"static is {swarm.static}: there are {swarm.queries} members")
     if swarm.heartbeat_s >= swarm.session_s:
         raise OptionsError(
-            f"heartbeat_interval_s is {swarm.heartbeat_s:g}: it is less than session_timeout_s,"
-            f" which is {swarm.session_s:g}"
+            f"the heartbeat interval is {swarm.heartbeat_s:g} s: it must be less than the session"
+            f" timeout, {swarm.session_s:g} s"
         )
     return swarm
 
 
 def _check(name: str, value: object, option: PlanOption) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise OptionsError(f"{name} is {value!r}: it is a number")
+        raise OptionsError(f"{name} is {value!r}: it must be a number")
     if not value >= (option.least or 0):
-        raise OptionsError(f"{name} is {value!r}: it is {option.least:g} at least")
+        raise OptionsError(f"{name} is {value!r}: it must be at least {option.least:g}")
     if option.most is not None and value > option.most:
-        raise OptionsError(f"{name} is {value!r}: it is {option.most:g} at most")
+        raise OptionsError(f"{name} is {value!r}: it must be at most {option.most:g}")

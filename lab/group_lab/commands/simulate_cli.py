@@ -145,10 +145,10 @@ def profile_option(text: str) -> Profile:
         return profile_named(text)
     except KeyError as error:
         names = ", ".join(PROFILES)
-        told = f"{text!r} is none of {names}"
+        reason = f"{text!r} is none of {names}"
         if text == DESIGN_0_9.name:
-            told += f"; --protocol {text} has a coordinator of its own"
-        raise typer.BadParameter(told, param_hint="--profile") from error
+            reason += f"; --protocol {text} has a coordinator of its own"
+        raise typer.BadParameter(reason, param_hint="--profile") from error
 
 
 def protocols_option(names: Iterable[str]) -> tuple[GroupProtocol, ...]:
@@ -161,8 +161,8 @@ def protocols_option(names: Iterable[str]) -> tuple[GroupProtocol, ...]:
     named = [part.strip() for each in names for part in each.split(",")]
     for text in named:
         if text not in known:
-            told = f"{text!r} is none of {', '.join(known)}"
-            raise typer.BadParameter(told, param_hint="--protocol")
+            reason = f"{text!r} is none of {', '.join(known)}"
+            raise typer.BadParameter(reason, param_hint="--protocol")
     return tuple(dict.fromkeys(known[each] for each in named)) or (GroupProtocol.CONSUMER,)
 
 
@@ -224,13 +224,13 @@ def simulate(  # noqa: PLR0917
     elif is_hunt:
         _check(_hunted(schedules or 0, swarm, seed, names, protocols), shrinks=shrink_breaks)
     else:
-        swarm_planned = _swarm_planned(given)
-        plans, drawn = _plans(protocols, names, swarm_planned), range(seed, seed + seeds)
-        faulty, compares = with_faults(swarm_planned, faults), protocol is not None
+        planned_swarm = _planned_or_refused(given)
+        plans, drawn = _plans(protocols, names, planned_swarm), range(seed, seed + seeds)
+        faulty, compares = with_faults(planned_swarm, faults), protocol is not None
         _plan(faulty, plans, drawn, html, as_json=as_json, compares=compares)
 
 
-def _swarm_planned(given: Mapping[str, object]) -> Swarm:
+def _planned_or_refused(given: Mapping[str, object]) -> Swarm:
     try:
         return planned(given)
     except OptionsError as error:
@@ -247,8 +247,8 @@ def _plans(
     """
     lacking = [each for each in profiles if not PROFILES[each].kip_heartbeats]
     if swarm.computing and lacking:
-        told = f"{', '.join(lacking)} has no client-side assignors: --profile kip-848 has"
-        raise typer.BadParameter(told, param_hint="--client-assignors")
+        reason = f"{', '.join(lacking)} has no client-side assignors: --profile kip-848 has"
+        raise typer.BadParameter(reason, param_hint="--client-assignors")
     if swarm.static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
         note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
         Console(stderr=True).print(note, soft_wrap=True)

@@ -368,7 +368,7 @@ def _named(kind: type[Chosen], argument: str, text: str) -> Chosen:
 
 def _seeds(first: int, count: int) -> range:
     if not count >= 1:
-        raise OptionsError(f"seeds is {count!r}: it is 1 at least")
+        raise OptionsError(f"seeds is {count!r}: it must be at least 1")
     return range(first, first + count)
 
 

@@ -139,17 +139,17 @@ def test_moves_at_a_time_decide_how_long_an_incremental_group_is_unbalanced() ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reason"),
     [
         (("--static", "4"), "there are 3 members"),
         (("--client-assignors",), "--profile kip-848 has"),
         (("--moves-per-round", "0"), "greater than or equal"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(words: tuple[str, ...], told: str) -> None:
+def test_a_plan_that_cannot_be_is_refused(words: tuple[str, ...], reason: str) -> None:
     found = simulate(*words)
     assert found.exit_code == 2
-    assert told in " ".join(found.output.split())
+    assert reason in " ".join(found.output.split())
 
 
 def test_the_page_has_a_section_for_each_profile(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -64,12 +64,7 @@ def parse_duration_s(text: str) -> float:
 
 def parse_limit_s(text: str) -> float:
     """Parse a duration as `parse_duration_s`; `none` and 0 mean no limit."""
-    if str(text).strip().lower() == "none":
-        return inf
-    try:
-        return parse_duration_s(text) or inf
-    except ValueError as error:
-        raise ValueError(f"{error}, or none") from error
+    return _limit(text, parse_duration_s) or inf
 
 
 def parse_bytes(text: str) -> int:
@@ -79,15 +74,19 @@ def parse_bytes(text: str) -> int:
 
 def parse_limit_bytes(text: str) -> float:
     """Parse a size as `parse_bytes`; `none` means no limit."""
-    if str(text).strip().lower() == "none":
-        return inf
-    try:
-        size_bytes = parse_bytes(text)
-    except ValueError as error:
-        raise ValueError(f"{error}, or none") from error
+    size_bytes = _limit(text, parse_bytes)
     if size_bytes < 1:
         raise ValueError("is not positive; none means no limit")
     return size_bytes
+
+
+def _limit(text: str, parse: Callable[[str], float]) -> float:
+    if str(text).strip().lower() == "none":
+        return inf
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or none") from error
 
 
 def parse_instance_id(text: str) -> str:
