@@ -66,7 +66,7 @@ class _Commands(Mapping[str, Any]):
         return iter((*COMMANDS, *extensions.installed(extensions.COMMANDS)))
 
     def __len__(self) -> int:
-        return len(tuple(self))
+        return sum(1 for _ in self)
 
 
 class _Group(TyperGroup):
