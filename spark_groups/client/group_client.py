@@ -24,7 +24,7 @@ from spark_groups.client.client_config import ClientConfig
 from spark_groups.client.liveness import LEAVE_S, Liveness, QueryActivity
 from spark_groups.client.metrics import Metrics
 from spark_groups.client.open_requests import OpenRequests
-from spark_groups.client.planner import BatchPlanner
+from spark_groups.client.planner import BatchPlanner, Ranges
 from spark_groups.client.positions import Positions
 from spark_groups.client.requests.describe import (
     Descriptions,
@@ -339,15 +339,15 @@ class GroupClient:
             return {}
         return self.ledger.positions(self.member.assigned)
 
+    def unread(self, limit: PlanLimit, ends: Mapping[TopicIdPartition, int], now: float) -> Ranges:
+        """Return the ranges of which the next plan reads a part; none if it is held back."""
+        may_plan = bool(self.readable(now))
+        return self.planner.unread(limit, self.plan_ends.usable(ends), now) if may_plan else {}
+
     def ends_to_list(self, now: float) -> frozenset[TopicIdPartition]:
         """Return the partitions whose log ends to list: the next plan's, and pending ones."""
         may_plan = self.ledger.in_flight is None and self._ownership_is_proven(now)
         return self.plan_ends.to_list(self.pending) if may_plan else frozenset()
-
-    @property
-    def ends_only_shown(self) -> frozenset[TopicIdPartition]:
-        """The pending partitions among the last `ends_to_list`."""
-        return self.plan_ends.shown
 
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]

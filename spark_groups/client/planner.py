@@ -12,6 +12,9 @@ from spark_groups.errors import DataLossError
 from spark_groups.offsets.planning import PlanLimit, divide
 from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition
 
+Ranges = dict[TopicIdPartition, tuple[int, int]]
+"""The first unread offset and the end, by partition."""
+
 
 @dataclass(slots=True)
 class BatchPlanner:
@@ -59,9 +62,9 @@ class BatchPlanner:
         # A doubted end may be that of a topic created again under this name.
         listed = {key: ends[key] for key in positions}
         self.log_ends.update(listed)
-        clipped = self._clip(listed)
-        held_back = self._is_held_back(limit, positions, clipped, now)
-        divided = {} if held_back else divide(positions, clipped, limit.max_offsets)
+        if self._targets is not None:
+            self._targets = {**listed, **self._targets}
+        divided = self._divide(limit, positions, listed, now)
         if not divided and (
             self._recorded_member_id == member.member_id
             # A plan of this group would hide that the checkpoint came from another.
@@ -88,6 +91,19 @@ class BatchPlanner:
         if plan.ranges:
             self._last_ranges_at = now
         return plan
+
+    def unread(self, limit: PlanLimit, ends: Mapping[TopicIdPartition, int], now: float) -> Ranges:
+        """Return the ranges of which a plan reads a part; none if it is held back.
+
+        Args:
+            limit: Without `until_offsets`.
+            ends: Log ends that a plan may use.
+            now: Seconds.
+        """
+        ledger = self.positions.ledger
+        ready, undecided = ledger.positions(self.positions.member.assigned), ledger.undecided()
+        listed = {key: ends[key] for key in ready if key in ends and key not in undecided}
+        return self._divide(replace(limit, max_offsets=None), ready, listed, now)
 
     def _warm_up_plan(self) -> BatchPlan:
         member, ledger = self.positions.member, self.positions.ledger
@@ -123,6 +139,25 @@ class BatchPlanner:
             positions.pop(key, None)
         return positions
 
+    def _divide(
+        self,
+        limit: PlanLimit,
+        positions: Mapping[TopicIdPartition, int],
+        listed: Mapping[TopicIdPartition, int],
+        now: float,
+    ) -> Ranges:
+        """Return the ranges to read up to the listed ends, or the targets of AvailableNow."""
+        targets, until = self._targets, limit.until_offsets
+        ends = {
+            key: min(end, targets.get(key, end)) if targets else end for key, end in listed.items()
+        }
+        if self._is_held_back(limit, positions, ends, now):
+            return {}
+        if until is None:
+            return divide(positions, ends, limit.max_offsets)
+        kept = {key: min(end, until[key]) for key, end in ends.items() if key in until}
+        return divide(positions, kept, None)
+
     def _is_held_back(
         self,
         limit: PlanLimit,
@@ -137,11 +172,6 @@ class BatchPlanner:
         # The first batch with rows is never held back, as in Spark's own source.
         waited_s = math.inf if self._last_ranges_at is None else now - self._last_ranges_at
         return limit.holds_back(backlog, waited_s)
-
-    def _clip(self, listed: dict[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        if self._targets is None:
-            return listed
-        return {key: min(end, self._targets.setdefault(key, end)) for key, end in listed.items()}
 
     def _range(self, key: TopicIdPartition, from_offset: int, until_offset: int) -> OffsetRange:
         name = self.positions.topics.name(key.topic_id) or ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from spark_groups.types import BatchPlan
+from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.values import dataclass
 
 K = TypeVar("K")
@@ -33,13 +33,16 @@ class PlanLimit:
         max_offsets: `maxOffsetsPerTrigger`; None: no limit.
         min_offsets: `minOffsetsPerTrigger`; a smaller backlog waits.
         max_trigger_delay_s: `maxTriggerDelay`: the longest wait.
-        max_bytes: `maxBytesPerTrigger`, which the driver turns into offsets before it plans.
+        max_bytes: `maxBytesPerTrigger`, which the driver turns into `until_offsets`.
+        until_offsets: The end of the batch by partition, instead of max_offsets; others are not
+            read.
     """
 
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_trigger_delay_s: float = 900.0
     max_bytes: int | None = None
+    until_offsets: Mapping[TopicIdPartition, int] | None = None
 
     def holds_back(self, backlog: int, waited_s: float) -> bool:
         """Return whether a backlog must wait for more; `waited_s` counts from the last batch."""

@@ -46,6 +46,7 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
+from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
@@ -104,6 +105,8 @@ class GroupDriver:
         self._api_timeout_s = api_timeout_s
         self._timeouts = timeouts
         self._ends: LogEnds | None = None
+        self._samples: Mapping[TopicIdPartition, Sample] = {}
+        """The last sample of each partition, for plans that cannot sample it."""
         self._open_requests = OpenRequests(config.request_timeout_s)
         self._available_now = False
         self._has_begun = False
@@ -322,7 +325,9 @@ class GroupDriver:
             with self._engine.changed:
                 plan = self._plan_from(client, fitting, ends)
                 now = suspension_clock()
-                knows_all_ends = client.knows_all_ends(_offsets(ends), now)
+                # A partition that became ready while others were sampled is for the next plan.
+                is_all_read = not client.unread(limit, _offsets(ends), now)
+                knows_all_ends = is_all_read and client.knows_all_ends(_offsets(ends), now)
                 answered_at = now if knows_all_ends else answered_at
                 if plan is not None:
                     return plan
@@ -344,7 +349,7 @@ class GroupDriver:
         with self._engine.changed:
             self._check(client)
             keys = client.ends_to_list(suspension_clock())
-            shown = client.ends_only_shown
+            shown = client.plan_ends.shown
         ends = self._listed(keys, shown)
         self._await_positions(client)
         with self._engine.changed:
@@ -374,24 +379,19 @@ class GroupDriver:
         return ends
 
     def _in_offsets(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> PlanLimit:
-        """Return the limit with that in bytes as one in offsets; the smaller of both counts."""
+        """Return the limit with that in bytes as offsets; only sampled partitions are read."""
         self.sizes = None
         if limit.max_bytes is None or self._ends is None:
             return limit
         with self._engine.changed:
-            readable = client.readable(suspension_clock())
-        unread = {
-            key: (position, ends[key].offset)
-            for key, position in readable.items()
-            if key in ends and ends[key].offset > position
-        }
-        self.sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets)
+            unread = client.unread(limit, _offsets(ends), suspension_clock())
+            known = {key: each for key, each in self._samples.items() if key in client.assigned}
+        sizes = self.sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
         until = suspension_clock() + SAMPLING_S
-        while wanted := self.sizes.wanted():
-            self.sizes.take(self._ends.sample(wanted, max(0.0, until - suspension_clock())))
-        if not self.sizes.is_limiting:
-            return limit
-        return replace(limit, max_offsets=self.sizes.max_offsets)
+        while wanted := sizes.wanted():
+            sizes.take(*self._ends.sample(wanted, max(0.0, until - suspension_clock())))
+        self._samples = sizes.known
+        return replace(limit, until_offsets=sizes.until_offsets())
 
     def _plan_from(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> BatchPlan | None:
         with self._engine.changed:
@@ -606,28 +606,27 @@ class LogEnds:
 
     def sample(
         self, offsets: Mapping[TopicIdPartition, int], timeout_s: float
-    ) -> Mapping[TopicIdPartition, Sample]:
-        """Return the size of the records at offsets; omits partitions that cannot be read."""
+    ) -> tuple[Mapping[TopicIdPartition, Sample], Mapping[TopicIdPartition, int]]:
+        """Return the size of the records at offsets, and offsets before which there is none.
+
+        Partitions that cannot be read are omitted.
+        """
         try:
-            found = self._cluster.first_records(
-                offsets,
-                read_committed=self._read_committed,
-                timeout_s=timeout_s,
-                is_sampling=True,
+            found = self._cluster.sample_records(
+                offsets, read_committed=self._read_committed, timeout_s=timeout_s
             )
+            problem = ", ".join(sorted({*found.unknown.values()}))
         except (RequestError, ProtocolError) as error:
-            samples, problem = {}, str(error)
-        else:
-            samples, problem = dict(found.samples), ", ".join(sorted({*found.unknown.values()}))
+            found, problem = FirstRecords(), str(error)
         if problem and problem != self._sampling_problem:
             logger.warning(
                 "%d partitions could not be sampled, so the size of this batch may be far from"
                 " maxBytesPerTrigger: %s",
-                len(offsets) - len(samples),
+                len(offsets) - len(found.samples),
                 problem,
             )
         self._sampling_problem = problem
-        return samples
+        return found.samples, found.reached
 
     def shutdown(self) -> None:
         """Make the current call and all later ones fail at once; for any thread."""

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 from spark_groups.errors import ErrorCode, ProtocolError, rule_for
 from spark_groups.protocol.backoff import Patience
 from spark_groups.protocol.messages import (
+    EARLIEST_TIMESTAMP,
     DescribeGroupRequest,
     DescribeGroupResponse,
     EpochEnd,
@@ -31,6 +32,7 @@ from spark_groups.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     PartitionError,
+    found_and_failed,
 )
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
@@ -241,7 +243,6 @@ class Cluster:
         *,
         read_committed: bool = False,
         timeout_s: float = inf,
-        is_sampling: bool = False,
     ) -> FirstRecords:
         """Return the first record at or after an offset of each partition.
 
@@ -251,18 +252,53 @@ class Cluster:
         Args:
             read_committed: Whether to skip records of aborted and of unfinished transactions.
             timeout_s: When to give up, if that is before the timeout of a call.
-            is_sampling: Whether to measure the records there, instead of finding the first one.
         """
         deadline = min(time.monotonic() + timeout_s, self._deadline())
         self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
         search = FirstRecordSearch(
-            self._pool,
-            self._leaders,
-            offsets,
-            read_committed=read_committed,
-            is_sampling=is_sampling,
+            self._pool, self._leaders, offsets, read_committed=read_committed
         )
         return search.run(deadline)
+
+    def sample_records(
+        self, offsets: Mapping[TopicIdPartition, int], *, read_committed: bool, timeout_s: float
+    ) -> FirstRecords:
+        """Return the size of the first records at or after an offset of each partition.
+
+        Where the broker has deleted the offset, they are the first ones of the log.
+
+        Args:
+            read_committed: As for `first_records`.
+            timeout_s: As for `first_records`.
+        """
+        deadline = min(time.monotonic() + timeout_s, self._deadline())
+        self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
+
+        def sample(begins: Mapping[TopicIdPartition, int]) -> FirstRecords:
+            search = FirstRecordSearch(
+                self._pool, self._leaders, begins, read_committed=read_committed, is_sampling=True
+            )
+            return search.run(deadline)
+
+        found = sample(offsets)
+        refused = frozenset(
+            key
+            for key, reason in found.unknown.items()
+            if reason == ErrorCode.OFFSET_OUT_OF_RANGE.name
+        )
+        if not refused:
+            return found
+        # A Fetch response with this error does not name the beginning of the log.
+        request = ListOffsetsRequest(partitions=refused, timestamp_ms=EARLIEST_TIMESTAMP)
+        listed, _ = found_and_failed(self._leader_requests.ask(request, refused, deadline))
+        starts = {key: each.offset for key, each in listed.items() if each.offset > offsets[key]}
+        again = sample(starts)
+        left = {key: reason for key, reason in found.unknown.items() if key not in starts}
+        return FirstRecords(
+            unknown={**left, **again.unknown},
+            reached={**found.reached, **again.reached},
+            samples={**found.samples, **again.samples},
+        )
 
     def missed_record(
         self, key: TopicIdPartition, passed: Passed, *, read_committed: bool, timeout_s: float

@@ -108,6 +108,47 @@ def test_available_now_does_not_wait_for_a_larger_backlog() -> None:
     assert batch(harness, {0: 1}, PlanLimit(min_offsets=1_000)) == {0: (0, 1)}
 
 
+def test_unread_offsets_are_those_that_a_plan_would_read() -> None:
+    harness = ready({0: 5, 1: 4})
+    client = harness.client
+    assert client.unread(PlanLimit(max_offsets=1), ends({0: 9, 1: 4}), harness.now) == {
+        key(0): (5, 9)
+    }
+    plan = client.plan(ALL, ends({0: 9}), harness.now)
+    assert plan is not None
+    assert client.unread(ALL, ends({0: 19}), harness.now) == {}, "a batch runs"
+    client.finish(plan, harness.now)
+    assert client.unread(ALL, ends({0: 19}), harness.now) == {key(0): (9, 19)}
+    harness.wait(3_600.0)
+    assert client.unread(ALL, ends({0: 19}), harness.now) == {}, "ownership is not proven"
+
+
+def test_unread_offsets_under_available_now_end_at_its_targets_and_set_none() -> None:
+    harness = ready({0: 0}, available_now=True)
+    assert harness.client.unread(ALL, ends({0: 99}), harness.now) == {key(0): (0, 99)}
+    assert batch(harness, {0: 10}, PlanLimit(max_offsets=6)) == {0: (0, 6)}
+    assert harness.client.unread(ALL, ends({0: 99}), harness.now) == {key(0): (6, 10)}
+    assert batch(harness, {0: 99}) == {0: (6, 10)}
+    assert harness.client.unread(ALL, ends({0: 99}), harness.now) == {}
+
+
+def test_a_backlog_that_is_held_back_is_not_unread_for_a_plan() -> None:
+    harness = ready({0: 0})
+    limit = PlanLimit(min_offsets=10, max_trigger_delay_s=60.0)
+    assert harness.client.unread(limit, ends({0: 1}), harness.now) == {key(0): (0, 1)}
+    assert batch(harness, {0: 1}, limit) == {0: (0, 1)}
+    assert harness.client.unread(limit, ends({0: 9}), harness.now) == {}
+    assert harness.client.unread(limit, ends({0: 11}), harness.now) == {key(0): (1, 11)}
+
+
+def test_only_partitions_with_an_end_of_the_batch_are_read() -> None:
+    harness = ready({0: 0, 1: 0, 2: 7})
+    limit = PlanLimit(max_offsets=1, until_offsets={key(0): 6, key(2): 7})
+    assert batch(harness, {0: 90, 1: 50, 2: 9}, limit) == {0: (0, 6)}
+    assert batch(harness, {0: 90, 1: 50, 2: 9}, PlanLimit(until_offsets={})) == {}
+    assert batch(harness, {0: 90, 1: 50, 2: 9}) == {0: (6, 90), 1: (0, 50), 2: (7, 9)}
+
+
 def test_end_below_the_position_is_doubted_then_final() -> None:
     harness = ready({0: 8, 1: 0})
     assert batch(harness, {0: 5, 1: 2}) == {1: (0, 2)}, "the others continue"

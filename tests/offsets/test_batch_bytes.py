@@ -126,3 +126,64 @@ def test_a_search_ends_and_never_exceeds_the_limit_in_offsets(
     found, _, _ = search(logs, max_bytes, max_offsets)
     backlog = sum(map(len, logs.values()))
     assert 1 <= found.max_offsets <= min(backlog, max_offsets or backlog)
+
+
+def test_a_sample_without_bytes_at_the_end_of_a_range_is_no_evidence() -> None:
+    found = BytesSearch({"t": (0, 1_000)}, 10 * KB, None)
+    found.take({"t": Sample(KB, 1)})
+    assert found.wanted() == {"t": 9}
+    found.take({"t": Sample(0, 1)})
+    assert found.max_offsets == 10
+
+
+def test_a_sample_without_bytes_at_the_beginning_is_no_evidence() -> None:
+    found = BytesSearch({"t": (0, 1_000)}, 10 * UNKNOWN_RECORD_BYTES, None)
+    found.take({"t": Sample(0, 1)})
+    assert found.max_offsets == 10
+    found = BytesSearch({"t": (0, 500), "u": (0, 500)}, 10 * KB, None)
+    found.take({"t": Sample(0, 1), "u": Sample(KB, 1)})
+    assert found.max_offsets == 10
+
+
+def test_offsets_without_a_record_at_the_beginning_are_planned_whole() -> None:
+    unread = {"t": (0, 1_100_000), "gone": (0, 50), "u": (5, 100_005)}
+    found = BytesSearch(unread, 10 * KB, None)
+    assert found.wanted() == {"t": 0, "gone": 0, "u": 5}
+    found.take(
+        {"t": Sample(KB, 1), "gone": Sample(0, 0), "u": Sample(KB, 1)},
+        {"t": 1_000_000, "gone": 60, "u": 5},
+    )
+    assert found.wanted() == {"t": 1_000_004, "u": 9}
+    found.take({"t": Sample(KB, 1), "u": Sample(KB, 1)})
+    assert found.until_offsets() == {"t": 1_000_005, "gone": 50, "u": 10}
+    assert found.is_limiting
+    assert found.unread_offsets == 1_200_050
+
+
+def test_a_backlog_of_deleted_records_alone_is_planned_whole() -> None:
+    found = BytesSearch({"t": (0, 1_000)}, KB, None)
+    found.take({}, {"t": 1_000})
+    assert found.wanted() == {}
+    assert found.until_offsets() == {"t": 1_000}
+    assert not found.is_limiting
+
+
+def test_the_limit_in_offsets_counts_offsets_without_a_record() -> None:
+    found = BytesSearch({"t": (0, 1_000)}, 10 * KB, 7)
+    found.take({"t": Sample(KB, 1_000)}, {"t": 3})
+    assert found.until_offsets() == {"t": 7}
+    found = BytesSearch({"t": (0, 1_000)}, 10 * KB, 7)
+    found.take({"t": Sample(10 * KB, 1_000)}, {"t": 500})
+    assert found.until_offsets() == {"t": 7}
+
+
+def test_the_last_known_size_stands_in_for_a_sample_that_fails() -> None:
+    before = BytesSearch({"t": (0, 1_000), "u": (0, 1_000)}, 20 * KB, None)
+    before.take({"t": Sample(2 * KB, 2), "u": Sample(5 * KB, 1)})
+    before.take({"t": Sample(0, 1)})
+    found = BytesSearch({"t": (10, 1_000)}, 20 * KB, None, before.known)
+    found.take({})
+    assert found.max_offsets == 20, "1 KiB as before, neither 1 MiB nor that of another partition"
+    found = BytesSearch({"t": (0, 500), "new": (0, 500)}, 10 * KB, None, before.known)
+    found.take({})
+    assert found.max_offsets == 10, "a new one counts as the largest of the others"

@@ -75,7 +75,10 @@ class OwnTable:
         found = self.reads(group_id)
         try:
             entries = {
-                FenceKey(group_id, uuid.UUID(str(topic_id)), partition): Entry(*offsets)
+                # By its text, so that a fraction is refused.
+                FenceKey(group_id, uuid.UUID(str(topic_id)), int(str(partition))): Entry(
+                    *(int(str(each)) for each in offsets)
+                )
                 for (topic_id, partition), offsets in found.items()
             }
         except (AttributeError, TypeError, ValueError) as error:

@@ -52,8 +52,10 @@ class FirstRecords:
     Args:
         found: By partition; None: there is no record to read yet.
         unknown: The reason, of partitions that no leader answered for.
-        reached: How far the search has come in those.
-        samples: By partition, the size of the records there, if only that was wanted.
+        reached: How far the search has come in those, and where the samples of others begin: there
+            is no record from the requested offset up to here.
+        samples: By partition, the size of the first records, if only that was wanted; 0 bytes:
+            there is no record to read yet.
     """
 
     found: Mapping[TopicIdPartition, FirstRecord | None] = field(default_factory=dict)
@@ -196,9 +198,13 @@ class FirstRecordSearch:
             # Otherwise the same request would be sent again until the deadline.
             self._refuse(asked[0], "its leader returned no batch")
 
+    def _end(self, answer: Values) -> int:
+        """Return the offset up to which records may be read."""
+        end: int = answer["last_stable_offset" if self._read_committed else "high_watermark"]
+        return end
+
     def _search(self, key: TopicIdPartition, answer: Values, deadline: float) -> None:
-        place = self._places[key]
-        end = answer["last_stable_offset" if self._read_committed else "high_watermark"]
+        place, end = self._places[key], self._end(answer)
         passed = self._passed.get(key)
         if passed is not None:
             end = min(end, passed.offsets.stop)
@@ -216,21 +222,31 @@ class FirstRecordSearch:
     def _sample(
         self, key: TopicIdPartition, answer: Values, deadline: float, *, is_first: bool
     ) -> None:
-        """Measure the records of an answer; those of a later partition may not have fitted."""
+        """Measure the records of an answer, or search on behind batches without any.
+
+        Those of a later partition may not have fitted.
+        """
+        place, end, records = self._places[key], self._end(answer), answer["records"] or b""
         try:
             sample = sample_size(
-                answer["records"] or b"",
-                self._places[key].offset,
+                records,
+                place.offset,
                 self._aborted(answer),
                 lambda: time.monotonic() >= deadline,
             )
         except (ProtocolError, TimeoutError) as error:
             self._refuse(key, str(error))
             return
-        if sample is not None or is_first:
-            # Compaction may have removed all that followed.
-            self._samples[key] = sample or Sample(0, 0)
+        sample = sample or Sample(0, 0)
+        next_offset = place.offset + sample.offsets
+        # Compaction may have removed all that followed.
+        is_over = next_offset >= end or (is_first and not records)
+        if sample.size_bytes or is_over:
+            self._samples[key] = sample
+            self._reached[key] = place.offset if sample.size_bytes else max(end, next_offset)
             del self._places[key]
+        elif sample.offsets:
+            self._places[key] = _Place(next_offset, SEARCH_BYTES)
 
     def _aborted(self, answer: Values) -> tuple[tuple[int, int], ...]:
         listed = (answer["aborted_transactions"] or ()) if self._read_committed else ()

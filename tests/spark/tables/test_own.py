@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,21 @@ def test_entries_are_read_by_uuid_or_text_and_other_topics_are_left_out() -> Non
     assert str(table) == "the shop"
 
 
+def test_numbers_may_be_texts_or_those_of_a_database() -> None:
+    found = {(TOPIC_ID, "0"): ("1", Decimal(4))}
+    wanted = {FenceKey("readers", TOPIC_ID, 0): Entry(1, 4)}
+    assert own(found).read("readers").entries == wanted
+
+
 @pytest.mark.parametrize(
     "found",
     [
         {(TOPIC_ID, 0): (4, 1)},
         {("flights", 0): (0, 1)},
         {(TOPIC_ID, 0): 4},
+        {(TOPIC_ID, "first"): (0, 1)},
+        {(TOPIC_ID, None): (0, 1)},
+        {(TOPIC_ID, 0): (0, 1.5)},
         {TOPIC_ID: (0, 1)},
         [(TOPIC_ID, 0, 0, 1)],
     ],
