@@ -349,6 +349,11 @@ class GroupClient:
         may_plan = self.ledger.in_flight is None and self._ownership_is_proven(now)
         return self.plan_ends.to_list(self.pending) if may_plan else frozenset()
 
+    @property
+    def ends_only_shown(self) -> frozenset[TopicIdPartition]:
+        """The pending partitions among the last `ends_to_list`."""
+        return self.plan_ends.shown
+
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
     ) -> bool:
@@ -469,11 +474,6 @@ class GroupClient:
     def owned(self) -> Assignment:
         """The assigned partitions, and those to revoke."""
         return self.member.owned
-
-    @property
-    def revoking(self) -> Assignment:
-        """The partitions to revoke."""
-        return self.member.revoking
 
     @property
     def partitions(self) -> Mapping[TopicIdPartition, OwnedPartition]:

@@ -143,14 +143,11 @@ class BatchPlanner:
         self,
         limit: PlanLimit,
         positions: Mapping[TopicIdPartition, int],
-        listed: Mapping[TopicIdPartition, int],
+        listed: dict[TopicIdPartition, int],
         now: float,
     ) -> Ranges:
-        """Return the ranges to read up to the listed ends, or the targets of AvailableNow."""
-        targets, until = self._targets, limit.until_offsets
-        ends = {
-            key: min(end, targets.get(key, end)) if targets else end for key, end in listed.items()
-        }
+        """Return the ranges to read."""
+        ends, until = self._clip(listed), limit.until_offsets
         if self._is_held_back(limit, positions, ends, now):
             return {}
         if until is None:
@@ -172,6 +169,13 @@ class BatchPlanner:
         # The first batch with rows is never held back, as in Spark's own source.
         waited_s = math.inf if self._last_ranges_at is None else now - self._last_ranges_at
         return limit.holds_back(backlog, waited_s)
+
+    def _clip(self, listed: dict[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
+        """Return the listed ends, or the targets of AvailableNow that are below them."""
+        targets = self._targets
+        if not targets:
+            return listed
+        return {key: min(end, targets.get(key, end)) for key, end in listed.items()}
 
     def _range(self, key: TopicIdPartition, from_offset: int, until_offset: int) -> OffsetRange:
         name = self.positions.topics.name(key.topic_id) or ""

@@ -349,7 +349,7 @@ class GroupDriver:
         with self._engine.changed:
             self._check(client)
             keys = client.ends_to_list(suspension_clock())
-            shown = client.plan_ends.shown
+            shown = client.ends_only_shown
         ends = self._listed(keys, shown)
         self._await_positions(client)
         with self._engine.changed:

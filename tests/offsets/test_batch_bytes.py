@@ -133,7 +133,7 @@ def test_a_sample_without_bytes_at_the_end_of_a_range_is_no_evidence() -> None:
     found.take({"t": Sample(KB, 1)})
     assert found.wanted() == {"t": 9}
     found.take({"t": Sample(0, 1)})
-    assert found.max_offsets == 10
+    assert (found.max_offsets, found.size_bytes) == (10, 10 * KB)
 
 
 def test_a_sample_without_bytes_at_the_beginning_is_no_evidence() -> None:

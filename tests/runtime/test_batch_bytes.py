@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from itertools import accumulate, pairwise
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.offsets.planning import PlanLimit
@@ -92,7 +94,31 @@ def test_markers_and_records_of_aborted_transactions_do_not_stop_a_batch(
         while sum(read) < 6 * 21:
             read.append(offsets(query.plan_rows(PlanLimit(max_bytes=300 * KB))))
         assert sum(read) == 6 * 21
-        assert 4 <= len(read) <= 8
+        ends = list(accumulate(read, initial=0))
+        # A marker follows each twenty records, and every other transaction is aborted.
+        visible = [
+            sum(each % 21 < 20 and each // 21 % 2 for each in range(*batch))
+            for batch in pairwise(ends)
+        ]
+        assert sum(visible) == 60
+        assert max(visible) <= 45, "a batch of 300 KiB has about 30 records"
+        assert len(read) <= 8
+
+
+def test_a_batch_passes_all_that_retention_has_deleted(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    produce(kafka.bootstrap_servers, topic_name, [Row(b"v" * KB)] * 5_000, BATCHED)
+    with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
+        query = start()
+        read = offsets(query.plan_rows(PlanLimit(max_bytes=100 * KB)))
+        assert 80 <= read <= 100
+        client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        cut = TopicPartition(topic_name, 0, 4_000)
+        client.delete_records([cut])[cut].result(ANSWER_S)
+        end = read + offsets(query.plan_rows(PlanLimit(max_bytes=100 * KB)))
+        assert 4_080 <= end <= 4_100
 
 
 def test_a_batch_without_samples_is_small_and_the_reason_is_logged(

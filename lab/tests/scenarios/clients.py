@@ -236,7 +236,7 @@ class Clients:
         for word, keys in (
             ("has", client.assigned),
             ("waits for", client.pending),
-            ("is giving up", client.revoking),
+            ("is giving up", client.owned - client.assigned),
             ("has yet to commit", client.uncommitted),
         ):
             if word == "has" or keys:
