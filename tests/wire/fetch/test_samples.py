@@ -13,8 +13,9 @@ from spark_groups.wire.fetch.batches import sample_size
 from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.schemas.codec import Values
 from tests.wire.fetch.broker import OUT_OF_RANGE, TOPIC_ID, Answer, Broker, answered
-from tests.wire.fetch.test_batches import marker, ten
+from tests.wire.fetch.test_batches import ten
 from tests.wire.listener import listening
+from workshop.parts.encoding import marker
 
 KEYS = [TopicIdPartition(TOPIC_ID, index) for index in (0, 1)]
 ABORTED = {"producer_id": 7, "first_offset": 0}
