@@ -25,6 +25,7 @@ OBJECTS = re.compile(r"\]\((?P<path>[^)\s#:]+\.py)\)(?P<names>(?:,? `[\w.]+`)*)"
 COMMAND = re.compile(r"`(spark-groups [^`]+)`")
 ABSENT = "—"
 """The place of a section that this repository does not have; the notes have the reason."""
+TREES_OF_TESTS = ("tests", "lab/tests", "workshop/tests")
 REASON = re.compile(r"Absent: .{12,}")
 Sections = Mapping[str, str | list[str]]
 SECTIONS: Mapping[str, Sections] = json.loads(
@@ -104,7 +105,7 @@ def missing_objects(text: str) -> list[str]:
 
 
 def is_a_test(path: Path) -> bool:
-    return path.is_relative_to(ROOT / "tests")
+    return any(path.is_relative_to(ROOT / each) for each in TREES_OF_TESTS)
 
 
 def problems_of(place: str, notes: str) -> list[str]:
@@ -165,9 +166,9 @@ def test_each_row_names_code_and_a_test_or_says_why_it_is_absent() -> None:
     assert {section: problems for section, problems in found.items() if problems} == {}
 
 
-CODE = "[`log.py`](../../spark_groups/lab/coordinator/log.py)"
-TEST = "[`test_log.py`](../../tests/lab/coordinator/test_log.py)"
-TRANSCRIPT = "[`handover.txt`](../../tests/scenarios/handover.txt)"
+CODE = "[`log.py`](../../lab/group_lab/coordinator/log.py)"
+TEST = "[`test_log.py`](../../lab/tests/coordinator/test_log.py)"
+TRANSCRIPT = "[`handover.txt`](../../lab/tests/scenarios/handover.txt)"
 
 
 @pytest.mark.parametrize(
