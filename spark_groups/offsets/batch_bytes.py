@@ -33,11 +33,13 @@ class Sample:
 
     Args:
         size_bytes: Their size without compression; markers and aborted records count as nothing.
-        offsets: The offsets from the sampled one to the end of these records, gaps included.
+        offsets: The offsets to the end of these records, gaps included.
+        skipped_offsets: Those before, from the sampled one on: markers and aborted records.
     """
 
     size_bytes: int
     offsets: int
+    skipped_offsets: int = 0
 
     @property
     def per_offset(self) -> float:

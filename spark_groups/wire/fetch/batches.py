@@ -213,14 +213,18 @@ def sample_size(
         ProtocolError: A batch cannot be read.
         TimeoutError: The deadline has passed.
     """
-    size_bytes, next_offset = 0, from_offset
+    size_bytes, begin, next_offset = 0, from_offset, from_offset
     for batch, is_visible in _with_visibility(records, from_offset, aborted, skip_old=True):
         next_offset = batch.last_offset + 1
         if is_visible:
             # The offset may lie within a batch.
             wanted = min(len(batch), next_offset - from_offset)
             size_bytes += _size_bytes(batch, is_late) * wanted // len(batch)
-    return Sample(size_bytes, next_offset - from_offset) if next_offset > from_offset else None
+        if not size_bytes:
+            begin = next_offset
+    if next_offset == from_offset:
+        return None
+    return Sample(size_bytes, next_offset - begin, begin - from_offset)
 
 
 def _size_bytes(batch: _Batch, is_late: Callable[[], bool]) -> int:

@@ -238,14 +238,15 @@ class FirstRecordSearch:
             self._refuse(key, str(error))
             return
         sample = sample or Sample(0, 0)
-        next_offset = place.offset + sample.offsets
+        begin = place.offset + sample.skipped_offsets
+        next_offset = begin + sample.offsets
         # Compaction may have removed all that followed.
         is_over = next_offset >= end or (is_first and not records)
         if sample.size_bytes or is_over:
             self._samples[key] = sample
-            self._reached[key] = place.offset if sample.size_bytes else max(end, next_offset)
+            self._reached[key] = begin if sample.size_bytes else max(end, next_offset)
             del self._places[key]
-        elif sample.offsets:
+        elif next_offset > place.offset:
             self._places[key] = _Place(next_offset, SEARCH_BYTES)
 
     def _aborted(self, answer: Values) -> tuple[tuple[int, int], ...]:

@@ -258,9 +258,10 @@ def test_gaps_markers_and_aborted_records_have_offsets_and_no_size() -> None:
     assert size_of(0, ten(30)) == Sample(whole.size_bytes, 40), "behind a gap of compaction"
     aborted = ten(0, is_transactional=True, producer_id=7)
     sent = aborted, marker(10, 7, is_abort=True), ten(11)
-    assert size_of(0, *sent, aborted=((7, 0),)) == Sample(whole.size_bytes, 21)
+    assert size_of(0, *sent, aborted=((7, 0),)) == Sample(whole.size_bytes, 10, 11)
+    assert size_of(0, ten(), marker(10, 7, is_abort=True)) == Sample(whole.size_bytes, 11)
     assert size_of(0, *sent) == Sample(2 * whole.size_bytes, 21), "read_uncommitted reads them"
-    assert size_of(10, sent[1]) == Sample(0, 1)
+    assert size_of(10, sent[1]) == Sample(0, 0, 1)
 
 
 def test_without_a_whole_batch_there_is_no_sample() -> None:
