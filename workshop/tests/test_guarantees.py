@@ -95,10 +95,14 @@ def test_hazards_lead_to_losses_and_each_is_prevented() -> None:
     assert referred == {*numbered("L"), *numbered("H"), *numbered("C")}
 
 
+TREES_OF_TESTS = ("tests", "lab/tests", "workshop/tests")
+
+
 @pytest.mark.parametrize("row", CONSTRAINTS, ids=str)
 def test_constraint_is_kept_by_modules_and_has_a_guard(row: Constraint) -> None:
     assert row.modules
-    missing = [each for each in row.modules if not (ROOT / "spark_groups" / each).is_file()]
+    roots = (ROOT / "spark_groups", ROOT / "lab")
+    missing = [each for each in row.modules if not any((root / each).is_file() for root in roots)]
     assert missing == []
     assert row.checkers() | row.tests()
 
@@ -107,7 +111,7 @@ def test_constraint_is_kept_by_modules_and_has_a_guard(row: Constraint) -> None:
 def test_test_that_the_page_names_exists(named: str) -> None:
     path, name = named.split("::")
     assert name.startswith("test_")
-    assert name in names_of(ROOT / "tests" / path)
+    assert any(name in names_of(ROOT / tree / path) for tree in TREES_OF_TESTS)
 
 
 @pytest.mark.parametrize("row", CONSTRAINTS, ids=str)

@@ -1,5 +1,4 @@
-"""What a user plans a group with: the options of the command and the function `simulate`, with
-their meaning and limits; defaults are those of `PLANNED`."""
+"""What a user plans a group with: the options of `simulate`, with their meaning and limits."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_who_owned_what_can_be_drawn() -> None:
         ({"client_assignors": True}, "client_assignors needs the profile kip-848: kafka-4.3"),
         ({"moves_per_round": 0}, "moves_per_round is 0: it must be at least 1"),
         ({"seeds": 0}, "seeds is 0: it must be at least 1"),
-        ({"batch_length_s": float("nan")}, "batch_length_s is nan: it is 0.02 at least"),
+        ({"batch_length_s": float("nan")}, "batch_length_s is nan: it must be at least 0.02"),
         ({"records_per_second": 2_000.0}, "records_per_second is 2000.0: it must be at most 1000"),
     ],
 )
