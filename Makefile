@@ -47,7 +47,6 @@ INSTALL := $(UV) pip install --config-settings-package 'pyspark:--build-option=-
 INSTALL_INTO := $(INSTALL) --quiet --python
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-
 step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
@@ -173,16 +172,16 @@ prerequisites-of-tests:
 
 # The environment, with nothing but uv, as pinned in requirements.lock. A Python may have no pip;
 # one of the environment's own takes longer to make than all else here.
-UV_ALONE := $(VENV)/uv.txt
-PIP := -m pip --disable-pip-version-check
-GET_UV := install --quiet --require-hashes -r $(UV_ALONE)
+UV_LOCK := $(VENV)/uv.txt
+WITH_PIP := -m pip --disable-pip-version-check
+INSTALL_UV := install --quiet --require-hashes -r $(UV_LOCK)
 $(UV):
 	@sh workshop/tools/check_prerequisites.sh $(PYTHON)
 	$(call step,environment: $(VENV)$(comma) and uv$(comma) which installs packages faster than pip)
 	@test -x $(PY) || $(PYTHON) -m venv --without-pip $(VENV)
-	@awk '/^uv==/ {found = 1} found {print} found && !/\\$$/ {exit}' requirements.lock >$(UV_ALONE)
-	@$(PYTHON) $(PIP) --python $(PY) $(GET_UV) 2>/dev/null \
-	  || { $(PYTHON) -m venv $(VENV) && $(PY) $(PIP) $(GET_UV); }
+	@awk '/^uv==/ {found = 1} found {print} found && !/\\$$/ {exit}' requirements.lock >$(UV_LOCK)
+	@$(PYTHON) $(WITH_PIP) --python $(PY) $(INSTALL_UV) 2>/dev/null \
+	  || { $(PYTHON) -m venv $(VENV) && $(PY) $(WITH_PIP) $(INSTALL_UV); }
 
 # Its dependencies are a part of those in requirements.lock: that gives their versions and hashes.
 $(FOR_DEMO): requirements.lock pyproject.toml | $(UV)

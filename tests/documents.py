@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+TREES_OF_TESTS = ("tests", "lab/tests", "workshop/tests")
 READ_DEADLINE_S = 120
 KNOWN_COMMANDS = frozenset(
     {"make", "spark-groups", "spark-submit", "git", "cd", "pip", "python", "python3", "source"}

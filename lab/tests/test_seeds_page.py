@@ -16,7 +16,7 @@ import pytest
 
 from group_lab.commands.simulate_cli import protocols_option
 from lab.tests.seeds_page_setup import names_of
-from tests.documents import ROOT, assert_command_exists
+from tests.documents import ROOT, TREES_OF_TESTS, assert_command_exists
 
 PAGE = ROOT / "docs/explanation/seeds.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -25,7 +25,6 @@ OBJECTS = re.compile(r"\]\((?P<path>[^)\s#:]+\.py)\)(?P<names>(?:,? `[\w.]+`)*)"
 COMMAND = re.compile(r"`(spark-groups [^`]+)`")
 ABSENT = "—"
 """The place of a section that this repository does not have; the notes have the reason."""
-TREES_OF_TESTS = ("tests", "lab/tests", "workshop/tests")
 REASON = re.compile(r"Absent: .{12,}")
 Sections = Mapping[str, str | list[str]]
 SECTIONS: Mapping[str, Sections] = json.loads(

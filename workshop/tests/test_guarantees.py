@@ -14,7 +14,7 @@ from lab.tests.seeds_page_setup import names_of
 from lab.tests.sim.drawn_mutations_setup import DRAWN
 from lab.tests.sim.mutations_setup import PLANTED
 from lab.tests.sim.scenes import scene
-from tests.documents import ROOT
+from tests.documents import ROOT, TREES_OF_TESTS
 from workshop.chaos.plants import Plant
 
 TEXT = (ROOT / "docs/explanation/guarantees.md").read_text(encoding="utf-8")
@@ -93,9 +93,6 @@ def test_hazards_lead_to_losses_and_each_is_prevented() -> None:
     assert {each for row in CONSTRAINTS for each in row.hazards} == set(numbered("H"))
     referred = set(re.findall(r"\b[LHC]\d+\b", TEXT))
     assert referred == {*numbered("L"), *numbered("H"), *numbered("C")}
-
-
-TREES_OF_TESTS = ("tests", "lab/tests", "workshop/tests")
 
 
 @pytest.mark.parametrize("row", CONSTRAINTS, ids=str)

@@ -49,7 +49,8 @@ def epoch_costs(records: Iterable[r.Record]) -> EpochCosts:
     """
     assignment_epoch = aligned = unaligned = per_partition = 0
     held: dict[str, tuple[Partitions, Partitions]] = {}
-    epochs: dict[str, tuple[int, int]] = {}
+    member_epochs: dict[str, int] = {}
+    unaligned_epochs: dict[str, int] = {}
     for record in records:
         match record:
             case r.Record(r.TargetMetadataKey(), r.TargetMetadataValue() as target):
@@ -58,7 +59,8 @@ def epoch_costs(records: Iterable[r.Record]) -> EpochCosts:
                 # What it had is free: bumped, so that another member may get it.
                 owned, revoking = held.pop(member_id, (NONE, NONE))
                 per_partition += len(owned | revoking)
-                epochs.pop(member_id, None)
+                member_epochs.pop(member_id, None)
+                unaligned_epochs.pop(member_id, None)
             case r.Record(
                 r.CurrentAssignmentKey(member_id=member_id), r.CurrentAssignmentValue() as value
             ):
@@ -70,14 +72,14 @@ def epoch_costs(records: Iterable[r.Record]) -> EpochCosts:
                 freed = frozenset.union(*before) - frozenset.union(*after)
                 per_partition += len(after[1] - before[1]) + len(freed) + len(after[0] - before[0])
                 held[member_id] = after
-                last = epochs.get(member_id, (0, 0))[1]
-                own = value.member_epoch if has_changed else last
-                epochs[member_id] = (value.member_epoch, own)
+                member_epochs[member_id] = value.member_epoch
+                if has_changed:
+                    unaligned_epochs[member_id] = value.member_epoch
     return EpochCosts(
         aligned,
         unaligned,
         per_partition,
-        len(epochs),
-        sum(epoch == assignment_epoch for epoch, _ in epochs.values()),
-        sum(own == assignment_epoch for _, own in epochs.values()),
+        len(member_epochs),
+        sum(each == assignment_epoch for each in member_epochs.values()),
+        sum(each == assignment_epoch for each in unaligned_epochs.values()),
     )
