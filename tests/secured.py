@@ -131,7 +131,7 @@ def _general_name(host: str) -> x509.GeneralName:
 def keytool(*args: str) -> None:
     """Run the JDK's keytool."""
     tool = Path(find_java()).with_name("keytool")
-    subprocess.run([str(tool), *args], check=True, capture_output=True, timeout=60)
+    subprocess.run([str(tool), *args], check=True, capture_output=True, timeout=240)
 
 
 def pkcs12_of(identity: Identity) -> bytes:

@@ -170,7 +170,7 @@ def test_the_screen_is_that_of_watch_with_what_was_written() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     done = subprocess.run(
-        [*DEMO, "--rows", "3"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [*DEMO, "--rows", "3"], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 2
     assert "--rows is 12 to 336776" in done.stderr

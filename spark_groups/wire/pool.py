@@ -75,7 +75,7 @@ class ConnectionPool:
         self._failures: dict[Address, int] = {}
         """How often the TCP connection to an address failed in a row."""
         self._reached: set[Address] = set()
-        self._unreached: dict[Address, str] = {}
+        self._unreached: dict[Address, Exception] = {}
         """Why the latest connection to an address failed."""
         self._patiences: dict[Address, Patience] = {}
         self._passed_over: Address | None = None
@@ -221,11 +221,15 @@ class ConnectionPool:
             waiting = {key: each for key, each in self._openings.items() if each.is_late}
             failed = dict(self._unreached)
         return [str(self._named(key, each)) for key, each in waiting.items()] + [
-            reason for address, reason in failed.items() if address not in waiting
+            str(error) for address, error in failed.items() if address not in waiting
         ]
 
     def _named(self, address: Address, opening: _Opening) -> Exception:
         """Return why a connection is not open, and that a broker gave its address."""
+        earlier = self._unreached.get(address)
+        if opening.is_given_up and isinstance(earlier, RequestError):
+            # The attempt was cut short: the one before it has the reason.
+            return earlier
         error = opening.error
         if error is None:
             waited_s = time.monotonic() - opening.began_at
@@ -234,10 +238,10 @@ class ConnectionPool:
                 may_have_arrived=False,
             )
         is_given = address not in self._bootstrap and address not in self._reached
-        if is_given and type(error) is RequestError and not self._stopped.is_set():
+        if is_given and type(error) is RequestError and not opening.is_given_up:
             error = AdvertisedAddressError(error.reason)
         if opening.is_done:
-            self._unreached[address] = str(error)
+            self._unreached[address] = error
         return error
 
     def patience(self, broker: Node | Address) -> Patience:
@@ -371,7 +375,8 @@ class _Opening:
         self._timeout_s = timeout_s
         self._setup_s = setup_s
         self._changed = changed
-        self._is_given_up = False
+        self.is_given_up = False
+        """Whether it was ended before it was done; its error then says nothing of the broker."""
         self._thread = threading.Thread(
             target=self._open, name=f"connect-{connection.address}", daemon=True
         )
@@ -388,8 +393,8 @@ class _Opening:
     def give_up(self) -> None:
         """End it at once, and close the connection; for any thread."""
         with self._changed:
-            self._is_given_up = True
             is_done = self.is_done
+            self.is_given_up |= not is_done
         self.connection.shutdown()
         if is_done:
             self.connection.close()
@@ -407,7 +412,7 @@ class _Opening:
             self.error = error
             self.ended_at = time.monotonic()
             self.is_done = True
-            is_given_up = self._is_given_up
+            is_given_up = self.is_given_up
             self._changed.notify_all()
         if is_given_up:
             self.connection.close()

@@ -76,7 +76,7 @@ def test_two_processes_fetch_once(mirror: Path) -> None:
         subprocess.Popen([sys.executable, "-c", FETCH], stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=60)[1] for process in both]
+    said = [process.communicate(timeout=240)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sum("fetching Apache Kafka 4.9.1" in text for text in said) == 1
 
@@ -122,7 +122,7 @@ def test_no_network_is_said_so(tmp_path: Path) -> None:
         ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 1

@@ -30,7 +30,7 @@ def run(*arguments: str, job: Sequence[str] = SCRIPT) -> subprocess.CompletedPro
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -20,7 +20,7 @@ from workshop.parts.processes import environment
 from workshop.parts.waiting import wait_until
 from workshop.parts.written import rows_written
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 
 BATCH = 900
 SHORT_SESSION = {
@@ -40,6 +40,12 @@ def sizes(broker: EmbeddedKafka, group_id: str) -> list[int]:
     if described.group_state != "Stable":
         return []
     return sorted(len(each.assignment) for each in described.members)
+
+
+def all_run(applications: list[Application]) -> bool:
+    for each in applications:
+        assert each.process.poll() is None, each.log.read_text()[-4000:]
+    return True
 
 
 def start_plain_consumer(
@@ -79,7 +85,7 @@ def reads_all_of(application: Application, partitions: set[int]) -> float:
         read = {each.partition for each in last.plan.ranges}
         return last.planned_at if partitions <= read else None
 
-    planned_at = wait_until(found, 60, f"a batch of {application.name} that reads {partitions}")
+    planned_at = wait_until(found, 240, f"a batch of {application.name} that reads {partitions}")
     assert planned_at is not None
     return planned_at
 
@@ -90,7 +96,7 @@ def reads_on_until(application: Application, condition: Callable[[], bool]) -> N
         planned = len(application.batches())
         wait_until(
             lambda planned=planned: condition() or len(application.batches()) > planned,
-            60,
+            240,
             f"the end, or another batch of {application.name} after {planned}",
         )
 
@@ -121,15 +127,21 @@ def test_applications_and_a_plain_consumer_share_a_group(
     plain = start_plain_consumer(broker, group_id, topic_name, plain_path)
     try:
         first, second = applications
-        wait_until(lambda: sizes(broker, group_id) == [2, 2, 2], 200, "all three to own a share")
-        wait_until(lambda: plain_path.stat().st_size > 0, what="rows of the plain consumer")
-        wait_until(lambda: all(len(each.batches()) for each in applications), 60)
+        wait_until(
+            lambda: all_run(applications) and sizes(broker, group_id) == [2, 2, 2],
+            500,
+            "all three to own a share",
+        )
+        wait_until(
+            lambda: plain_path.stat().st_size > 0, timeout_s=120, what="rows of the plain consumer"
+        )
+        wait_until(lambda: all(len(each.batches()) for each in applications), 240)
 
         kept = owned_by(broker, group_id, first)
         left_at = reads_all_of(first, kept)
         plain.terminate()
-        plain.wait(20)
-        wait_until(lambda: sizes(broker, group_id) == [3, 3], 30, "the two to share all")
+        plain.wait(120)
+        wait_until(lambda: sizes(broker, group_id) == [3, 3], 120, "the two to share all")
         assert kept <= owned_by(broker, group_id, first)
         reads_all_of(first, owned_by(broker, group_id, first))
         assert_never_paused(first, kept, left_at)
@@ -137,7 +149,7 @@ def test_applications_and_a_plain_consumer_share_a_group(
         kept = owned_by(broker, group_id, first)
         killed_at = reads_all_of(first, kept)
         second.kill()
-        wait_until(lambda: sizes(broker, group_id) == [6], 40, "the survivor to own all")
+        wait_until(lambda: sizes(broker, group_id) == [6], 160, "the survivor to own all")
         reads_all_of(first, set(range(PARTITIONS)))
         assert_never_paused(first, kept, killed_at)
 

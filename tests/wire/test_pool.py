@@ -13,7 +13,7 @@ import pytest
 from spark_groups.protocol.messages import Node
 from spark_groups.wire import pool as pools
 from spark_groups.wire.addresses import Address
-from spark_groups.wire.connection import RequestError
+from spark_groups.wire.connection import AdvertisedAddressError, RequestError
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.timeouts import Timeouts
@@ -28,12 +28,12 @@ def stay(peer: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def pool_of(*ports: int) -> Iterator[ConnectionPool]:
+def pool_of(*ports: int, request_s: float = 0.5) -> Iterator[ConnectionPool]:
     pool = ConnectionPool(
         [Address("127.0.0.1", port) for port in ports],
         client_id="a-test",
         security=Security(),
-        timeouts=Timeouts(request_s=0.5),
+        timeouts=Timeouts(request_s=request_s),
     )
     yield pool
     pool.close()
@@ -132,3 +132,27 @@ def test_connection_that_ended_before_it_was_used_is_opened_again(
         wait_until(lambda: opened and opened[0].fileno() < 0)
         assert pool.to(node, within(5)).is_usable()
         assert len(opened) == 2
+
+
+def test_attempt_that_shutdown_cuts_short_fails_for_the_reason_of_the_one_before() -> None:
+    hung = threading.Event()
+
+    def hang(peer: socket.socket) -> None:
+        hung.set()
+        await_end(peer)
+
+    with listening(stay) as port, socket.socket() as closed, pool_of(port, request_s=30) as pool:
+        closed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        closed.bind(("127.0.0.1", 0))
+        node = Node(1, "127.0.0.1", closed.getsockname()[1])
+        with pytest.raises(AdvertisedAddressError, match="refused"):
+            pool.to(node, within(5))
+        closed.listen()
+        accepting = threading.Thread(target=lambda: hang(closed.accept()[0]), daemon=True)
+        accepting.start()
+        ending = threading.Thread(target=lambda: (hung.wait(30), pool.shutdown()), daemon=True)
+        ending.start()
+        with pytest.raises(AdvertisedAddressError, match="refused"):
+            pool.to(node, within(30))
+        ending.join()
+        accepting.join()

@@ -90,7 +90,7 @@ def test_signal_in_the_middle_of_a_batch(
     assert max(job.batches("commits")) >= 1
     written = written_offsets(job)
     for partition, end in committed_offsets(kafka, group_id).items():
-        assert written[partition] == list(range(end)), job.text()
+        assert written.get(partition, []) == list(range(end)), job.text()
     assert sum(map(len, written.values())) < ROWS
 
 
