@@ -51,7 +51,7 @@ step = @printf '\n==> %s\n' '$(1)'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help help-all env prerequisites prerequisites-of-tests demo test long unit slow simulate chaos versions schedulers spark-versions reference docs docs-serve notebooks lint types format wheel release-check lock audit clean
+.PHONY: help help-all env classes prerequisites prerequisites-of-tests demo test long unit slow simulate chaos versions schedulers spark-versions reference docs docs-serve notebooks lint types format wheel release-check lock audit clean
 
 ##@ Start here
 
@@ -70,7 +70,7 @@ demo: prerequisites $(if $(wildcard $(PACKAGES)),env,$(FOR_DEMO)) ## Show a hand
 	$(call step,the demo: one consumer group$(comma) two Spark applications$(comma) about a minute)
 	$(PY) -m demo.run
 
-test: prerequisites-of-tests env lint types ## Check style and types, and test on a real Kafka and a real Spark
+test: prerequisites-of-tests classes lint types ## Check style and types, and test on a real Kafka and a real Spark
 	$(call step,pytest: every test that is neither long nor slow)
 	$(PYTEST) -m "not long and not slow" $(PYTEST_FLAGS)
 
@@ -82,11 +82,11 @@ unit: env ## Run the tests that need neither broker nor Spark
 	$(call step,pytest: no broker$(comma) no Spark)
 	$(PY) -m pytest -m "not slow and not broker and not spark" $(PYTEST_FLAGS)
 
-long: prerequisites env ## Run the long tests: incidents, other versions of Kafka, secured clusters
+long: prerequisites classes ## Run the long tests: incidents, other versions of Kafka, secured clusters
 	$(call step,pytest: every test that is long)
 	$(PYTEST) -m "long and not slow" $(PYTEST_FLAGS)
 
-slow: prerequisites env ## Run the slow tests, which CI leaves out
+slow: prerequisites classes ## Run the slow tests, which CI leaves out
 	$(call step,pytest: every test that is slow)
 	$(PYTEST) -m "slow" $(PYTEST_FLAGS)
 
@@ -98,7 +98,7 @@ chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEE
 	$(call step,members of a group on a real Kafka: $(MINUTES) minutes of faults)
 	$(PY) -m workshop.chaos.run --minutes $(MINUTES) --sinks $(SINKS) --brokers $(BROKERS) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) $(if $(RECORD),--record) $(if $(PAGE),--page $(PAGE)) $(CHAOS_FLAGS)
 
-versions: prerequisites env ## Compare the model, and each scenario, with the oldest Kafka and the newest
+versions: prerequisites classes ## Compare the model, and each scenario, with the oldest Kafka and the newest
 	$(call step,pytest: long tests of lab/tests/scenarios and lab/tests/conformance)
 	$(PYTEST) -m "long and not slow" lab/tests/scenarios lab/tests/conformance $(PYTEST_FLAGS)
 
@@ -194,6 +194,11 @@ $(PACKAGES): requirements.lock | $(UV)
 	$(call step,packages of requirements.lock: PySpark$(comma) and all that tests$(comma) docs and checks need)
 	$(INSTALL) --python $(PY) --require-hashes -r requirements.lock
 	@touch $@
+
+# With these archives, JVMs of tests start in a third to a half of the processor time.
+classes: env
+	$(call step,archives of classes for quick starts of Kafka and Spark: a minute$(comma) once)
+	$(PY) -m workshop.tools.class_archives
 
 # The packages of requirements.lock, with another version of Spark.
 .venvs/spark-%/.installed: $(PACKAGES) pyproject.toml

@@ -25,12 +25,15 @@ from tests.runtime.proxy import Switched, switched_kafkas
 from tests.secured import SecuredKafka, secured_kafka
 from tests.spark.tables.places import PostgresPlace
 from workshop.parts.postgres import running_postgres
+from workshop.parts.spark_classes import start_sparks_fast
+
+start_sparks_fast()
 
 # The machine is shared: how long an example takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
 
-FIRST = ("spark session", "spark applications")
+FIRST = ("spark session", "tables", "spark applications")
 """Groups of tests that take longest: workers begin with them."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -45,6 +48,8 @@ _VERSION = re.compile(r"\d\.\d\.\d")
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let tests that share a session, or start applications, run in one worker, in turn.
+
+    Those of tables have a session of their own: all together take longer than the other workers.
 
     Those that need a broker of another version are long.
     """
@@ -62,7 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _group_of(item: pytest.Item) -> str:
     if "spark" in getattr(item, "fixturenames", ()):
-        return "spark session"
+        is_of_tables = item.nodeid.startswith("tests/spark/tables/")
+        return "tables" if is_of_tables else "spark session"
     if item.get_closest_marker("spark") is not None:
         return "spark applications"
     if "switched" in getattr(item, "fixturenames", ()):

@@ -14,7 +14,7 @@ NUMBA_NEXT = $(INSTALL_INTO) .venvs/numba-next
 
 ##@ Measuring, and hunting for faults
 
-workshop: prerequisites-of-tests env ## Test what is in workshop/: chaos, benchmarks, fuzz targets, tools
+workshop: prerequisites-of-tests classes ## Test what is in workshop/: chaos, benchmarks, fuzz targets, tools
 	$(call step,pytest: workshop/tests)
 	$(PYTEST) -m "not long and not slow" workshop/tests $(PYTEST_FLAGS)
 

@@ -43,14 +43,23 @@ def find_java() -> Path:
 
 
 @functools.cache
-def _java_version(java: str) -> int:
-    """Return the feature version that a `java` reports, 8 for 1.8."""
+def version_text(java: str) -> str:
+    """Return what `java -version` prints.
+
+    Raises:
+        EmbeddedKafkaError: It does not run.
+    """
+    command = [java, "-version"]
     try:
-        shown = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
-        ).stderr
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise EmbeddedKafkaError(f"{java} does not run ({error}): {INSTALL_JAVA}") from error
+    return done.stderr
+
+
+def _java_version(java: str) -> int:
+    """Return the feature version that a `java` reports, 8 for 1.8."""
+    shown = version_text(java)
     match = re.search(r'version "(?:1\.)?(\d+)', shown)
     if match is None:
         raise EmbeddedKafkaError(f"{java} -version says no version: {shown.strip()[:200]!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,8 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.broker.embedded import EmbeddedKafka, answers, check_port, free_ports
+from spark_groups.broker.artifacts import fetch_kafka
+from spark_groups.broker.embedded import (
+    EmbeddedKafka,
+    answers,
+    archive_classes,
+    check_port,
+    free_ports,
+)
 from spark_groups.errors import EmbeddedKafkaError
+from spark_groups.runtime.directories import CACHE_DIR_VARIABLE
 from workshop.parts.brokers import ANSWER_S, admin, create_topic, produce
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
@@ -54,6 +63,26 @@ def port_of(kafka: EmbeddedKafka) -> int:
 def end_offsets(kafka: EmbeddedKafka, topic: str) -> str:
     server = ("--bootstrap-server", kafka.bootstrap_servers)
     return kafka.run_tool(OFFSETS_TOOL, *server, "--topic", topic).strip()
+
+
+def test_broker_starts_with_the_archive_of_its_classes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Another folder of the same jars has no archive yet.
+    jars = fetch_kafka().directory
+    monkeypatch.setenv(CACHE_DIR_VARIABLE, str(tmp_path))
+    own = tmp_path / "kafka" / jars.name
+    own.mkdir(parents=True)
+    for each in (*jars.glob("*.jar"), jars / "manifest.txt"):
+        shutil.copy2(each, own)
+    archive = archive_classes()
+    assert archive.path.parent == own
+    written_at = archive.path.stat().st_mtime_ns
+    assert archive_classes().path.stat().st_mtime_ns == written_at, "it is written once"
+    assert [each.name for each in own.glob("*.jsa*")] == [archive.path.name]
+    with EmbeddedKafka() as kafka:
+        used = Path(f"/proc/{kafka.pid}/maps").read_text()
+        assert str(archive.path) in used
 
 
 def test_it_is_ready_when_it_is_started(broker: EmbeddedKafka, topic_name: str) -> None:
