@@ -23,7 +23,6 @@ from spark_groups.errors import ErrorCode
 from spark_groups.offsets import events as offset_events
 from spark_groups.protocol import events as member_events
 from spark_groups.spark.options.checks import REFUSED
-from spark_groups.spark.options.reference import option_table
 from tests.documents import (
     ROOT,
     Block,
@@ -33,6 +32,7 @@ from tests.documents import (
     run_python,
 )
 from workshop.tools import draw_history
+from workshop.tools.docs_options import option_table
 from workshop.tools.docs_pictures import PictureError, draw
 from workshop.tools.docs_reference import PART, PARTS, command_tree, fill
 

@@ -23,12 +23,6 @@ JVM_FLAGS = (
 )
 """A JVM that starts fast and stays small; one that is out of memory ends instead of limping."""
 
-CLUSTER_SESSION_MS = 4000
-"""A node of several that does not answer for this long is fenced: its partitions get other leaders.
-
-On a busy machine a single node's 2 s would fence nodes that are only slow.
-"""
-
 _SINGLE_NODE: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -139,36 +133,6 @@ def broker_properties(
         "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
         "log.dirs": str(logs),
         **server_properties,
-    }
-
-
-def cluster_properties(
-    *, node_id: int, controller_ports: Mapping[int, int], min_in_sync: int
-) -> dict[str, str]:
-    """Return the properties of a node that differ from those of a single one.
-
-    Args:
-        node_id: The node.
-        controller_ports: The controllers' ports by node id.
-        min_in_sync: `min.insync.replicas`, also of the internal topics.
-    """
-    replicas = str(len(controller_ports))
-    return {
-        "node.id": str(node_id),
-        "controller.quorum.voters": ",".join(
-            f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
-        ),
-        "default.replication.factor": replicas,
-        "min.insync.replicas": str(min_in_sync),
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": str(min_in_sync),
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": str(min_in_sync),
-        "broker.session.timeout.ms": str(CLUSTER_SESSION_MS),
-        # The partitions of a node that was away return to it while a test still runs.
-        "leader.imbalance.check.interval.seconds": "10",
-        "replica.lag.time.max.ms": "10000",
     }
 
 

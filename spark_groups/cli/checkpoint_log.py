@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from spark_groups.cli.topic_partitions import is_chosen
 from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.offsets.foreign_offsets import sparks_kafka_offsets
 from spark_groups.offsets.plan_text import parse_plan_text
@@ -153,7 +154,9 @@ def read_checkpoint(files: CheckpointFiles, place: str) -> SparkCheckpoint:
             " incomplete. Copy it again while its query is stopped"
         )
     else:
-        _check_committed(files, place, batch_id)
+        name = f"{COMMITS}/{batch_id}"
+        if not files.read(name).startswith("v"):
+            raise _damaged(place, name, "it does not begin with a version")
         sources = _sources_of(files, place, batch_id)
     is_planned = batch_id is None or last_planned > batch_id
     return SparkCheckpoint(
@@ -168,12 +171,6 @@ def _batch_ids(files: CheckpointFiles, folder: str) -> list[int]:
     """Return the batches in a log, in order; other files are temporary or checksums."""
     names = files.names(folder)
     return sorted(int(each) for each in names if each.isascii() and each.isdecimal())
-
-
-def _check_committed(files: CheckpointFiles, place: str, batch_id: int) -> None:
-    name = f"{COMMITS}/{batch_id}"
-    if not files.read(name).startswith("v"):
-        raise _damaged(place, name, "it does not begin with a version")
 
 
 def _sources_of(files: CheckpointFiles, place: str, batch_id: int) -> tuple[SourceOffsets, ...]:
@@ -282,7 +279,7 @@ def positions_of(
     found: dict[TopicPartition, SourcePosition] = {}
     for source in checkpoint.sources:
         for name, offset in source.offsets.items():
-            if topics is not None and not _is_chosen(name, topics):
+            if topics is not None and not is_chosen(name, topics):
                 continue
             other = found.get(name)
             if other is not None and other.offset != offset:
@@ -296,8 +293,3 @@ def positions_of(
             ahead = [each[name] for each in ends if name in each]
             found[name] = SourcePosition(source.name, offset, max(ahead, default=None))
     return found
-
-
-def _is_chosen(name: TopicPartition, topics: Mapping[str, frozenset[int] | None]) -> bool:
-    partitions = topics.get(name.topic, frozenset())
-    return partitions is None or name.partition in partitions

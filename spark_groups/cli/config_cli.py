@@ -14,8 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects
-from spark_groups.cli.output import UNKNOWN, Column, show, table_of
+from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects, usage_errors
+from spark_groups.cli.output import QUIET_STYLE, UNKNOWN, Column, show, table_of
 from spark_groups.errors import OptionsError, printable
 from spark_groups.observation.plain_values import View
 from spark_groups.wire.cluster import Cluster
@@ -188,10 +188,8 @@ def config(
     """
     if not group:
         raise typer.BadParameter("a group id must not be empty", param_hint="GROUP")
-    try:
+    with usage_errors():
         changes = parse_changes(set_values or (), unset or ())
-    except OptionsError as error:
-        raise typer.BadParameter(str(error)) from error
     with brokers.cluster() as cluster:
         view = changed_settings(cluster, group, changes, brokers.timeout_s)
     show(view, render_settings, as_json=as_json)
@@ -231,7 +229,7 @@ def _settings_with(
         time.sleep(_ASK_AGAIN_S)
 
 
-_OWN_STYLE, _QUIET_STYLE = "yellow", "dim"
+_OWN_STYLE: Final = "yellow"
 
 
 def render_settings(view: SettingsView) -> RenderableType:
@@ -241,7 +239,7 @@ def render_settings(view: SettingsView) -> RenderableType:
         for each in view.changed
     ]
     parts.append(
-        Text.assemble(("settings of group ", _QUIET_STYLE), (printable(view.group_id), "bold"))
+        Text.assemble(("settings of group ", QUIET_STYLE), (printable(view.group_id), "bold"))
     )
     if view.settings:
         parts.append(_table(view))

@@ -154,6 +154,19 @@ class Brokers:
                 timer.cancel()
 
 
+@contextmanager
+def usage_errors(option: str | None = None) -> Iterator[None]:
+    """Turn an OptionsError into a usage error, of an option or argument if one is named.
+
+    Raises:
+        BadParameter: In place of an OptionsError.
+    """
+    try:
+        yield
+    except OptionsError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+
+
 Shown = typing.TypeVar("Shown")
 
 
@@ -207,21 +220,17 @@ def named_brokers(
                 param_hint="--bootstrap-server",
             )
         bootstrap_server = started.bootstrap_servers
-    try:
+    with usage_errors("--bootstrap-server"):
         parse_bootstrap_servers(bootstrap_server)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--bootstrap-server") from error
     return Brokers(bootstrap_server, timeout, _security(command_config))
 
 
 def _security(command_config: Path | None) -> Security | None:
     if command_config is None:
         return None
-    try:
+    with usage_errors("--command-config"):
         settings = read_properties(command_config)
         security = security_of(settings, prefix="", allowed=EVERYTHING)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--command-config") from error
     unread = unread_settings(settings)
     if unread:
         typer.echo(f"spark-groups: {command_config}: not used here: {', '.join(unread)}", err=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,13 +16,13 @@ from spark_groups.cli.connecting import (
     GroupArguments,
     JsonFlag,
     connects,
+    usage_errors,
 )
 from spark_groups.cli.output import UNKNOWN, Column, dry_run_note, plain, show, table_of
-from spark_groups.cli.topic_partitions import parse_topics, partitions_of
+from spark_groups.cli.topic_partitions import TOPIC_OPTION, parse_topics, partitions_of
 from spark_groups.errors import (
     ErrorCode,
     GroupNotFoundError,
-    OptionsError,
     ProtocolError,
     printable,
     rule_for,
@@ -234,14 +233,7 @@ def delete(
 def delete_offsets(
     group: GroupArgument,
     brokers: Brokers,
-    topics: Annotated[
-        list[str],
-        typer.Option(
-            "--topic",
-            metavar="TOPIC[:0,1]",
-            help="A topic, or only these partitions of it; repeatable.",
-        ),
-    ],
+    topics: Annotated[list[str], TOPIC_OPTION],
     dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -251,10 +243,8 @@ def delete_offsets(
 
     Exit code 1 if any offset is not deleted, or would not be with --dry-run.
     """
-    try:
+    with usage_errors("--topic"):
         wanted = parse_topics(topics)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--topic") from error
     with brokers.cluster() as cluster:
         view = delete_group_offsets(cluster, group, wanted, is_dry_run=dry_run)
     show(view, render_deleted_offsets, as_json=as_json, is_success=view.is_complete)

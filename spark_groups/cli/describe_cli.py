@@ -23,6 +23,7 @@ from spark_groups.cli.connecting import (
     connects,
     end_if_refused,
     read_each,
+    usage_errors,
 )
 from spark_groups.cli.groups_cli import DESCRIBED_TYPES, parse_names
 from spark_groups.cli.output import (
@@ -37,7 +38,7 @@ from spark_groups.cli.output import (
     write_json,
 )
 from spark_groups.cli.render import render_group
-from spark_groups.errors import GroupNotFoundError, OptionsError, SparkGroupsError, printable
+from spark_groups.errors import GroupNotFoundError, SparkGroupsError, printable
 from spark_groups.observation.plain_values import by_topic, partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
 from spark_groups.offsets.foreign_offsets import as_starting_offsets
@@ -116,10 +117,8 @@ def describe(  # noqa: PLR0917
     Exit code 1 if a group cannot be read: stderr says why, and the others are shown.
     """
     part = _chosen(members=members, offsets=offsets, state=state, starting_offsets=starting_offsets)
-    try:
+    with usage_errors():
         wanted_types = parse_names(types or (), DESCRIBED_TYPES, "types")
-    except OptionsError as error:
-        raise typer.BadParameter(str(error)) from error
     if bool(groups) == bool(wanted_types):
         raise typer.BadParameter("give either group ids or --type")
     if part is Part.STARTING_OFFSETS and len(groups or ()) != 1:

@@ -202,20 +202,19 @@ def check_spark(installed: str | None) -> Check:
 def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tuple[Check, ...]:
     """Check the Python of Spark's workers, which runs the source, and its fast reader."""
     name = "workers' Python"
-    python = environment.get("PYSPARK_PYTHON") or "python3"
     cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
 
     def failed(found: str, cure: str = cure) -> tuple[Check, ...]:
         return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
 
-    path = shutil.which(python, path=environment.get("PATH"))
+    python, path = _python_of_workers(environment)
     if path is None:
         return failed(f"{python} not found")
     code, output = _run((path, "-c", _WORKER), environment, WORKER_TIMEOUT_S)
     if code != 0:
         return failed(f"{path}: {_last_line(output)}")
-    versions = _parse_versions(output)
-    if versions is None:
+    versions = _json_of_last_line(output)
+    if not isinstance(versions, dict):
         return failed(f"{path} is not a Python: {_last_line(output)}")
     found = f"{path}, Python {versions['python']}"
     missing = [
@@ -229,12 +228,18 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
     return (Check(name=name, outcome=Outcome.OK, found=found), check_fast_reader(versions))
 
 
-def _parse_versions(output: str) -> dict[str, Any] | None:
+def _python_of_workers(environment: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the name of the workers' Python, and its path; None: it is not found."""
+    python = environment.get("PYSPARK_PYTHON") or "python3"
+    return python, shutil.which(python, path=environment.get("PATH"))
+
+
+def _json_of_last_line(output: str) -> Any:
+    """Return the value of an output's last line; None: it is not JSON."""
     try:
-        versions = json.loads(_last_line(output))
+        return json.loads(_last_line(output))
     except ValueError:
         return None
-    return versions if isinstance(versions, dict) else None
 
 
 def check_fast_reader(versions: Mapping[str, str | None]) -> Check:
@@ -278,14 +283,12 @@ def hiding_modules(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     Args:
         environment: That of Spark.
     """
-    python = environment.get("PYSPARK_PYTHON") or "python3"
-    path = shutil.which(python, path=environment.get("PATH"))
+    _, path = _python_of_workers(environment)
     if path is None:
         return []
     _, output = _run((path, "-c", _MODULES), environment, WORKER_TIMEOUT_S)
     try:
-        found = json.loads(_last_line(output))
-        return [(str(file), str(problem)) for file, problem in found]
+        return [(str(file), str(problem)) for file, problem in _json_of_last_line(output)]
     except (TypeError, ValueError):
         return []
 
@@ -303,22 +306,18 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
                 "set advertised.listeners of that broker to an address that leads to it from this"
                 " host, or make its host name lead there (DNS, /etc/hosts, a tunnel)"
             )
-            return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
-        cure = "KIP-848 needs Apache Kafka 4.0 or newer; secured brokers need --command-config"
+        else:
+            cure = "KIP-848 needs Apache Kafka 4.0 or newer; secured brokers need --command-config"
         return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
     found = f"{len(nodes)} at {bootstrap_servers}"
     code = answer.error_code
     if code in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
         return Check(name=name, outcome=Outcome.OK, found=f"{found}, with the consumer protocol")
-    is_off = code == ErrorCode.UNSUPPORTED_VERSION
-    return Check(
-        name=name,
-        outcome=Outcome.FAILED if is_off else Outcome.WARNING,
-        found=f"{found}: ConsumerGroupDescribe returned {ErrorCode.name_of(code)}",
-        cure="add consumer to group.coordinator.rebalance.protocols"
-        if is_off
-        else rule_for(code).remedy,
-    )
+    found += f": ConsumerGroupDescribe returned {ErrorCode.name_of(code)}"
+    outcome, cure = Outcome.WARNING, rule_for(code).remedy
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        outcome, cure = Outcome.FAILED, "add consumer to group.coordinator.rebalance.protocols"
+    return Check(name=name, outcome=outcome, found=found, cure=cure)
 
 
 def installed_version(name: str) -> str | None:

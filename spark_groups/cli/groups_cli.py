@@ -11,7 +11,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from spark_groups.cli.connecting import Brokers, JsonFlag, connects
+from spark_groups.cli.connecting import Brokers, JsonFlag, connects, usage_errors
 from spark_groups.cli.output import UNKNOWN, Column, show, table_of
 from spark_groups.cli.render import STATE_STYLES
 from spark_groups.errors import OptionsError, printable
@@ -117,11 +117,9 @@ def groups(
 
     Exit code 1 if a broker does not answer.
     """
-    try:
+    with usage_errors():
         wanted_types = parse_names(types or (), GROUP_TYPES, "types")
         wanted_states = parse_names(states or (), GROUP_STATES, "states")
-    except OptionsError as error:
-        raise typer.BadParameter(str(error)) from error
     with brokers.cluster() as cluster:
         view = view_groups(cluster.list_groups(types=wanted_types, states=wanted_states))
     show(view, render_groups, as_json=as_json)

@@ -444,7 +444,9 @@ def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
             is_shown=any(deletion_text(each.time) for each in partitions),
         ),
         Column("CHANGE", _change, is_number=True, is_shown=judged),
-        Column("STATUS", _status, is_shown=judged),
+        Column(
+            "STATUS", lambda each: each.status.value if each.status else UNKNOWN, is_shown=judged
+        ),
         Column(
             "REMARK", lambda each: each.remark, is_shown=any(each.remark for each in partitions)
         ),
@@ -466,7 +468,3 @@ def _counts_from_log_start(partition: PartitionLag) -> bool:
 
 def _change(partition: PartitionLag) -> str:
     return UNKNOWN if partition.lag_change is None else f"{partition.lag_change:+,}"
-
-
-def _status(partition: PartitionLag) -> str:
-    return UNKNOWN if partition.status is None else partition.status.value

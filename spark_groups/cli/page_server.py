@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from socket import AF_INET, AF_INET6
@@ -97,7 +98,8 @@ class PageRequest(LimitedRequest):
     def __getattr__(self, name: str) -> Any:
         # The base class looks up a method for each HTTP method.
         if name.startswith("do_"):
-            return self._refuse_method
+            refused = HTTPStatus.METHOD_NOT_ALLOWED, "only GET is supported", {"Allow": "GET"}
+            return partial(self._refuse, *refused)
         raise AttributeError(name)
 
     def do_GET(self) -> None:
@@ -139,9 +141,6 @@ class PageRequest(LimitedRequest):
                 event = f"data: {text}\n\n" if number > sent else ":\n\n"
                 self.wfile.write(event.encode())
                 sent = number
-
-    def _refuse_method(self) -> None:
-        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is supported", {"Allow": "GET"})
 
     def _refuse(
         self, status: HTTPStatus, reason: str, headers: Mapping[str, str] | None = None

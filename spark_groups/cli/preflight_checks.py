@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from spark_groups.errors import ErrorCode, rule_for
@@ -181,8 +182,10 @@ class Finding:
     cure: str = ""
 
 
-def _ok(reason: str) -> Finding:
-    return Finding(Verdict.OK, reason)
+_ok = partial(Finding, Verdict.OK)
+_warning = partial(Finding, Verdict.WARNING)
+_unknown = partial(Finding, Verdict.UNKNOWN)
+_blocks = partial(Finding, Verdict.BLOCKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,15 +222,13 @@ def check_protocol(facts: GroupFacts) -> Finding:
     if facts.probe_code != ErrorCode.UNSUPPORTED_VERSION:
         return _ok(f"the cluster has {GROUP_FEATURE}={facts.group_version}")
     if facts.group_version < 1:
-        return Finding(
-            Verdict.BLOCKS,
+        return _blocks(
             f"the cluster's feature {GROUP_FEATURE} is at level 0: joins fail with"
             " UNSUPPORTED_VERSION",
             f"kafka-features.sh upgrade --feature {GROUP_FEATURE}=1",
         )
     protocols = facts.broker.get(REBALANCE_PROTOCOLS) or "unknown"
-    return Finding(
-        Verdict.BLOCKS,
+    return _blocks(
         f"the coordinator does not speak the consumer protocol: {REBALANCE_PROTOCOLS} is"
         f" {protocols}",
         f"add consumer to {REBALANCE_PROTOCOLS} on every broker and restart it",
@@ -240,15 +241,13 @@ def check_group_rights(facts: GroupFacts) -> Finding:
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         remedy = remedy_of(code, facts.identity, group_id=facts.group_id)
         reason = "the principal may not join the group (GROUP_AUTHORIZATION_FAILED)"
-        return Finding(Verdict.BLOCKS, reason, remedy)
+        return _blocks(reason, remedy)
     if code in _PROBE_ANSWERS:
         return _ok("the principal has READ on the group")
     if code == ErrorCode.UNSUPPORTED_VERSION:
-        return Finding(
-            Verdict.UNKNOWN, "only a coordinator that speaks the consumer protocol can answer"
-        )
+        return _unknown("only a coordinator that speaks the consumer protocol can answer")
     reason = f"the coordinator answered {ErrorCode.name_of(code)}"
-    return Finding(Verdict.UNKNOWN, reason, rule_for(code).remedy)
+    return _unknown(reason, rule_for(code).remedy)
 
 
 _PROBE_ANSWERS: Final = frozenset(
@@ -262,10 +261,10 @@ def check_topic_rights(facts: GroupFacts) -> Finding:
     if not facts.topics and facts.pattern:
         reason = f"the pattern {facts.pattern!r} matches no topic that the principal may describe"
         cure = "it must match whole names: spark-groups validate-regex shows what it matches"
-        return Finding(Verdict.WARNING, reason, cure)
+        return _warning(reason, cure)
     if not facts.topics:
         reason = "not checked: no topics are known"
-        return Finding(Verdict.WARNING, reason, "name those of the query with --topic or --pattern")
+        return _warning(reason, "name those of the query with --topic or --pattern")
     denied = sorted(
         each.name
         for each in facts.topics
@@ -275,17 +274,17 @@ def check_topic_rights(facts: GroupFacts) -> Finding:
     if denied:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         remedy = remedy_of(code, facts.identity, group_id=facts.group_id, topics=denied)
-        return Finding(Verdict.BLOCKS, f"the principal may not read {_listed(denied)}", remedy)
+        return _blocks(f"the principal may not read {_listed(denied)}", remedy)
     failed = [each for each in facts.topics if each.error_code]
     if failed:
         name = ErrorCode.name_of(failed[0].error_code)
         reason = f"{_listed(each.name for each in failed)}: {name}"
         cure = "create the topics, or correct the names: a query waits for missing topics"
-        return Finding(Verdict.WARNING, reason, cure)
+        return _warning(reason, cure)
     hidden = [each.name for each in facts.topics if each.operations is None]
     if hidden:
         reason = f"brokers do not report the principal's rights on {_listed(hidden)}"
-        return Finding(Verdict.UNKNOWN, reason)
+        return _unknown(reason)
     reason = f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}"
     if facts.held_topics:
         reason += (
@@ -309,7 +308,7 @@ def check_group_type(facts: GroupFacts) -> Finding:
     if facts.group_type is GroupType.UNKNOWN:
         is_denied = facts.describe_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
         cure = "grant it DESCRIBE on the group" if is_denied else "check again"
-        return Finding(Verdict.UNKNOWN, _why_undescribed(facts), cure)
+        return _unknown(_why_undescribed(facts), cure)
     if facts.group_type is None:
         return _ok("no such group: the first member creates it")
     return _TYPES[facts.group_type]
@@ -323,21 +322,19 @@ def _classic_type(facts: GroupFacts) -> Finding:
         return _ok(f"{who}: the first join converts it")
     if facts.must_be_converted:
         reason = f"its members are not consumers: their protocol type is {kind}"
-        return Finding(Verdict.BLOCKS, reason, _OTHER_ID)
+        return _blocks(reason, _OTHER_ID)
     reason = (
         f"an empty group of protocol type {kind}: a join succeeds, but excludes its former members"
         " (INCONSISTENT_GROUP_PROTOCOL)"
     )
-    return Finding(Verdict.WARNING, reason, _OTHER_ID)
+    return _warning(reason, _OTHER_ID)
 
 
 _OTHER_ID: Final = "choose another group id"
 _TYPES: Final[Mapping[GroupType, Finding]] = {
-    GroupType.SHARE: Finding(
-        Verdict.BLOCKS, "a share group: only share consumers can join", _OTHER_ID
-    ),
-    GroupType.STREAMS: Finding(
-        Verdict.BLOCKS, "a streams group: only Kafka Streams applications can join", _OTHER_ID
+    GroupType.SHARE: _blocks("a share group: only share consumers can join", _OTHER_ID),
+    GroupType.STREAMS: _blocks(
+        "a streams group: only Kafka Streams applications can join", _OTHER_ID
     ),
 }
 
@@ -356,7 +353,7 @@ def check_group_state(facts: GroupFacts) -> Finding:
         f"{facts.group_state}: brokers show neither assignor nor assignments during a rebalance;"
         " joins in a group's first rebalance fail with UNKNOWN_SERVER_ERROR, which a query retries"
     )
-    return Finding(Verdict.UNKNOWN, reason, f"wait until the group is {_STABLE}, and check again")
+    return _unknown(reason, f"wait until the group is {_STABLE}, and check again")
 
 
 _STABLE: Final = "Stable"
@@ -371,8 +368,7 @@ def check_policy(facts: GroupFacts) -> Finding:
         return _unreadable(facts, MIGRATION_POLICY)
     if policy.lower() in UPGRADES:
         return _ok(f"{MIGRATION_POLICY}={policy}")
-    return Finding(
-        Verdict.BLOCKS,
+    return _blocks(
         f"{MIGRATION_POLICY}={policy}: joins fail with GROUP_ID_NOT_FOUND",
         f"set {MIGRATION_POLICY}=bidirectional on every broker and restart it, or stop all"
         " classic consumers first",
@@ -393,12 +389,10 @@ def check_downgrade(facts: GroupFacts) -> Finding:
             " the group is not converted back"
         )
         cure = f"set {MIGRATION_POLICY}=bidirectional on every broker and restart it"
-        return Finding(Verdict.WARNING, reason, cure)
+        return _warning(reason, cure)
     if limit is not None and count > limit:
         reason = f"{_members(count)}, but {CLASSIC_MAX_SIZE}={limit}: it is not converted back"
-        return Finding(
-            Verdict.WARNING, reason, f"raise {CLASSIC_MAX_SIZE} on every broker and restart it"
-        )
+        return _warning(reason, f"raise {CLASSIC_MAX_SIZE} on every broker and restart it")
     return _ok(
         "the group becomes classic again when the last member of the consumer protocol leaves"
     )
@@ -410,7 +404,7 @@ def _not_shown(facts: GroupFacts) -> Finding | None:
         return _ok("does not matter: there are no classic members to convert")
     if facts.protocol_type == CONSUMER_PROTOCOL_TYPE and facts.group_state == _STABLE:
         return None
-    return Finding(Verdict.UNKNOWN, "brokers show it only of stable groups of consumers")
+    return _unknown("brokers show it only of stable groups of consumers")
 
 
 def check_assignor(facts: GroupFacts) -> Finding:
@@ -424,8 +418,7 @@ def check_assignor(facts: GroupFacts) -> Finding:
     if carriers:
         return _with_user_data(assignor, carriers)
     if assignor == COOPERATIVE and LIBRDKAFKA_ASSIGNMENT_VERSION in versions:
-        return Finding(
-            Verdict.WARNING,
+        return _warning(
             f"{assignor} of librdkafka: its next rebalance puts user data into the assignments,"
             " and then joins fail with GROUP_ID_NOT_FOUND",
             "join before any consumer joins or leaves, or use range or roundrobin there",
@@ -441,7 +434,7 @@ def _with_user_data(assignor: str, carriers: Sequence[MemberFacts]) -> Finding:
         f"{kind} {assignor} put user data into the assignments of {_names(carriers)}, which a"
         " conversion would lose: joins fail with GROUP_ID_NOT_FOUND"
     )
-    return Finding(Verdict.BLOCKS, reason, f"{cure}, or stop all of them before the join")
+    return _blocks(reason, f"{cure}, or stop all of them before the join")
 
 
 def check_embedded(facts: GroupFacts) -> Finding:
@@ -460,7 +453,7 @@ def check_embedded(facts: GroupFacts) -> Finding:
             " with GROUP_ID_NOT_FOUND"
         )
         cure = "update the client library of these consumers, or stop them before the join"
-        return Finding(Verdict.BLOCKS, reason, cure)
+        return _blocks(reason, cure)
     subscriptions = {each.subscription_version or 0 for each in facts.members}
     assignments = {each.assignment_version or 0 for each in facts.members}
     return _ok(f"subscriptions {_versions(subscriptions)}, assignments {_versions(assignments)}")
@@ -479,14 +472,12 @@ def check_instance_ids(facts: GroupFacts) -> Finding:
     if holder.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         return _ok(f"{facts.instance_id} left and may return: the new member takes its partitions")
     if holder.protocol is MemberProtocol.CLASSIC:
-        return Finding(
-            Verdict.WARNING,
+        return _warning(
             f"{facts.instance_id} belongs to the classic consumer {holder.member_id}: the new"
             " member replaces it, and it fails with FENCED_INSTANCE_ID",
             "stop that consumer first, or choose another instance id",
         )
-    return Finding(
-        Verdict.BLOCKS,
+    return _blocks(
         f"{facts.instance_id} belongs to {holder.member_id}: joins fail with"
         " UNRELEASED_INSTANCE_ID until it has left",
         f"stop that member, or: spark-groups remove {facts.group_id} --instance-id"
@@ -510,17 +501,17 @@ def check_size(facts: GroupFacts) -> Finding:
             f"{_members(count)}, {CONSUMER_MAX_SIZE}={limit}: the member takes the place of"
             f" {facts.instance_id}, which fails with GROUP_MAX_SIZE_REACHED before Kafka 4.4"
         )
-        return Finding(Verdict.UNKNOWN, reason, f"raise {CONSUMER_MAX_SIZE}, or use Kafka 4.4")
+        return _unknown(reason, f"raise {CONSUMER_MAX_SIZE}, or use Kafka 4.4")
     code = "GROUP_MAX_SIZE_REACHED" if is_converted else "GROUP_ID_NOT_FOUND"
     reason = f"{_members(count)}, but {CONSUMER_MAX_SIZE}={limit}: a join fails with {code}"
     cure = f"raise {CONSUMER_MAX_SIZE} on every broker and restart it, or stop a member first"
-    return Finding(Verdict.BLOCKS, reason, cure)
+    return _blocks(reason, cure)
 
 
 def check_offsets(facts: GroupFacts) -> Finding:
     """Check where a query would start, and whether it would find the records there."""
     if facts.offsets_problem:
-        return Finding(Verdict.UNKNOWN, facts.offsets_problem)
+        return _unknown(facts.offsets_problem)
     failures = sorted({each for topic in facts.topics for each in topic.unknown.values()})
     if failures:
         reasons = [
@@ -529,11 +520,10 @@ def check_offsets(facts: GroupFacts) -> Finding:
             for why in failures
         ]
         cures = dict.fromkeys(rule_for(code).remedy for _, code in failures)
-        return Finding(Verdict.UNKNOWN, "; ".join(reasons), "; ".join(cures))
+        return _unknown("; ".join(reasons), "; ".join(cures))
     lost = _partitions(facts.topics, lambda each: each.out_of_range)
     if lost:
-        return Finding(
-            Verdict.WARNING,
+        return _warning(
             f"the committed offsets of {partition_ranges(lost)} are not in the log any more: a"
             " query fails there, unless failOnDataLoss=false",
             f"see spark-groups describe {facts.group_id}; set them by spark-groups reset-offsets",
@@ -544,8 +534,7 @@ def check_offsets(facts: GroupFacts) -> Finding:
     unknown = [each for each in committed if each.partition_count_at_start is None]
     from_start = _partitions(unknown, lambda each: each.uncommitted)
     if from_start:
-        return Finding(
-            Verdict.WARNING,
+        return _warning(
             f"{partition_ranges(from_start)} have no committed offset, although others of the"
             " topic have: a query reads them from their beginning, even with"
             " startingOffsets=latest",
@@ -563,7 +552,7 @@ def _without_offsets(facts: GroupFacts) -> Finding:
     if not facts.members:
         return _ok(reason)
     cure = "wait until the members have committed offsets, or set startingOffsets with care"
-    return Finding(Verdict.WARNING, f"{reason}, not where the members are", cure)
+    return _warning(f"{reason}, not where the members are", cure)
 
 
 def check_settings(facts: GroupFacts) -> Finding:
@@ -573,7 +562,7 @@ def check_settings(facts: GroupFacts) -> Finding:
     if session is None or interval is None:
         reason = f"session timeout and heartbeat interval are unknown: {settings.reason}"
         cure = "grant DESCRIBE_CONFIGS on the group; without it a query still joins"
-        return Finding(Verdict.WARNING, reason, cure)
+        return _warning(reason, cure)
     kept = "; classic members keep their own" if facts.classic_members else ""
     return _ok(f"session timeout {session} ms, heartbeat interval {interval} ms{kept}")
 
@@ -586,7 +575,7 @@ def _of_described(check: Check) -> Check:
 
     def checked(facts: GroupFacts) -> Finding:
         if facts.group_type is GroupType.UNKNOWN:
-            return Finding(Verdict.UNKNOWN, f"not checked: {_why_undescribed(facts)}")
+            return _unknown(f"not checked: {_why_undescribed(facts)}")
         return check(facts)
 
     return checked
@@ -612,7 +601,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 def _unreadable(facts: GroupFacts, key: str) -> Finding:
     reason = f"{key} is unknown: {facts.broker_reason or 'the broker did not report it'}"
-    return Finding(Verdict.UNKNOWN, reason, "grant the principal DESCRIBE_CONFIGS on the cluster")
+    return _unknown(reason, "grant the principal DESCRIBE_CONFIGS on the cluster")
 
 
 def _limit(facts: GroupFacts, key: str) -> int | None:

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects
+from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects, usage_errors
 from spark_groups.cli.output import QUIET_STYLE, UNKNOWN, Column, plain, show, table_of
 from spark_groups.cli.preflight_checks import (
     BROKER_KEYS,
@@ -116,10 +116,8 @@ def preflight(  # noqa: PLR0917
     """
     if not group:
         raise typer.BadParameter("a group id must not be empty", param_hint="GROUP")
-    try:
+    with usage_errors("--pattern"):
         wanted = subscription_of(topics or (), pattern)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--pattern") from error
     view = checked_group(brokers, group, instance_id, wanted)
     show(view, render_preflight, as_json=as_json, is_success=view.verdict in _JOINABLE)
 

@@ -124,72 +124,70 @@ def check_ids(
     """Return the expected result for each id; REMOVED if no check fails."""
     by_member_id = {each.member_id: each for each in members}
     by_instance_id = {each.instance_id: each for each in members if each.instance_id is not None}
-    of_members = [
-        _check_member_id(each, by_member_id.get(each), instance_ids, by_instance_id)
-        for each in member_ids
-    ]
+    of_members = []
+    for given in member_ids:
+        member = by_member_id.get(given)
+        is_free = member is None or member.instance_id in (None, *instance_ids)
+        others = () if is_free else instance_ids
+        of_members.append(
+            _check_id(
+                IdKind.MEMBER_ID, given, member, others, is_other_kind=given in by_instance_id
+            )
+        )
     fenced = [each.given for each in of_members if each.outcome is Outcome.FENCED]
     named = {each.given for each in of_members if each.outcome is Outcome.REMOVED}
-    return (
-        *(
-            _check_instance_id(each, by_instance_id.get(each), named, fenced, by_member_id)
-            for each in instance_ids
-        ),
-        *of_members,
-    )
+    of_instances = []
+    for given in instance_ids:
+        member = by_instance_id.get(given)
+        # A fenced member id may have been meant for this instance id: it may be wrong too.
+        others = () if member is None or member.member_id in named else fenced
+        of_instances.append(
+            _check_id(
+                IdKind.INSTANCE_ID, given, member, others, is_other_kind=given in by_member_id
+            )
+        )
+    return (*of_instances, *of_members)
 
 
-def _check_member_id(
+def _check_id(
+    kind: IdKind,
     given: str,
     member: DescribedMember | None,
-    instance_ids: Sequence[str],
-    by_instance_id: Mapping[str, DescribedMember],
+    others: Sequence[str],
+    *,
+    is_other_kind: bool,
 ) -> Removal:
-    kind = IdKind.MEMBER_ID
-    if member is None:
-        hint = ": it is an instance id" if given in by_instance_id else ""
-        return _unknown(kind, given, f"the group has no member of this id{hint}")
-    found = Removal(
-        id_kind=kind,
-        given=given,
-        outcome=Outcome.REMOVED,
-        member_id=given,
-        instance_id=member.instance_id,
-    )
-    if not instance_ids or member.instance_id in (None, *instance_ids):
-        return found
-    others = ", ".join(instance_ids)
-    remark = f"member id {given} belongs to instance id {member.instance_id}, not {others}"
-    return replace(found, outcome=Outcome.FENCED, remark=remark)
+    """Return the expected result for one id.
 
-
-def _check_instance_id(
-    given: str,
-    member: DescribedMember | None,
-    named: set[str],
-    fenced: list[str],
-    by_member_id: Mapping[str, DescribedMember],
-) -> Removal:
-    kind = IdKind.INSTANCE_ID
+    Args:
+        member: The member with this id; None: there is none.
+        others: The given ids of the other kind that exclude this member; empty: none does.
+        is_other_kind: Whether a member has this id as its id of the other kind.
+    """
     if member is None:
-        hint = ": it is a member id" if given in by_member_id else ""
-        return _unknown(kind, given, f"no member of the group has this instance id{hint}")
+        remark, hint = _MISSING[kind]
+        remark += hint if is_other_kind else ""
+        return Removal(id_kind=kind, given=given, outcome=Outcome.UNKNOWN, remark=remark)
     found = Removal(
         id_kind=kind,
         given=given,
         outcome=Outcome.REMOVED,
         member_id=member.member_id,
-        instance_id=given,
+        instance_id=member.instance_id,
     )
-    if not fenced or member.member_id in named:
+    if not others:
         return found
-    # One of the fenced member ids may have been meant for this instance id: it may be wrong too.
-    remark = f"instance id {given} belongs to member id {member.member_id}, not {', '.join(fenced)}"
+    other = f"instance id {member.instance_id}"
+    if kind is IdKind.INSTANCE_ID:
+        other = f"member id {member.member_id}"
+    remark = f"{kind.value} {given} belongs to {other}, not {', '.join(others)}"
     return replace(found, outcome=Outcome.FENCED, remark=remark)
 
 
-def _unknown(kind: IdKind, given: str, remark: str) -> Removal:
-    return Removal(id_kind=kind, given=given, outcome=Outcome.UNKNOWN, remark=remark)
+_MISSING: Final[Mapping[IdKind, tuple[str, str]]] = {
+    IdKind.MEMBER_ID: ("the group has no member of this id", ": it is an instance id"),
+    IdKind.INSTANCE_ID: ("no member of the group has this instance id", ": it is a member id"),
+}
 
 
 def _identities(checked: Sequence[Removal]) -> dict[str, MemberIdentity]:

@@ -247,7 +247,7 @@ REMARKS_SHOWN: Final = 10
 
 def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
     """Return one row for each partition."""
-    with_pending = _has_room_for_pending(width) and any(each.withheld for each in view.partitions)
+    with_pending = width >= WIDE_COLUMNS and any(each.withheld for each in view.partitions)
     return table_of(
         view.partitions,
         Column("TOPIC", lambda each: each.topic),
@@ -321,10 +321,6 @@ def owner_columns(
     return Column("OWNER", owner), Column("MOVES TO", next_owner, is_shown=is_moving)
 
 
-def _has_room_for_pending(width: int) -> bool:
-    return width >= WIDE_COLUMNS
-
-
 def _pending(withheld: WithheldRange | None) -> Text:
     """Return the half-open range of unread offsets."""
     if withheld is None:
@@ -359,7 +355,7 @@ def footnotes(
     if uncommitted:
         counted = f"{uncommitted:,} of {len(partitions):,} partitions"
         notes.append(Text(f"* no committed offset ({counted}): lag counts from the log start"))
-    if shared_rows or not _has_room_for_pending(width):
+    if shared_rows or width < WIDE_COLUMNS:
         notes += _limited(
             [
                 _note(each, _pending(each.withheld).plain, MOVING_STYLE)

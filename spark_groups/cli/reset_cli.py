@@ -15,7 +15,7 @@ from rich.text import Text
 
 from spark_groups.cli.checkpoint_files import opened_checkpoint
 from spark_groups.cli.checkpoint_log import ChosenOffsets, positions_of, read_checkpoint
-from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects
+from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects, usage_errors
 from spark_groups.cli.output import ALARM_STYLE, UNKNOWN, Column, plain, show, table_of
 from spark_groups.cli.reset_plan import (
     CheckpointBatch,
@@ -30,7 +30,7 @@ from spark_groups.cli.reset_plan import (
     plan_offset,
     refusal_of,
 )
-from spark_groups.cli.topic_partitions import parse_topics, partitions_of
+from spark_groups.cli.topic_partitions import TOPIC_OPTION, parse_topics, partitions_of
 from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable
 from spark_groups.observation.observe import describe_any_group, why_unknown
 from spark_groups.offsets.starting import (
@@ -124,8 +124,9 @@ def reset_group_offsets(
     metadata = {each: commit_metadata(count, is_reset=True) for each, count in counts.items()}
     done = commit_outside(cluster, group_id, new_offsets, metadata)
     refuse(done.error_code, f"OffsetCommit of {group_id!r}")
+    codes = {key: done.errors[key] for key in new_offsets}
     answered = (
-        _with_answer(row, done.errors[key] if key in new_offsets else 0)
+        replace(row, error=ErrorCode.name_of(codes[key])) if codes.get(key) else row
         for key, row in rows.items()
     )
     return replace(view, rows=_sorted(*answered), is_executed=True)
@@ -309,6 +310,7 @@ def _offset(committed: Committed, key: TopicIdPartition) -> int | None:
 
 def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> ResetRow:
     new_offset, remark = plan_offset(target, str(name), known)
+    position = target.checkpoint.positions.get(name) if target.checkpoint else None
     return ResetRow(
         topic=name.topic,
         partition=name.partition,
@@ -316,24 +318,13 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
         new_offset=new_offset,
         remark=remark,
         is_passed_over=target.takes_over and known.other_committed_offset is None,
-        source=_source_of(target, name),
+        source=position.source_name if position else None,
     )
 
 
-def _source_of(target: ResetTarget, name: TopicPartition) -> str | None:
-    position = target.checkpoint.positions.get(name) if target.checkpoint else None
-    return position.source_name if position else None
-
-
 def _missing_row(name: TopicPartition) -> ResetRow:
-    if name.partition < 0:
-        return ResetRow(topic=name.topic, partition=None, remark="the topic does not exist")
-    remark = "the partition does not exist"
-    return ResetRow(topic=name.topic, partition=name.partition, remark=remark)
-
-
-def _with_answer(row: ResetRow, code: int) -> ResetRow:
-    return replace(row, error=ErrorCode.name_of(code)) if code else row
+    what, partition = ("topic", None) if name.partition < 0 else ("partition", name.partition)
+    return ResetRow(topic=name.topic, partition=partition, remark=f"the {what} does not exist")
 
 
 def _sorted(*rows: ResetRow) -> tuple[ResetRow, ...]:
@@ -389,16 +380,6 @@ FromCheckpoint = Annotated[
 ]
 
 
-Topics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        metavar="TOPIC[:0,1]",
-        help="A topic, or only these partitions of it; repeatable.",
-    ),
-]
-
-
 @connects
 def reset_offsets(  # noqa: PLR0917
     group: GroupArgument,
@@ -423,7 +404,7 @@ def reset_offsets(  # noqa: PLR0917
     from_group: FromGroup = None,
     from_table: FromTable = None,
     from_checkpoint: FromCheckpoint = None,
-    topics: Topics = None,
+    topics: Annotated[list[str] | None, TOPIC_OPTION] = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All partitions with committed offsets.")
     ] = False,
@@ -451,13 +432,11 @@ def reset_offsets(  # noqa: PLR0917
         ResetKind.FROM_TABLE: from_table,
         ResetKind.FROM_CHECKPOINT: from_checkpoint,
     }
-    try:
+    with usage_errors():
         target = parse_target(given, group, now_ms=time.time_ns() // 1_000_000)
         if target.kind is ResetKind.FROM_CHECKPOINT:
             target = _chosen(target, topics or (), all_topics=all_topics)
         wanted = _requested(target, topics or (), all_topics=all_topics)
-    except (OptionsError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(str(error)) from error
     with brokers.cluster() as cluster:
         view = reset_group_offsets(cluster, group, target, wanted, execute=execute)
     show(

@@ -225,9 +225,10 @@ class ResetView(View):
                 " checkpointLocation."
             )
         if self.copied_group_id:
+            copy = _table_command(self.group_id, "--from-group", self.copied_group_id)
             sentences.append(
                 "A table of write_table keeps what it has by group: to copy these entries, too, run"
-                f" `{self._copy_entries()}`. Without them, the table may get records twice."
+                f" `{copy}`. Without them, the table may get records twice."
             )
         return " ".join(sentences)
 
@@ -241,9 +242,6 @@ class ResetView(View):
             for word in ("--topic", f"{topic}:{','.join(each)}")
         ]
         return _table_command(self.group_id, "--to-current", *named, *flags)
-
-    def _copy_entries(self) -> str:
-        return _table_command(self.group_id, "--from-group", self.copied_group_id or "")
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them, and `next_start`."""

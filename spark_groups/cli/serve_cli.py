@@ -89,7 +89,7 @@ def serve(  # noqa: PLR0917
             " read the page without a login",
             err=True,
         )
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         typer.echo(f"serving the groups of {brokers.bootstrap_servers} at {server.url}")
         server.serve_forever(POLL_S)
@@ -98,7 +98,3 @@ def serve(  # noqa: PLR0917
     finally:
         feeds.close()
         server.server_close()
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt

@@ -16,7 +16,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects
+from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects, usage_errors
 from spark_groups.cli.output import Column, number, plain, show, table_of, working
 from spark_groups.cli.reset_cli import NOT_EXECUTED
 from spark_groups.cli.reset_plan import INACTIVE_STATES
@@ -35,6 +35,7 @@ from spark_groups.cli.table_plan import (
     ChangeView,
     OffsetsView,
     OrphanRow,
+    Planned,
     VacuumView,
     key_of,
     offset_row,
@@ -44,7 +45,7 @@ from spark_groups.cli.table_plan import (
     plan_copy,
     plan_repair,
 )
-from spark_groups.cli.topic_partitions import parse_topics
+from spark_groups.cli.topic_partitions import is_chosen, parse_topics
 from spark_groups.errors import (
     GroupNotFoundError,
     OptionsError,
@@ -65,7 +66,6 @@ from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
     Entry,
-    EntryChange,
     FenceKey,
     TableState,
     check_not_restored,
@@ -109,7 +109,8 @@ def offsets(
 
     Exit code 1 if a group's next batch would be refused.
     """
-    opened = _opened(table)
+    with usage_errors("TABLE"):
+        opened = opened_table(table)
     view = view_offsets(brokers, opened, group)
     is_success = not view.problems and not any(each.is_refused for each in view.rows)
     show(view, render_offsets, as_json=as_json, is_success=is_success)
@@ -166,12 +167,11 @@ def set_offsets(  # noqa: PLR0917
         raise typer.BadParameter("name another group", param_hint="--from-group")
     if backwards and from_group is not None:
         raise typer.BadParameter("--backwards is for --topic and --to-current")
-    try:
+    with usage_errors("--topic"):
         given = None if to_current else parse_new_offsets(topics or ())
         chosen = parse_topics(topics) if to_current and topics else None
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--topic") from error
-    opened = _opened(table)
+    with usage_errors("TABLE"):
+        opened = opened_table(table)
     if from_group is not None:
         view = copy_entries(brokers, opened, group, from_group, execute=execute)
     else:
@@ -216,7 +216,8 @@ def repair(  # noqa: PLR0917
 
     Exit code 1 if there is nothing to repair, or the plan cannot be executed.
     """
-    opened = _opened(table)
+    with usage_errors("TABLE"):
+        opened = opened_table(table)
     view = repair_table(brokers, opened, group, table, restored_to, execute=execute)
     show(view, render_change, as_json=as_json, is_success=not view.refusal)
 
@@ -242,11 +243,10 @@ def vacuum(
 
     Example: spark-groups table vacuum delta:/data/flights --older-than 7d --execute
     """
-    try:
+    with usage_errors("--older-than"):
         age_s = parse_age(older_than, at_least_s=ORPHAN_AGE_MIN_S)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="--older-than") from error
-    opened = _opened(table)
+    with usage_errors("TABLE"):
+        opened = opened_table(table)
     with reached(str(opened)), working("looking for orphans"):
         found = opened.orphans(age_s)
     if execute:
@@ -261,13 +261,6 @@ def vacuum(
     )
     view = VacuumView(table=str(opened), rows=rows, is_executed=execute)
     show(view, render_vacuum, as_json=as_json)
-
-
-def _opened(text: str) -> MaintainedTable:
-    try:
-        return opened_table(text)
-    except OptionsError as error:
-        raise typer.BadParameter(str(error), param_hint="TABLE") from error
 
 
 def view_offsets(brokers: Brokers, table: MaintainedTable, group_id: str | None) -> OffsetsView:
@@ -337,7 +330,9 @@ def set_table_offsets(
     names = _names(brokers, (each.topic_id for each in wanted))
     if chosen is not None:
         wanted = {
-            each: to for each, to in wanted.items() if _is_in(chosen, names[each.topic_id], each)
+            each: to
+            for each, to in wanted.items()
+            if is_chosen(TopicPartition(names[each.topic_id], each.partition), chosen)
         }
     own = {key for key in state.entries if key.group_id == group_id}
     restored = _restored(group_id, state, table)
@@ -347,8 +342,7 @@ def set_table_offsets(
         # After a restore, a user who has checked the rows may set all entries back; and one who
         # has put another table in the place of the old one says that it has its rows.
         refusal = refusal or restored
-    rows: list[ChangeRow] = []
-    changes: list[EntryChange] = []
+    planned: list[Planned] = []
     for partition, to in wanted.items():
         key = key_of(group_id, partition)
         row, change = plan_change(
@@ -361,11 +355,11 @@ def set_table_offsets(
         )
         # A query skips the offsets by which the table is ahead, so nothing has to change.
         is_refused = row.is_refused and (given is not None or is_backwards)
-        rows.append(replace(row, is_refused=is_refused))
-        if change is not None:
-            changes.append(change)
-    view = _change_view(table, group_id, rows, refusal, has_changes=bool(changes or restored))
-    return _executed(table, view, changes, state, execute=execute)
+        planned.append((replace(row, is_refused=is_refused), change))
+    must_commit = bool(restored)
+    return _change_view(
+        table, group_id, state, planned, refusal=refusal, execute=execute, must_commit=must_commit
+    )
 
 
 def copy_entries(
@@ -384,36 +378,14 @@ def copy_entries(
     refusal = refusal or _restored(group_id, state, table)
     others = _entries(state, other_id)
     names = _names(brokers, (key.topic_id for key in others))
-    rows: list[ChangeRow] = []
-    changes: list[EntryChange] = []
-    for other_key, other in others.items():
-        key = FenceKey(group_id, other_key.topic_id, other_key.partition)
-        row, change = plan_copy(key, names[key.topic_id], state.entries.get(key), other)
-        rows.append(row)
-        changes += [] if change is None else [change]
+    keys = {key._replace(group_id=group_id): other for key, other in others.items()}
+    planned = [
+        plan_copy(key, names[key.topic_id], state.entries.get(key), other)
+        for key, other in keys.items()
+    ]
     if not others:
         refusal = refusal or f"The table has no entries of the group {other_id!r}."
-    view = _change_view(table, group_id, rows, refusal, has_changes=bool(changes))
-    return _executed(table, view, changes, state, execute=execute)
-
-
-def _change_view(
-    table: MaintainedTable,
-    group_id: str,
-    rows: Sequence[ChangeRow],
-    refusal: str,
-    *,
-    has_changes: bool,
-) -> ChangeView:
-    refused = sum(each.is_refused for each in rows)
-    if refused:
-        refusal = refusal or f"{refused} of {len(rows)} entries cannot be set: no entry is set."
-    return ChangeView(
-        table=str(table),
-        group_id=group_id,
-        rows=_sorted(rows),
-        refusal=refusal or ("" if has_changes else "There are no entries to change."),
-    )
+    return _change_view(table, group_id, state, planned, refusal=refusal, execute=execute)
 
 
 def repair_table(
@@ -438,8 +410,7 @@ def repair_table(
     """
     refusal = _active(brokers, group_id)
     state = _read(table, group_id)
-    rows: list[ChangeRow] = []
-    changes: list[EntryChange] = []
+    planned: list[Planned] = []
     if not isinstance(table, RestorableTable) or not _restored(group_id, state, table):
         refusal = (
             "The table was not restored after the group's last commit, nor replaced: nothing to"
@@ -451,37 +422,61 @@ def repair_table(
             held = table.held(group_id, restored_to)
         topics = _names(brokers, (key.topic_id for key in (*entries, *held)))
         names = {key: topics[key.topic_id] for key in (*entries, *held)}
-        rows, changes = plan_repair(entries, held, names)
+        planned = plan_repair(entries, held, names)
     # The name of a database may hold a password.
     shown = "TABLE" if parse_table(text).kind is TableKind.POSTGRES else text
     command = shlex.join(("reset-offsets", group_id, "--from-table", shown, "--all-topics"))
-    view = ChangeView(
+    return _change_view(
+        table,
+        group_id,
+        state,
+        planned,
+        refusal=refusal,
+        execute=execute,
+        must_commit=True,
+        next_step=f"Then run: spark-groups {command} --execute; then {NEW_CHECKPOINT}",
+    )
+
+
+def _change_view(
+    table: MaintainedTable,
+    group_id: str,
+    state: TableState,
+    planned: Sequence[Planned],
+    *,
+    refusal: str,
+    execute: bool,
+    must_commit: bool = False,
+    next_step: str = "",
+) -> ChangeView:
+    """Return the view of a plan; with `execute`, first set its entries if the plan is valid.
+
+    Args:
+        state: The table when the plan was made.
+        refusal: Why the plan cannot be executed; empty if only a refused row prevents it.
+        must_commit: Whether to commit even if no entry changes.
+        next_step: The instruction for the user, unless the plan cannot be executed.
+    """
+    rows = sorted((row for row, _ in planned), key=lambda each: (each.topic, each.partition))
+    changes = tuple(change for _, change in planned if change is not None)
+    refused = sum(each.is_refused for each in rows)
+    if refused and not refusal:
+        refusal = f"{refused} of {len(rows)} entries cannot be set: no entry is set."
+    if not (changes or must_commit or refusal):
+        refusal = "There are no entries to change."
+    is_executed = execute and not refusal
+    if is_executed:
+        attempt = Attempt(group_id, NO_BATCH, uuid.uuid4().hex[:12])
+        with reached(str(table)):
+            table.commit(attempt, [], Decision(changes=changes), state)
+    return ChangeView(
         table=str(table),
         group_id=group_id,
-        rows=_sorted(rows),
+        rows=tuple(rows),
         refusal=refusal,
-        next_step=""
-        if refusal
-        else f"Then run: spark-groups {command} --execute; then {NEW_CHECKPOINT}",
+        next_step="" if refusal else next_step,
+        is_executed=is_executed,
     )
-    return _executed(table, view, changes, state, execute=execute)
-
-
-def _executed(
-    table: MaintainedTable,
-    view: ChangeView,
-    changes: Sequence[EntryChange],
-    state: TableState,
-    *,
-    execute: bool,
-) -> ChangeView:
-    """Set entries, if the table is unchanged since the plan; commit even if no entry changes."""
-    if view.refusal or not execute:
-        return view
-    attempt = Attempt(view.group_id, NO_BATCH, uuid.uuid4().hex[:12])
-    with reached(str(table)):
-        table.commit(attempt, [], Decision(changes=tuple(changes)), state)
-    return replace(view, is_executed=True)
 
 
 def _read(table: MaintainedTable, group_id: str) -> TableState:
@@ -516,13 +511,6 @@ def _restored(group_id: str, state: TableState, table: MaintainedTable) -> str:
     except TableRestoredError as error:
         return str(error)
     return ""
-
-
-def _is_in(
-    chosen: Mapping[str, frozenset[int] | None], topic: str, partition: TopicIdPartition
-) -> bool:
-    indexes = chosen.get(topic, frozenset())
-    return indexes is None or partition.partition in indexes
 
 
 def _committed(brokers: Brokers, group_id: str) -> Fetched:
@@ -584,10 +572,6 @@ def _names(brokers: Brokers, topic_ids: Iterable[TopicId]) -> dict[TopicId, str]
         found = cluster.metadata(MetadataRequest(topic_ids=wanted)).topics
     names = {each: topic_id_text(each) for each in wanted}
     return names | {each.topic_id: each.name for each in found if each.topic_id in wanted}
-
-
-def _sorted(rows: Iterable[ChangeRow]) -> tuple[ChangeRow, ...]:
-    return tuple(sorted(rows, key=lambda each: (each.topic, each.partition)))
 
 
 def render_offsets(view: OffsetsView) -> RenderableType:

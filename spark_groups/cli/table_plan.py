@@ -80,6 +80,10 @@ class ChangeRow:
     is_refused: bool = False
 
 
+Planned = tuple[ChangeRow, EntryChange | None]
+"""A row of a plan, and the change that a commit makes; None: no change."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeView(View):
     """A plan, and its result.
@@ -168,7 +172,7 @@ def plan_change(
     *,
     is_backwards: bool,
     is_explained: bool = True,
-) -> tuple[ChangeRow, EntryChange | None]:
+) -> Planned:
     """Return the change that sets an entry to an offset.
 
     Args:
@@ -210,13 +214,10 @@ def plan_change(
             f"the table has {entry.next_offset - next_offset} offsets more, and skips them: to"
             " have them written again, delete their rows and add --backwards"
         )
-    row = _row(key, topic, entry, changed, remark, is_refused=is_refused)
-    return row, None if changed is None else EntryChange(key, entry, changed)
+    return _planned(key, topic, entry, changed, remark, is_refused=is_refused)
 
 
-def plan_copy(
-    key: FenceKey, topic: str, entry: Entry | None, other: Entry
-) -> tuple[ChangeRow, EntryChange | None]:
+def plan_copy(key: FenceKey, topic: str, entry: Entry | None, other: Entry) -> Planned:
     """Return the change that gives a group the entry of another group.
 
     Args:
@@ -226,16 +227,16 @@ def plan_copy(
         other: The entry of the other group.
     """
     if entry == other:
-        return _row(key, topic, entry, None, "stays"), None
+        return _planned(key, topic, entry, None, "stays")
     if entry is not None:
         remark = f"the group has its own entry, and the other group's offset is {other.next_offset}"
-        return _row(key, topic, entry, None, remark, is_refused=True), None
-    return _row(key, topic, None, other, "new entry"), EntryChange(key, None, other)
+        return _planned(key, topic, entry, None, remark, is_refused=True)
+    return _planned(key, topic, None, other, "new entry")
 
 
 def plan_repair(
     entries: Mapping[FenceKey, Entry], held: Mapping[FenceKey, Entry], names: Mapping[FenceKey, str]
-) -> tuple[list[ChangeRow], list[EntryChange]]:
+) -> list[Planned]:
     """Return the changes that set entries to those of the restored version.
 
     Args:
@@ -243,8 +244,7 @@ def plan_repair(
         held: The entries in the version whose rows the table has.
         names: The topics' names.
     """
-    rows: list[ChangeRow] = []
-    changes: list[EntryChange] = []
+    planned = []
     for key in sorted({*entries, *held}):
         entry = entries.get(key)
         if entry is None:
@@ -257,15 +257,12 @@ def plan_repair(
             # The entry may begin behind a gap that was accepted, and the rows before it are gone.
             wanted = Entry(0, 0)
             remark = "no rows are left: the next batch is refused unless it begins at offset 0"
-        if wanted == entry:
-            rows.append(_row(key, names[key], entry, None, "stays"))
-            continue
-        rows.append(_row(key, names[key], entry, wanted, remark))
-        changes.append(EntryChange(key, entry, wanted))
-    return rows, changes
+        changed, remark = (None, "stays") if wanted == entry else (wanted, remark)
+        planned.append(_planned(key, names[key], entry, changed, remark))
+    return planned
 
 
-def _row(
+def _planned(
     key: FenceKey,
     topic: str,
     entry: Entry | None,
@@ -273,8 +270,8 @@ def _row(
     remark: str,
     *,
     is_refused: bool = False,
-) -> ChangeRow:
-    return ChangeRow(
+) -> Planned:
+    row = ChangeRow(
         topic=topic,
         partition=key.partition,
         start_offset=None if entry is None else entry.start_offset,
@@ -284,6 +281,7 @@ def _row(
         remark=remark,
         is_refused=is_refused,
     )
+    return row, None if changed is None else EntryChange(key, entry, changed)
 
 
 def key_of(group_id: str, partition: TopicIdPartition) -> FenceKey:

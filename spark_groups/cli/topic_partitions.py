@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import typer
 
 from spark_groups.errors import OptionsError
 from spark_groups.protocol.messages import TopicMetadata
 from spark_groups.types import TopicPartition
+
+TOPIC_OPTION: Final[Any] = typer.Option(
+    "--topic",
+    metavar="TOPIC[:0,1]",
+    help="A topic, or only these partitions of it; repeatable.",
+)
 
 
 def parse_topics(given: Iterable[str]) -> dict[str, frozenset[int] | None]:
@@ -29,6 +38,12 @@ def parse_topics(given: Iterable[str]) -> dict[str, frozenset[int] | None]:
     if problems:
         raise OptionsError("; ".join(problems))
     return found
+
+
+def is_chosen(name: TopicPartition, topics: Mapping[str, frozenset[int] | None]) -> bool:
+    """Return whether a partition is one of those that `parse_topics` returned."""
+    indexes = topics.get(name.topic, frozenset())
+    return indexes is None or name.partition in indexes
 
 
 def partitions_of(

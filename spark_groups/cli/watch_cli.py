@@ -66,7 +66,7 @@ from spark_groups.observation.lag_times import (
 from spark_groups.observation.lag_trends import LagTrend, sum_if_known
 from spark_groups.observation.plain_values import duration_text, partition_ranges
 from spark_groups.observation.revocations import Revocation
-from spark_groups.observation.views import GroupView, MemberView, PartitionView
+from spark_groups.observation.views import GroupView, PartitionView
 
 INTERVAL_S: Final = 2.0
 SUMMARY_EVERY_S: Final = 10.0
@@ -236,7 +236,8 @@ def render_frame(
         names = MemberNames(view.members, width)
         parts += [group_header(view, width), _trend_line(frame.trend)]
         parts += _members(view, names, width, lines.members)
-        parts += _revocations(frame.revocations)
+        revocations = frame.revocations[:REVOCATIONS_SHOWN]
+        parts += [Text(_revocation(each), MOVING_STYLE) for each in revocations]
         parts += _alerts(frame.alerts)
         parts += [Text(), *_partitions(frame, view, names, lines.partitions)]
     if frame.events:
@@ -316,19 +317,10 @@ def _trend_line(trend: LagTrend) -> Text:
 def _members(view: GroupView, names: MemberNames, width: int, rows: int) -> list[RenderableType]:
     if not view.members:
         return []
-    ordered = sorted(view.members, key=_is_settled)
+    ordered = sorted(view.members, key=lambda each: not (each.pending or each.revoking))
     shown, more = _fit(ordered, rows)
     table = _one_line_each(members_table(tuple(shown), names, width))
     return [Text(), table, *([_more(len(more), "members")] if more else [])]
-
-
-def _is_settled(member: MemberView) -> bool:
-    return not (member.pending or member.revoking)
-
-
-def _revocations(revocations: Sequence[Revocation]) -> list[RenderableType]:
-    shown = revocations[:REVOCATIONS_SHOWN]
-    return [Text(_revocation(each), MOVING_STYLE) for each in shown]
 
 
 def _alerts(alerts: Sequence[DeletionAlert]) -> list[RenderableType]:
@@ -379,7 +371,11 @@ def _partitions(
         Column("COUNT", lambda row: number(len(row)), True, not single),
         Column("LAG", lambda row: lag_text(row[0]) if single else _shared_lag(row), True),
         Column("BEHIND", _behind, is_number=True, is_shown=bool(view.totals.seconds_behind)),
-        Column("DELETION", _deletion, is_shown=single and bool(frame.alerts)),
+        Column(
+            "DELETION",
+            lambda row: deletion_text(row[0].time),
+            is_shown=single and bool(frame.alerts),
+        ),
         Column("LAG CHANGE", lag_change, is_number=True),
         Column("TREND", trend),
     )
@@ -389,10 +385,6 @@ def _partitions(
 
 def _behind(row: list[PartitionView]) -> str:
     return behind_text(largest_behind_s(each.time for each in row))
-
-
-def _deletion(row: list[PartitionView]) -> str:
-    return deletion_text(row[0].time)
 
 
 def _is_stable(partition: PartitionView) -> bool:

@@ -54,7 +54,6 @@ class AvailableNowEnd:
         Args:
             is_settled: Whether the member owns its whole target assignment.
             waited_s: How long nothing could be read, in seconds.
-            now: Seconds.
 
         Raises:
             AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.

@@ -37,8 +37,6 @@ class Outgoing:
     """A request to send now.
 
     Args:
-        channel: The connection to use.
-        request: The request.
         node: The coordinator, on the two channels that lead to it.
         timeout_s: How long it may take.
     """
@@ -138,7 +136,6 @@ class Channels:
         """Return the requests to send now, at most one for each free channel.
 
         Args:
-            now: Seconds.
             coordinator: The group's coordinator, None if unknown.
         """
         outgoing = []

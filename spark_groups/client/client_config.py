@@ -16,9 +16,6 @@ class ClientConfig:
 
     Args:
         member: Group, subscription and other member properties.
-        starting_offsets: `startingOffsets`.
-        read_committed: True for `kafka.isolation.level=read_committed`.
-        fail_on_data_loss: `failOnDataLoss`.
         liveness: How long the query may be idle before its member leaves.
         settling: How AvailableNow ends if partitions are missing.
         request_timeout_s: The longest time of one attempt of a request

@@ -1,8 +1,8 @@
 """GroupClient: one Spark query as one member of a group; makes all decisions of the driver.
 
-In, each with `now`: responses, and what Spark does (`plan`, `finish`, `replay`, `leave`).
-Out: requests to send (`poll_requests`), events, and the time of the next poll. It has no socket, no
-clock and no thread, and runs unchanged in the simulation. Calls must not overlap.
+In, each with `now` in seconds: responses, and what Spark does (`plan`, `finish`, `replay`,
+`leave`). Out: requests to send (`poll_requests`), events, and the time of the next poll. It has no
+socket, no clock and no thread, and runs unchanged in the simulation. Calls must not overlap.
 """
 
 from __future__ import annotations
@@ -80,7 +80,6 @@ class GroupClient:
     """A member, its ledger, and the decisions between them.
 
     Args:
-        config: The configuration.
         new_member_id: Returns a new member id (a UUID) with each call.
         checkpointed: The last plan in Spark's checkpoint; if it is of this group, the member that
             it names is released first.
@@ -383,15 +382,9 @@ class GroupClient:
         finished is returned again.
 
         Args:
-            limit: How much to read.
-            ends: Log ends (last stable offsets under read_committed), after `listed`.
-            now: Seconds.
-            leader_epochs: The leader epoch under which each end was listed.
+            ends: Log ends (last stable offsets under read_committed) that were given to `listed`.
 
-        Raises:
-            GroupError: The member failed for good.
-            CheckpointError, OptionsError: The query cannot start here; see `Positions.check`.
-            DataLossError: Offsets are gone and `failOnDataLoss` is true.
+        Raises as `check` does.
         """
         self.check()
         if self.ledger.in_flight is not None:
@@ -429,7 +422,6 @@ class GroupClient:
         """Commit finished batches, then leave the group.
 
         Args:
-            now: Seconds.
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
@@ -588,7 +580,6 @@ class GroupClient:
 
         Args:
             waited_s: How long nothing could be read, in seconds.
-            now: Seconds.
 
         Raises:
             AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.

@@ -50,7 +50,6 @@ class OpenRequests:
         Args:
             name: What it asks for.
             first_wait_s: How long that may take, unless earlier attempts took longer.
-            now: Seconds.
             to: The broker; empty: any.
         """
         wait = self._waits.setdefault(name, _Wait(now, to))

@@ -142,9 +142,7 @@ class Positions:
         """Note partitions whose requests fail, and report those that have waited for a while.
 
         Args:
-            request: The name of the request.
             codes: Kafka's error code for each.
-            now: Seconds.
         """
         waits = self._waits = self.waits()
         for key, code in codes.items():

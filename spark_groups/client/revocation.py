@@ -161,7 +161,6 @@ def timeout_for_gap(gap_s: float, rebalance_timeout_ms: int) -> int | None:
 
     Args:
         gap_s: Seconds between two calls of Spark.
-        rebalance_timeout_ms: The current rebalance timeout.
     """
     if gap_s * 2_000 <= rebalance_timeout_ms:
         return None

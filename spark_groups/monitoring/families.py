@@ -226,46 +226,6 @@ def families(view: View) -> Iterator[Metric]:
     yield from _counted(group, view["tally"])
 
 
-def metric_table() -> str:
-    """Return the Markdown table of all metrics."""
-    by_partition = "group, topic, partition"
-    rows = [
-        (
-            "state",
-            "gauge",
-            "group, state",
-            "1 for the member's state, as named in KIP-848, else 0.",
-        ),
-        ("condition", "gauge", "group, condition", "1 for the result of the health check, else 0."),
-        ("live", "gauge", "group", "1 if `/live` returns 200, else 0."),
-        ("ready", "gauge", "group", "1 if `/ready` returns 200, else 0."),
-        ("member_info", "gauge", f"group, {', '.join(INFO)}", "Identity of the member; always 1."),
-        *((each.name, "gauge", "group", each.meaning) for each in GAUGES),
-        *((each.name, "gauge", by_partition, each.meaning) for each in PARTITION_GAUGES),
-        *(
-            (f"{each.name.lower()}_total", "counter", "group", _sentence(each.value))
-            for each in Count
-        ),
-        ("request_errors_total", "counter", "group, request, error", "Error responses by request."),
-        *(
-            (f"{each.name.lower()}_seconds", "histogram", "group", _sentence(each.value))
-            for each in Took
-        ),
-        *(
-            (
-                f"{each.name.lower()}_max_seconds",
-                "gauge",
-                "group",
-                "Maximum over the last 30 to 60 s.",
-            )
-            for each in Took
-        ),
-    ]
-    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{PREFIX}{name}` | {kind} | {at} | {why} |" for name, kind, at, why in rows]
-    return "\n".join(lines)
-
-
 def _states(group: str, view: View) -> Iterator[Metric]:
     health = assess(view)
     for name, meaning, found, choices in (
@@ -309,7 +269,7 @@ def _gauge(gauge: Gauge, names: list[str], labelled: Mapping[tuple[str, ...], Vi
 def _counted(group: str, counted: View) -> Iterator[Metric]:
     for count in Count:
         name = count.name.lower()
-        counter = CounterMetricFamily(PREFIX + name, _sentence(count.value), labels=["group"])
+        counter = CounterMetricFamily(PREFIX + name, sentence(count.value), labels=["group"])
         counter.add_metric([group], counted["counts"][name])
         yield counter
     errors = CounterMetricFamily(
@@ -325,7 +285,7 @@ def _counted(group: str, counted: View) -> Iterator[Metric]:
 
 
 def _timed(group: str, took: Took, spread: View) -> Iterator[Metric]:
-    name, meaning = PREFIX + took.name.lower(), _sentence(took.value)
+    name, meaning = PREFIX + took.name.lower(), sentence(took.value)
     bounds = [*map(str, spread["bounds_s"]), "+Inf"]
     buckets = list(zip(bounds, spread["buckets"], strict=True))
     histogram = HistogramMetricFamily(f"{name}_seconds", meaning, labels=["group"])
@@ -341,5 +301,6 @@ def _timed(group: str, took: Took, spread: View) -> Iterator[Metric]:
     yield longest
 
 
-def _sentence(words: str) -> str:
+def sentence(words: str) -> str:
+    """Return words with a capital letter and a full stop."""
     return f"{words[0].upper()}{words[1:]}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from spark_groups.errors import GroupNotFoundError, SparkGroupsError
@@ -23,7 +23,7 @@ from spark_groups.observation.lag_times import (
 from spark_groups.observation.lag_trends import LagHistory, LagTrend, LagTrends
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.ownership import Ownership, OwnershipSpan
-from spark_groups.observation.plain_values import View, by_topic, json_value, partition_ranges
+from spark_groups.observation.plain_values import View, partition_ranges
 from spark_groups.observation.revocations import Revocation, Revocations
 from spark_groups.observation.views import GroupView
 from spark_groups.types import TopicPartition
@@ -69,9 +69,9 @@ class Frame(View):
 
     Args:
         at_s: The time of the poll, in seconds since 1970.
-        view: The latest view; None: the group was never read.
         seen_at_s: The time of the latest view.
         stale: Why the latest view is outdated; None: it is current.
+        view: The latest view; None: the group was never read.
         trend: The trend of the group's total lag.
         lag_history: The total lag in each minute of the last day.
         partitions: In the order of the view.
@@ -81,9 +81,9 @@ class Frame(View):
 
     group_id: str
     at_s: float
-    view: GroupView | None = None
     seen_at_s: float | None = None
     stale: Staleness | None = None
+    view: GroupView | None = None
     trend: LagTrend = field(default_factory=LagTrend)
     lag_history: LagHistory = field(default_factory=LagHistory)
     partitions: tuple[PartitionHistory, ...] = ()
@@ -98,31 +98,12 @@ class Frame(View):
 
     def to_json(self) -> dict[str, Any]:
         """Return the frame as JSON has it; `group` is the view of `describe --json`."""
-        events = [
-            json_value(asdict(each)) | {"partitions": by_topic(each.partitions)}
-            for each in self.events
-        ]
-        return {
-            "group_id": self.group_id,
-            "at_s": self.at_s,
-            "seen_at_s": self.seen_at_s,
-            "stale": None if self.stale is None else asdict(self.stale),
-            "group": None if self.view is None else self.view.to_json(),
-            "trend": json_value(asdict(self.trend)),
-            "lag_history": json_value(asdict(self.lag_history)),
-            "partitions": [json_value(asdict(each)) for each in self.partitions],
-            "revocations": [each.to_json() for each in self.revocations],
-            "alerts": [json_value(asdict(each)) for each in self.alerts],
-            "events": events,
-        }
+        document = super(Frame, self).to_json()
+        return {"group" if name == "view" else name: of for name, of in document.items()}
 
 
 class GroupHistory:
-    """Makes frames from successive views of one group.
-
-    Args:
-        alert_hours: As `deletion_alert` has it.
-    """
+    """Makes frames from successive views of one group."""
 
     def __init__(self, group_id: str, alert_hours: float = ALERT_HOURS) -> None:
         self._alert_hours = alert_hours
@@ -254,7 +235,6 @@ class GroupWatch:
     Args:
         observer: Reads the group; closed with the watch.
         now: The clock of the frames, in seconds since 1970.
-        alert_hours: As `deletion_alert` has it.
     """
 
     def __init__(

@@ -241,8 +241,6 @@ def known_offsets(
     """Return the committed offsets of a group; a partition that has none is missing.
 
     Args:
-        cluster: The cluster.
-        group_id: The group.
         wanted: The partitions whose offsets must be known; None: all.
 
     Raises:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -25,14 +25,24 @@ class View:
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them: lists for tuples, values for enums."""
-        document: dict[str, Any] = json_value(asdict(self))  # type: ignore[call-overload]
+        """Return the fields as JSON has them; partitions are lists by topic."""
+        document: dict[str, Any] = json_value(self)
         return document
+
+
+PARTITIONS: Final = "tuple[TopicPartition, ...]"
+"""The annotation, word for word, of a field whose partitions JSON has as lists by topic."""
 
 
 def json_value(value: Any) -> Any:
     """Return a value as JSON has it, at every depth: lists for tuples, values for enums."""
-    if isinstance(value, dict):
+    if is_dataclass(value):
+        found = {each: getattr(value, each.name) for each in fields(value)}
+        return {
+            each.name: by_topic(of) if each.type == PARTITIONS else json_value(of)
+            for each, of in found.items()
+        }
+    if isinstance(value, Mapping):
         return {key: json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [json_value(each) for each in value]

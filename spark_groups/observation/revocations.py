@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from spark_groups.observation.group_events import EventKind, GroupEvent, label_of
-from spark_groups.observation.plain_values import by_topic, partition_ranges
+from spark_groups.observation.plain_values import View, partition_ranges
 from spark_groups.observation.views import GroupView, MemberView
 from spark_groups.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revocation:
+class Revocation(View):
     """The partitions that a member must still revoke.
 
     Args:
@@ -31,10 +30,6 @@ class Revocation:
     age_s: float | None = None
     rebalance_timeout_s: float | None = None
     budget_used: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the revocation as JSON has it."""
-        return asdict(self) | {"partitions": by_topic(self.partitions)}
 
 
 class Revocations:

@@ -22,7 +22,7 @@ from spark_groups.observation.lag_times import (
     unread_lag,
 )
 from spark_groups.observation.local_members import LocalMember, parse_local_members
-from spark_groups.observation.plain_values import View, by_topic
+from spark_groups.observation.plain_values import View
 from spark_groups.observation.reading import GroupReading, GroupType
 from spark_groups.offsets.events import WithheldRange
 from spark_groups.protocol.messages import (
@@ -246,18 +246,6 @@ class GroupView(View):
     totals: GroupTotals
     authorized_operations: tuple[str, ...] | None = None
     outside: Mapping[str, LocalMember] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the view as JSON has it; partitions of members are lists by topic."""
-        document = super(GroupView, self).to_json()
-        for member, shown in zip(self.members, document["members"], strict=True):
-            for name in ("current", "target", "pending", "revoking"):
-                shown[name] = by_topic(getattr(member, name))
-            if member.local is not None:
-                shown["local"]["revoking"] = by_topic(member.local.revoking)
-        for member_id, local in self.outside.items():
-            document["outside"][member_id]["revoking"] = by_topic(local.revoking)
-        return document
 
 
 def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = ()) -> GroupView:

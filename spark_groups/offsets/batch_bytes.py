@@ -54,7 +54,6 @@ class BytesSearch(Generic[K]):
 
     Args:
         unread: The first unread offset and the end, by partition with a backlog.
-        max_bytes: The limit.
         max_offsets: The limit in offsets, if the query has one.
         known: The last samples of partitions, which stand in for samples that fail.
     """

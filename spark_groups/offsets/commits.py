@@ -33,7 +33,6 @@ class PendingCommit:
     """An offset to commit.
 
     Args:
-        key: The partition.
         tenure: The tenure in which it was read; the commit is dropped when that ends.
         member_epoch: The member epoch that fences it: the plan's, or a newer one after a refusal.
         committed_offset: The next offset to read.
@@ -133,7 +132,6 @@ class CommitQueue:
         """Return the commits of the next request, which is then in flight; empty: none is due.
 
         Args:
-            now: Seconds.
             member_epoch: The current member epoch.
             proven_at: When the last accepted heartbeat was sent.
             tenure: Returns the tenure of a partition, None if it is not owned.

@@ -46,9 +46,6 @@ class PartitionsStarted(Event):
     """Partitions without a committed offset have started: their starting offsets are committed.
 
     Args:
-        at: Seconds.
-        topic: The topic's name.
-        partitions: Its partitions.
         rows: At most how many rows are below their starting offsets.
         command: The command that starts them elsewhere.
     """
@@ -197,8 +194,6 @@ class WithheldRange:
     """The unread offsets of a partition that its current owner has not released.
 
     Args:
-        topic: Name of the topic.
-        partition: Index of the partition.
         committed_offset: The next offset to read; None: unknown, or none is committed.
         log_end_offset: The next offset to be written; None: unknown.
     """
@@ -257,7 +252,6 @@ class AvailableNowUnsettled(Event):
     """AvailableNow ends without partitions of the member's target assignment.
 
     Args:
-        at: Seconds.
         waited_s: How long the member waited for them.
         withheld: Their unread offsets, where other members hold them.
         unresolved: How many more there are.
@@ -394,7 +388,6 @@ class RevocationBudgetUsed(Event):
     """A revocation waits for a batch; `percent` of the rebalance timeout has passed.
 
     Args:
-        at: Seconds.
         percent: 50 or 80; at 90 the partitions are released without a commit.
         waiting_for: Partitions that delay the acknowledgement.
         fitting_offsets: The maxOffsetsPerTrigger with which the batch would have fitted, if known.
@@ -421,9 +414,7 @@ class RevocationHeld(Event):
     """A revocation is ready to be acknowledged, and waits for a rebalance listener.
 
     Args:
-        at: Seconds.
         number: The number that releases it.
-        partitions: The revoked partitions.
         deadline: When it is acknowledged without the listener, in seconds of the client's clock.
     """
 

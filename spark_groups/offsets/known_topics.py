@@ -34,11 +34,16 @@ class TopicDirectory:
         self.has_checkpoint = False
         """Whether the query continues from a checkpoint; only `remember` changes it."""
         self._unread: dict[TopicId, PlanTopic] = {}
-        self._left_unread: set[TopicId] = set()
+        self.left_unread: set[TopicId] = set()
+        """Topics that existed when the query began, and that no earlier run has read; only this
+        class changes them."""
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
-        self._created_again: set[TopicId] = set()
-        self._appeared_unseen: set[TopicId] = set()
+        self.created_again: set[TopicId] = set()
+        """Topics whose names other topics had before; only this class changes them."""
+        self.appeared_unseen: set[TopicId] = set()
+        """Topics that appeared while the query did not run: its checkpoint lacks them; only this
+        class changes them."""
 
     def saw_absent(self, names: Iterable[str]) -> None:
         """Note subscribed topics that do not exist."""
@@ -60,7 +65,7 @@ class TopicDirectory:
             self._ids_by_name.setdefault(each.name, each.topic_id)
             if not each.is_read:
                 self._unread[each.topic_id] = each
-                self._left_unread.add(each.topic_id)
+                self.left_unread.add(each.topic_id)
                 self._first_counts[each.topic_id] = each.known_count or 0
                 continue
             self._read[each.topic_id] = each.name
@@ -71,14 +76,6 @@ class TopicDirectory:
     def was_checkpointed(self, topic_id: TopicId) -> bool:
         """Return whether the checkpoint names a topic as read."""
         return topic_id in self._checkpointed
-
-    def appeared_unseen(self, topic_id: TopicId) -> bool:
-        """Return whether a topic appeared while the query did not run: its checkpoint lacks it."""
-        return topic_id in self._appeared_unseen
-
-    def was_left_unread(self, topic_id: TopicId) -> bool:
-        """Return whether a topic existed when the query began, and no earlier run has read it."""
-        return topic_id in self._left_unread
 
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""
@@ -122,8 +119,8 @@ class TopicDirectory:
         if before is not None and before != topic.topic_id:
             self._read.pop(before, None)
             self._unread.pop(before, None)
-            self._created_again.discard(before)
-            self._created_again.add(topic.topic_id)
+            self.created_again.discard(before)
+            self.created_again.add(topic.topic_id)
         self._absent_names.discard(topic.name)
         return before if before != topic.topic_id else None
 
@@ -131,7 +128,7 @@ class TopicDirectory:
         if is_new:
             return 0
         if self.has_checkpoint and topic.topic_id not in self._checkpointed:
-            self._appeared_unseen.add(topic.topic_id)
+            self.appeared_unseen.add(topic.topic_id)
             return 0
         if topic.topic_id not in self._read and len(self._unread) < MAX_TOPICS_REMEMBERED:
             known = PlanTopic(topic.topic_id, topic.name, topic.partition_count, is_read=False)
@@ -171,10 +168,6 @@ class TopicDirectory:
     def first_count(self, topic_id: TopicId) -> int:
         """Return the partition count of a topic when the member first saw it."""
         return self._first_counts[topic_id]
-
-    def was_created_again(self, topic_id: TopicId) -> bool:
-        """Return whether another topic had this topic's name before."""
-        return topic_id in self._created_again
 
     def unknown(self, topic_ids: Iterable[TopicId]) -> frozenset[TopicId]:
         """Return the ids without a known name."""

@@ -64,9 +64,7 @@ class OwnedPartition:
     """An owned partition.
 
     Args:
-        tenure: Number of this tenure.
         assigned_epoch: The member epoch of the assignment.
-        phase: The current step.
         position: Next offset to plan.
         mark: The mark of the commit of the position, sent or not; NO_MARK: another client's.
         committed_offset: The last known one.
@@ -106,8 +104,6 @@ class OwnedPartition:
         """Move to a position that the log of a leader epoch has reached.
 
         Args:
-            position: The next offset to plan.
-            leader_epoch: The leader epoch.
             mark: The mark of the commit of that position.
         """
         self.position = self.reached_offset = position
@@ -156,7 +152,6 @@ class FinishedRun:
     """Offsets of a partition that this query finished and that are not known to be committed.
 
     Args:
-        topic: Topic name.
         boundaries: Where each batch began, and where the last one ended.
         leader_epoch: A leader epoch whose log reached the end, or NO_LEADER_EPOCH.
     """
@@ -184,7 +179,6 @@ class FinishedBatch:
     """What follows from a finished batch.
 
     Args:
-        commits: Offsets to commit.
         lost: Ranges whose partitions were lost meanwhile: not committed unless inherited later.
     """
 
@@ -314,8 +308,6 @@ class Ledger:
         """Go to a position whose commit is pending.
 
         Args:
-            key: The partition.
-            position: The next offset to plan.
             leader_epoch: A leader epoch whose log reached it, or NO_LEADER_EPOCH.
             phase: The phase until it is committed.
             mark: The mark of a commit that was deleted and is made again; else it has a new one.
@@ -367,12 +359,7 @@ class Ledger:
     def record(
         self, plan: BatchPlan, leader_epochs: Mapping[TopicIdPartition, int] = NO_LEADER_EPOCHS
     ) -> None:
-        """Hand a plan to Spark: positions move to the ends of its ranges.
-
-        Args:
-            plan: The plan.
-            leader_epochs: The leader epoch under which each end was listed.
-        """
+        """Hand a plan to Spark: positions move to the ends of its ranges."""
         self.in_flight = self._planned = plan
         self._planned_at = {}
         for each, _, end in _with_boundaries(plan):

@@ -29,8 +29,6 @@ def mark_at_end(plan: BatchPlan, each: OffsetRange, mark_at_start: str) -> str:
     """Return the mark of the commit at the end of a range.
 
     Args:
-        plan: The plan of the range.
-        each: The range.
         mark_at_start: The mark of the commit on which the range stands.
     """
     by = (plan.member_id, plan.member_epoch, each.key, each.from_offset, each.until_offset)
@@ -43,8 +41,6 @@ def mark_of_position(run_id: str, tenure: int, key: TopicIdPartition, position: 
     Args:
         run_id: Differs between the runs of all queries.
         tenure: The number of the tenure, which occurs once in a run.
-        key: The partition.
-        position: The offset.
     """
     return _mark(run_id, tenure, key, position)
 

@@ -69,7 +69,6 @@ class Resolved:
     Args:
         reaction: The gravest reaction, or ACCEPT.
         error: The Kafka error code behind that reaction.
-        events: Events to emit.
         data_loss: Why the query must fail because offsets are lost, if it must.
         refusal: Why the query must fail because of its checkpoint or options, if it must.
         failed: Partitions that still wait, each with the error code that made it wait.
@@ -308,7 +307,7 @@ class PositionResolver:
         partition = TopicPartition(self._topics.name(topic_id) or "", key.partition)
         if self._starting.names_start(partition):
             return None
-        if self._topics.appeared_unseen(topic_id) and owned.known_count == 0:
+        if topic_id in self._topics.appeared_unseen and owned.known_count == 0:
             return None if self._starting.is_all else NewTopicRead
         is_read = topic_id in read_by_group
         if self._may_be_old(key, owned, is_read=is_read):
@@ -316,7 +315,7 @@ class PositionResolver:
         if is_read or owned.starting_timestamp == EARLIEST_TIMESTAMP:
             return None
         if self._topics.has_checkpoint:
-            return RowsSinceSkipped if self._topics.was_left_unread(topic_id) else None
+            return RowsSinceSkipped if topic_id in self._topics.left_unread else None
         return ExistingRowsSkipped if self._read_before - {topic_id} else None
 
     def _started_events(
@@ -553,7 +552,7 @@ class PositionResolver:
             position, mark = checkpointed
             self._settle(key, position, NO_LEADER_EPOCH, member_epoch, mark=mark)
             return
-        if self._topics.was_created_again(key.topic_id):
+        if key.topic_id in self._topics.created_again:
             # An offset named in `startingOffsets` belonged to the earlier topic of this name.
             self._list(owned, EARLIEST_TIMESTAMP)
             return

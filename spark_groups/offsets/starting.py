@@ -232,7 +232,6 @@ def reset_command(group_id: str, command_options: str, *words: str) -> str:
     """Return a command that resets offsets of a group.
 
     Args:
-        group_id: The group.
         command_options: The options that reach the brokers.
         words: Which offsets, and where to.
     """

@@ -85,7 +85,6 @@ class PositionValidator:
             positions: Positions of ready partitions.
             ends: Log ends, after `compare`.
             leader_epochs: The leader epoch under which each end was listed.
-            now: Seconds.
         """
         usable: dict[TopicIdPartition, int] = {}
         resolved = Resolved()

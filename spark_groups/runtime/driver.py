@@ -176,11 +176,7 @@ class GroupDriver:
             client.finish(plan, suspension_clock())
 
     def count(self, counts: Mapping[Count, int]) -> None:
-        """Add to the member's counters what only the query's application knows.
-
-        Args:
-            counts: The increases.
-        """
+        """Add to the member's counters what only the query's application knows."""
         with self._engine.changed:
             self._counted.update(counts)
 
@@ -576,7 +572,6 @@ class LogEnds:
         """Return the ends of partitions with their leader epochs.
 
         Args:
-            keys: The partitions.
             shown: Those that no plan uses: their errors are ignored.
 
         Raises:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ErrorCode, ProtocolError, rule_for
@@ -43,7 +44,6 @@ from spark_groups.wire.configuration import (
     alteration_to_wire,
     check_alteration,
     configuration_from_wire,
-    configuration_to_wire,
     configurations_from_wire,
     configurations_to_wire,
     refuse,
@@ -253,12 +253,7 @@ class Cluster:
             read_committed: Whether to skip records of aborted and of unfinished transactions.
             timeout_s: When to give up, if that is before the timeout of a call.
         """
-        deadline = min(time.monotonic() + timeout_s, self._deadline())
-        self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
-        search = FirstRecordSearch(
-            self._pool, self._leaders, offsets, read_committed=read_committed
-        )
-        return search.run(deadline)
+        return self._search(offsets, read_committed=read_committed, timeout_s=timeout_s)
 
     def sample_records(
         self, offsets: Mapping[TopicIdPartition, int], *, read_committed: bool, timeout_s: float
@@ -272,13 +267,14 @@ class Cluster:
             timeout_s: As for `first_records`.
         """
         deadline = min(time.monotonic() + timeout_s, self._deadline())
-        self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
 
         def sample(begins: Mapping[TopicIdPartition, int]) -> FirstRecords:
-            search = FirstRecordSearch(
-                self._pool, self._leaders, begins, read_committed=read_committed, is_sampling=True
+            return self._search(
+                begins,
+                read_committed=read_committed,
+                timeout_s=deadline - time.monotonic(),
+                is_sampling=True,
             )
-            return search.run(deadline)
 
         found = sample(offsets)
         refused = frozenset(
@@ -311,11 +307,32 @@ class Cluster:
             read_committed: As for `first_records`.
             timeout_s: As for `first_records`.
         """
+        return self._search(
+            {key: passed.missing[0].start},
+            read_committed=read_committed,
+            timeout_s=timeout_s,
+            passed={key: passed},
+        )
+
+    def _search(
+        self,
+        offsets: Mapping[TopicIdPartition, int],
+        *,
+        read_committed: bool,
+        timeout_s: float,
+        passed: Mapping[TopicIdPartition, Passed] = MappingProxyType({}),
+        is_sampling: bool = False,
+    ) -> FirstRecords:
+        """Search from an offset of each partition, like `FirstRecordSearch`, with fresh leaders."""
         deadline = min(time.monotonic() + timeout_s, self._deadline())
-        self._refresh(self._leaders.outdated({key.topic_id}), deadline)
-        offsets = {key: passed.missing[0].start}
+        self._refresh(self._leaders.outdated({each.topic_id for each in offsets}), deadline)
         search = FirstRecordSearch(
-            self._pool, self._leaders, offsets, read_committed=read_committed, passed={key: passed}
+            self._pool,
+            self._leaders,
+            offsets,
+            read_committed=read_committed,
+            passed=passed,
+            is_sampling=is_sampling,
         )
         return search.run(deadline)
 
@@ -448,7 +465,7 @@ class Cluster:
             RequestError: No broker answered in time.
             ProtocolError: The broker refused, or its answer cannot be read.
         """
-        asked = configuration_to_wire(resource, name, keys)
+        asked = configurations_to_wire(resource, (name,), keys)
         deadline = self._deadline()
         if resource is ConfigResource.BROKER:
             nodes = self._metadata(metadata_to_wire(), deadline).nodes

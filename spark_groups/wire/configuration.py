@@ -56,13 +56,6 @@ class ConfigEntry:
     origin: ConfigOrigin
 
 
-def configuration_to_wire(
-    resource: ConfigResource, name: str, keys: Iterable[str] | None
-) -> Values:
-    """Request the configuration of one resource; all keys if None."""
-    return configurations_to_wire(resource, (name,), keys)
-
-
 def configurations_to_wire(
     resource: ConfigResource, names: Iterable[str], keys: Iterable[str] | None
 ) -> Values:

@@ -7,7 +7,7 @@ provides fresh metadata; partitions of deleted topics are not sent, and get UNKN
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -95,24 +95,15 @@ def assignment_of(topic_partitions: Iterable[Values]) -> Assignment:
 
 
 def _heartbeat_to_wire(request: HeartbeatRequest, _: ClusterMetadata | None) -> Values:
+    # The fields of a request have the names of the message's fields.
+    values = {each.name: getattr(request, each.name) for each in fields(request)}
     owned = request.topic_partitions
-    return {
-        "group_id": request.group_id,
-        "member_id": request.member_id,
-        "member_epoch": request.member_epoch,
-        "instance_id": request.instance_id,
-        "rack_id": request.rack_id,
-        "rebalance_timeout_ms": request.rebalance_timeout_ms,
-        "subscribed_topic_names": request.subscribed_topic_names,
-        "subscribed_topic_regex": request.subscribed_topic_regex,
-        "server_assignor": request.server_assignor,
-        "topic_partitions": None
-        if owned is None
-        else [
+    if owned is not None:
+        values["topic_partitions"] = [
             {"topic_id": topic_id, "partitions": indexes}
             for topic_id, indexes in owned.by_topic().items()
-        ],
-    }
+        ]
+    return values
 
 
 def _heartbeat_from_wire(

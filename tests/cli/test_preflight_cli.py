@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from group_lab.assignors.embedded import encode_assignment
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import EmbeddedAssignment, encode_assignment
+from spark_groups.protocol.embedded import EmbeddedAssignment
 from spark_groups.protocol.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,

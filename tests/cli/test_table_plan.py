@@ -73,15 +73,15 @@ def test_entry_is_set_back_only_with_backwards() -> None:
 def test_repair_sets_the_entries_of_the_restored_version() -> None:
     names = dict.fromkeys((KEY, SECOND), "flights")
     entries = {KEY: Entry(5, 20), SECOND: Entry(3, 9)}
-    rows, changes = plan_repair(entries, {KEY: Entry(5, 10)}, names)
-    assert changes == [
+    rows, changes = zip(*plan_repair(entries, {KEY: Entry(5, 10)}, names), strict=True)
+    assert changes == (
         EntryChange(KEY, Entry(5, 20), Entry(5, 10)),
         # The partition had no rows then, and may have had some before a gap that was accepted.
         EntryChange(SECOND, Entry(3, 9), Entry(0, 0)),
-    ]
+    )
     assert rows[0].remark == "10 offsets went back"
     assert rows[1].remark.startswith("no rows are left: the next batch is refused unless")
-    assert plan_repair(entries, entries, names)[1] == []
+    assert [change for _, change in plan_repair(entries, entries, names)] == [None, None]
 
 
 def test_new_offsets_are_parsed() -> None:

@@ -16,7 +16,15 @@ from prometheus_client.registry import Collector
 from spark_groups.client.health import Condition
 from spark_groups.client.metrics import Count, Took
 from spark_groups.client.snapshot import take_snapshot
-from spark_groups.monitoring.families import MAX_PARTITION_SERIES, families, metric_table
+from spark_groups.monitoring.families import (
+    GAUGES,
+    INFO,
+    MAX_PARTITION_SERIES,
+    PARTITION_GAUGES,
+    PREFIX,
+    families,
+    sentence,
+)
 from spark_groups.protocol.membership import MemberState
 from tests.client.harness import ClientHarness
 from tests.monitoring.scraping import Scrape
@@ -41,6 +49,46 @@ def registry(view: dict[str, Any]) -> CollectorRegistry:
 
 def scraped(view: dict[str, Any]) -> Scrape:
     return Scrape(generate_latest(registry(view)).decode("utf-8"))
+
+
+def metric_table() -> str:
+    """Return the Markdown table of all metrics in docs/monitoring.md."""
+    by_partition = "group, topic, partition"
+    rows = [
+        (
+            "state",
+            "gauge",
+            "group, state",
+            "1 for the member's state, as named in KIP-848, else 0.",
+        ),
+        ("condition", "gauge", "group, condition", "1 for the result of the health check, else 0."),
+        ("live", "gauge", "group", "1 if `/live` returns 200, else 0."),
+        ("ready", "gauge", "group", "1 if `/ready` returns 200, else 0."),
+        ("member_info", "gauge", f"group, {', '.join(INFO)}", "Identity of the member; always 1."),
+        *((each.name, "gauge", "group", each.meaning) for each in GAUGES),
+        *((each.name, "gauge", by_partition, each.meaning) for each in PARTITION_GAUGES),
+        *(
+            (f"{each.name.lower()}_total", "counter", "group", sentence(each.value))
+            for each in Count
+        ),
+        ("request_errors_total", "counter", "group, request, error", "Error responses by request."),
+        *(
+            (f"{each.name.lower()}_seconds", "histogram", "group", sentence(each.value))
+            for each in Took
+        ),
+        *(
+            (
+                f"{each.name.lower()}_max_seconds",
+                "gauge",
+                "group",
+                "Maximum over the last 30 to 60 s.",
+            )
+            for each in Took
+        ),
+    ]
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{PREFIX}{name}` | {kind} | {at} | {why} |" for name, kind, at, why in rows]
+    return "\n".join(lines)
 
 
 def test_lag_in_time_is_exported_as_far_as_it_is_known() -> None:

@@ -80,8 +80,8 @@ def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() 
     topics.learn(topic(NEW))
     topics.learn(topic(OLD, name="bills"))
     assert (topics.first_count(NEW), topics.first_count(OLD)) == (0, 3)
-    assert topics.appeared_unseen(NEW)
-    assert not topics.appeared_unseen(OLD)
+    assert NEW in topics.appeared_unseen
+    assert OLD not in topics.appeared_unseen
 
 
 def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None:
@@ -90,7 +90,7 @@ def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None
     topics.end_initial_topics()
     topics.learn(topic(NEW))
     assert topics.first_count(NEW) == 0
-    assert not topics.appeared_unseen(NEW)
+    assert NEW not in topics.appeared_unseen
 
 
 def test_topic_of_a_checkpoint_that_names_no_topic_appeared_since() -> None:
@@ -100,7 +100,7 @@ def test_topic_of_a_checkpoint_that_names_no_topic_appeared_since() -> None:
     topics.learn(topic())
     assert topics.has_checkpoint
     assert topics.first_count(OLD) == 0
-    assert topics.appeared_unseen(OLD)
+    assert OLD in topics.appeared_unseen
 
 
 def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read() -> None:
@@ -115,7 +115,7 @@ def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read(
     restarted = TopicDirectory()
     restarted.remember([unread], of_this_group=True)
     restarted.learn(topic(count=5))
-    assert (restarted.first_count(OLD), restarted.appeared_unseen(OLD)) == (3, False)
+    assert (restarted.first_count(OLD), OLD in restarted.appeared_unseen) == (3, False)
     assert restarted.unread() == (unread,)
     assert not restarted.was_checkpointed(OLD)
 

@@ -12,7 +12,7 @@ from spark_groups.wire.configuration import (
     alteration_to_wire,
     check_alteration,
     configuration_from_wire,
-    configuration_to_wire,
+    configurations_to_wire,
     refuse,
 )
 from spark_groups.wire.schemas.codec import decode, encode
@@ -21,7 +21,7 @@ from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS, INCREMENTAL_ALT
 
 @pytest.mark.parametrize(("keys", "sent"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])
 def test_asks_for_all_or_for_some_keys(keys, sent) -> None:
-    values = configuration_to_wire(ConfigResource.GROUP, "g", keys)
+    values = configurations_to_wire(ConfigResource.GROUP, ("g",), keys)
     (resource,) = decode(DESCRIBE_CONFIGS.request, encode(DESCRIBE_CONFIGS.request, values))[
         "resources"
     ]

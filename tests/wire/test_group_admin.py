@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.embedded import (
-    EmbeddedAssignment,
-    Subscription,
-    encode_assignment,
-    encode_subscription,
-)
+from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
 from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from spark_groups.broker.cluster import NODES
 from spark_groups.cli.table_names import TableKind
 from workshop.chaos.faults.schedule import FaultClass
 from workshop.chaos.members.kinds import add_arguments
 from workshop.chaos.plants import Plant
 from workshop.chaos.results import runs
+from workshop.parts.kafka_cluster import NODES
 
 QUERIES: Final = 5
 PER_SECOND: Final = 300.0

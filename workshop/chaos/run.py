@@ -41,9 +41,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from demo.signals import interrupt_on_termination
-from spark_groups.broker.cluster import EmbeddedCluster
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.broker.properties import CLUSTER_SESSION_MS
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
@@ -96,6 +94,7 @@ from workshop.chaos.systems.elsewhere import Elsewhere
 from workshop.chaos.systems.production import Production
 from workshop.chaos.systems.sinks import APPENDED, appended_rows
 from workshop.chaos.systems.tables import USE_POSTGRES, open_table, table_rows
+from workshop.parts.kafka_cluster import CLUSTER_SESSION_MS, EmbeddedCluster
 from workshop.parts.postgres import PostgresError, running_postgres
 
 GROUP_ID: Final = "chaos"

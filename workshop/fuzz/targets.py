@@ -22,6 +22,13 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from group_lab.assignors.embedded import (
+    ProposedAssignment,
+    decode_proposed_assignment,
+    encode_assignment,
+    encode_proposed_assignment,
+    encode_subscription,
+)
 from group_lab.assignors.streams_metadata import (
     AssignmentMetadata,
     MemberMetadata,
@@ -40,14 +47,9 @@ from spark_groups.offsets.starting import (
 )
 from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
-    ProposedAssignment,
     Subscription,
     decode_assignment,
-    decode_proposed_assignment,
     decode_subscription,
-    encode_assignment,
-    encode_proposed_assignment,
-    encode_subscription,
 )
 from spark_groups.protocol.messages import OffsetAndMetadata
 from spark_groups.spark.control.messages import (
@@ -65,7 +67,6 @@ from spark_groups.spark.jobs.job_options import (
     ReplayOptions,
     load_job,
 )
-from spark_groups.spark.options.reference import option_table
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, PlanTopic, TopicPartition
@@ -90,6 +91,7 @@ from spark_groups.wire.security.security import Security
 from spark_groups.wire.transport import FrameBuffer
 from workshop.fuzz import tables, texts
 from workshop.parts.guard import guarded
+from workshop.tools.docs_options import option_table
 
 T = TypeVar("T")
 

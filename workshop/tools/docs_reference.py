@@ -28,7 +28,7 @@ from spark_groups.protocol import events as member_events
 from spark_groups.protocol.events import Event, MemberEvent
 from spark_groups.spark.jobs.run import ExitCode
 from spark_groups.spark.options.checks import REFUSED
-from spark_groups.spark.options.reference import grouped_options, options_on_restart
+from workshop.tools.docs_options import grouped_options, options_on_restart
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"

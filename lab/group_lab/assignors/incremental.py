@@ -32,9 +32,10 @@ from dataclasses import dataclass
 from enum import Enum
 from math import ceil
 
+from group_lab.assignors.embedded import ProposedAssignment
 from group_lab.assignors.sticky import sticky_assignment
 from group_lab.assignors.sticky_general import Claim
-from spark_groups.protocol.embedded import ProposedAssignment, Subscription
+from spark_groups.protocol.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 Resources = frozenset[TopicPartition]

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from group_lab.assignors.embedded import encode_assignment
 from group_lab.coordinator import records as r
 from group_lab.coordinator import subscriptions
 from group_lab.coordinator.classic.draft import Draft
@@ -55,7 +56,6 @@ from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
     decode_assignment,
     decode_subscription,
-    encode_assignment,
 )
 from spark_groups.types import Assignment, TopicIdPartition, TopicPartition
 from spark_groups.values import dataclass

@@ -17,6 +17,12 @@ from group_lab.assignors.classic import (
     RebalanceProtocol,
     rebalance_protocol,
 )
+from group_lab.assignors.embedded import (
+    decode_proposed_assignment,
+    encode_assignment,
+    encode_proposed_assignment,
+    encode_subscription,
+)
 from group_lab.assignors.incremental import LeaderConfig, LeaderMemory, Policy, decide
 from group_lab.coordinator.classic.group import ClassicGroup
 from group_lab.coordinator.classic.group import ClassicMember as GroupMember
@@ -27,11 +33,7 @@ from spark_groups.protocol.embedded import (
     NO_GENERATION,
     Subscription,
     decode_assignment,
-    decode_proposed_assignment,
     decode_subscription,
-    encode_assignment,
-    encode_proposed_assignment,
-    encode_subscription,
 )
 from spark_groups.types import TopicPartition
 from spark_groups.values import dataclass

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.coordinator import messages as c
 from group_lab.coordinator.classic import messages as k
 from group_lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCode
@@ -30,8 +31,6 @@ from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
     Subscription,
     decode_assignment,
-    encode_assignment,
-    encode_subscription,
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition, TopicPartition
 

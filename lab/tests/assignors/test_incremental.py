@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from group_lab.assignors.embedded import ProposedAssignment
 from group_lab.assignors.incremental import Decision, LeaderConfig, LeaderMemory, decide
 from lab.tests.assignors.groups import Partitions
 from lab.tests.assignors.incremental_setup import (
@@ -24,7 +25,7 @@ from lab.tests.assignors.incremental_setup import (
     NEW_LEADER,
     NONE,
 )
-from spark_groups.protocol.embedded import ProposedAssignment, Subscription
+from spark_groups.protocol.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 T1_TO_T4 = {"T": range(1, 5)}

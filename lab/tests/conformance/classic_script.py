@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.coordinator import messages as c
 from group_lab.coordinator.classic import messages as k
 from lab.tests.conformance.script import INSTANCES, NO_MEMBER, Asked, GroupScript
 from lab.tests.scenarios.wording import MEMBER_ID_REQUIRED
 from lab.tests.scenarios.world import ClassicResponse
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import (
-    EmbeddedAssignment,
-    Subscription,
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
+from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
 from spark_groups.types import TopicPartition
 
 LONG_MS, SHORT_MS = 120_000, 1_500

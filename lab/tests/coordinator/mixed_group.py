@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from group_lab.assignors.embedded import encode_subscription
 from group_lab.coordinator import mixed
 from group_lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
@@ -17,12 +18,7 @@ from group_lab.coordinator.classic.messages import (
 )
 from group_lab.coordinator.effects import Outcome
 from lab.tests.coordinator.driving import Driven
-from spark_groups.protocol.embedded import (
-    EmbeddedAssignment,
-    Subscription,
-    decode_assignment,
-    encode_subscription,
-)
+from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
 from spark_groups.types import TopicPartition
 
 DEFAULT_PROTOCOLS = ("range",)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from group_lab.assignors.embedded import encode_subscription
 from group_lab.coordinator import messages as m
 from group_lab.coordinator.classic.messages import (
     ClassicProtocol,
@@ -23,7 +24,7 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.shard import Shard
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import Subscription, encode_subscription
+from spark_groups.protocol.embedded import Subscription
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.coordinator import messages as m
 from group_lab.coordinator import records as r
 from group_lab.coordinator.classic.group import ClassicState
@@ -35,13 +36,7 @@ from lab.tests.coordinator.classic.driving import GROUP, METADATA, RANGE, Driven
 from lab.tests.coordinator.driving import EVERY_PROFILE, FOO, JOIN, foo
 from lab.tests.coordinator.mixed_group import owned
 from spark_groups.errors import ErrorCode as E
-from spark_groups.protocol.embedded import (
-    EmbeddedAssignment,
-    Subscription,
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
+from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
 from spark_groups.protocol.messages import (
     DescribeGroupRequest,
     HeartbeatRequest,

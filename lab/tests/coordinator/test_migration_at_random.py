@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.coordinator.classic.messages import (
     ClassicHeartbeatRequest,
     ClassicProtocol,
@@ -23,13 +24,7 @@ from lab.tests.coordinator.classic.driving import GROUP, DrivenShard
 from lab.tests.coordinator.driving import TOPICS
 from lab.tests.coordinator.mixed_group import owned
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import (
-    EmbeddedAssignment,
-    Subscription,
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
+from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
 from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, Assignment
 

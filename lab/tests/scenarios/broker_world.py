@@ -50,7 +50,7 @@ from spark_groups.wire.configuration import (
     ConfigResource,
     alteration_to_wire,
     configuration_from_wire,
-    configuration_to_wire,
+    configurations_to_wire,
 )
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.coordinator_connection import exchange
@@ -403,7 +403,7 @@ class BrokerWorld:
         return answer["error_code"], answer["error_message"] or ""
 
     def configuration(self, group_id: str) -> dict[str, tuple[str, str]]:
-        asked = configuration_to_wire(ConfigResource.GROUP, group_id, None)
+        asked = configurations_to_wire(ConfigResource.GROUP, (group_id,), None)
         answer = self._connection.request(DESCRIBE_CONFIGS, asked, ANSWER_S)
         return {
             name: (str(entry.value), CONFIG_SOURCES[entry.origin])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.coordinator.classic import messages as k
 from lab.tests.scenarios.scene import AGAIN_S, BOUND_S, ClassicMember, Command, Scene
 from lab.tests.scenarios.wording import MEMBER_ID_REQUIRED, code_text, partitions_by_name
@@ -15,8 +16,6 @@ from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
     Subscription,
     decode_assignment,
-    encode_assignment,
-    encode_subscription,
 )
 from spark_groups.types import TopicPartition
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from group_lab.assignors.embedded import decode_proposed_assignment
 from group_lab.assignors.incremental import LeaderConfig, Policy
 from group_lab.coordinator.classic.messages import JoinGroupResponse, SyncGroupRequest
 from group_lab.coordinator.log import Log
@@ -24,11 +25,7 @@ from group_lab.sim.embedded_protocols import IncrementalProtocol
 from lab.tests.scenarios.members_in_time import MembersInTime
 from lab.tests.scenarios.scene import Command
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import (
-    Subscription,
-    decode_proposed_assignment,
-    decode_subscription,
-)
+from spark_groups.protocol.embedded import Subscription, decode_subscription
 from spark_groups.types import TopicPartition
 
 GROUP_ID: Final = "g"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.coordinator import records as r
 from group_lab.coordinator.classic import messages as k
 from group_lab.coordinator.classic.group import ClassicState
@@ -37,8 +38,6 @@ from spark_groups.protocol.embedded import (
     EmbeddedAssignment,
     Subscription,
     decode_assignment,
-    encode_assignment,
-    encode_subscription,
 )
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicPartition
 

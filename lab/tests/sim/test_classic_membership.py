@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from group_lab.assignors.classic import ClassicAssignor, ClassicRangeAssignor
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.assignors.sticky import CooperativeStickyAssignor
 from group_lab.coordinator.classic import messages as c
 from group_lab.coordinator.effects import CoordinatorErrorCode
@@ -28,8 +29,6 @@ from spark_groups.protocol.embedded import (
     Subscription,
     decode_assignment,
     decode_subscription,
-    encode_assignment,
-    encode_subscription,
 )
 from spark_groups.types import TopicPartition
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from group_lab.assignors.embedded import (
+    ProposedAssignment,
+    decode_proposed_assignment,
+    encode_proposed_assignment,
+    encode_subscription,
+)
 from group_lab.assignors.incremental import LeaderConfig, Policy
 from group_lab.coordinator.classic import messages as c
 from group_lab.coordinator.effects import CoordinatorErrorCode
 from group_lab.sim.classic_membership import ClassicConfig, ClassicMembership
 from group_lab.sim.embedded_protocols import IncrementalProtocol
-from spark_groups.protocol.embedded import (
-    ProposedAssignment,
-    Subscription,
-    decode_proposed_assignment,
-    encode_proposed_assignment,
-    encode_subscription,
-)
+from spark_groups.protocol.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 POLICY = Policy.DELAYED

@@ -104,15 +104,7 @@ class Coordinator:
         now: float,
         denied: Collection[str] = (),
     ) -> None:
-        """React to an error in any response.
-
-        Args:
-            reaction: The reaction.
-            code: Kafka's error code.
-            request: The name of the request.
-            now: Seconds.
-            denied: Topics known to be denied.
-        """
+        """React to an error in any response."""
         name = ErrorCode.name_of(code)
         if denied:
             request = f"{request} of topic {', '.join(sorted(denied))}"

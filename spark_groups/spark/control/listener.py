@@ -131,7 +131,7 @@ class GroupListener:
             ),
             self._received,
             directories,
-            self._refusals,
+            lambda: tuple(self._refused.values()),
         )
 
     def start(self) -> None:
@@ -227,9 +227,6 @@ class GroupListener:
         except queue.Full:
             logger.warning("closing although a rebalance callback does not return")
 
-    def _refusals(self) -> list[QueryRefused]:
-        return list(self._refused.values())
-
     def _received(self, link: Link, message: Message) -> None:
         if not isinstance(message, PartitionsChanged):
             return
@@ -271,20 +268,14 @@ class GroupListener:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Properties of a query that no event contains."""
-
-    trigger_interval_s: float = 0.0
-
-
 class _QueryEvents(StreamingQueryListener):
     """Receives events of all queries of a session, on Spark's thread."""
 
     def __init__(self, listener: GroupListener, spark: SparkSession) -> None:
         self._listener = listener
         self._session = spark
-        self._runs: dict[str, _Run] = {}
+        self._intervals_s: dict[str, float] = {}
+        """Seconds between batch starts, by run ID; 0 if not fixed. No event contains them."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         # Spark waits for this call before it creates the query's runners.
@@ -294,18 +285,18 @@ class _QueryEvents(StreamingQueryListener):
         self._safely(
             lambda: self._listener.note_parallelism(self._session.sparkContext.defaultParallelism)
         )
-        self._safely(lambda: self._run(str(event.runId), str(event.id)))
+        self._safely(lambda: self._interval_s(str(event.runId), str(event.id)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
 
         def report() -> None:
-            run = self._run(str(progress.runId), str(progress.id))
+            interval_s = self._interval_s(str(progress.runId), str(progress.id))
             self._listener.report(
                 str(progress.id),
                 [str(source.endOffset) for source in progress.sources],
                 is_stateful=bool(progress.stateOperators),
-                trigger_interval_s=run.trigger_interval_s,
+                trigger_interval_s=interval_s,
             )
 
         self._safely(report)
@@ -314,16 +305,11 @@ class _QueryEvents(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._runs.pop(str(event.runId), None)
+        self._intervals_s.pop(str(event.runId), None)
         self._safely(lambda: self._listener.ended(str(event.id), str(event.runId)))
 
     def note_groups(self, query_id: str, run_id: str) -> None:
-        """Note the groups of a query of the session.
-
-        Args:
-            query_id: Spark's ID of the query.
-            run_id: That of its run.
-        """
+        """Note the groups of a query of the session."""
         found: Any = self._session.streams.get(query_id)
         if found is not None:
             self._listener.note_groups(run_id, groups_of(found._jsq.streamingQuery()))
@@ -334,23 +320,16 @@ class _QueryEvents(StreamingQueryListener):
         if split is not None:
             self._listener.refuse(run_id, *split)
 
-    def _run(self, run_id: str, query_id: str) -> _Run:
-        if run_id not in self._runs:
-            if len(self._runs) >= MAX_QUERIES:
-                del self._runs[next(iter(self._runs))]
-            self._runs[run_id] = self._ask(query_id)
-        return self._runs[run_id]
-
-    def _ask(self, query_id: str) -> _Run:
-        found: Any = self._session.streams.get(query_id)
-        if found is None:
-            return _Run()
-        execution = found._jsq.streamingQuery()
-        trigger = execution.trigger()
-        is_timed = trigger.getClass().getSimpleName() == TIMED_TRIGGER
-        return _Run(
-            trigger_interval_s=trigger.intervalMs() / 1000 if is_timed else 0.0,
-        )
+    def _interval_s(self, run_id: str, query_id: str) -> float:
+        known = self._intervals_s
+        if run_id not in known:
+            if len(known) >= MAX_QUERIES:
+                del known[next(iter(known))]
+            found: Any = self._session.streams.get(query_id)
+            trigger: Any = found._jsq.streamingQuery().trigger() if found is not None else None
+            kind = "" if trigger is None else trigger.getClass().getSimpleName()
+            known[run_id] = trigger.intervalMs() / 1000 if kind == TIMED_TRIGGER else 0.0
+        return known[run_id]
 
     def _safely(self, act: Callable[[], object]) -> None:
         try:

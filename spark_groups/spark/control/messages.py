@@ -8,10 +8,10 @@ fields; any other line is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 Names = tuple[tuple[str, int], ...]
 """Partitions by topic name."""
@@ -145,13 +145,13 @@ class PartitionsChanged(Message):
     """
 
     change: str
-    number: int
+    number: int = 0
     group_id: str
     member_id: str
     member_epoch: int
-    partitions: Names
-    deadline_s: float
-    reason: str
+    partitions: Names = ()
+    deadline_s: float = 0.0
+    reason: str = ""
 
 
 _KINDS: Final[Mapping[str, type[Message]]] = {
@@ -171,44 +171,25 @@ _KINDS: Final[Mapping[str, type[Message]]] = {
 }
 
 
-def _names(value: object) -> Names:
-    if not isinstance(value, list):
-        raise TypeError
-    return tuple((_exactly(str)(topic), _exactly(int)(partition)) for topic, partition in value)
-
-
-def _exactly(kind: type) -> Callable[[object], Any]:
-    def check(value: object) -> Any:
+def _read(kind: Any, value: object) -> Any:
+    """Return a JSON value as a field's type has it; raise a TypeError for one of another type."""
+    if get_origin(kind) is not tuple:
         if type(value) is not kind:
             raise TypeError
         return value
-
-    return check
-
-
-def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError
-    return tuple(_exactly(str)(each) for each in value)
-
-
-_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
-    "str": _exactly(str),
-    "int": _exactly(int),
-    "bool": _exactly(bool),
-    "float": _exactly(float),
-    "Names": _names,
-    "Counts": _names,
-    "tuple[str, ...]": _texts,
-}
+    first, *others = get_args(kind)
+    kinds = [first] * len(value) if others == [...] else [first, *others]
+    return tuple(_read(each, part) for each, part in zip(kinds, value, strict=True))
 
 
 def _message(values: dict[str, object]) -> Message:
-    kind = _KINDS[_exactly(str)(values.pop("message"))]
-    wanted = {each.name: _READERS[str(each.type)] for each in fields(kind)}
+    kind = _KINDS[_read(str, values.pop("message"))]
+    wanted = get_type_hints(kind)
     if values.keys() != wanted.keys():
         raise KeyError(kind.__name__)
-    return kind(**{name: read(values[name]) for name, read in wanted.items()})
+    return kind(**{name: _read(of, values[name]) for name, of in wanted.items()})
 
 
 def as_line(message: Message) -> bytes:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -61,16 +61,6 @@ MAX_RECENT: Final = 16
 SHOWN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingChange:
-    change: Change
-    number: int
-    who: tuple[str, int]
-    partitions: tuple[TopicIdPartition, ...]
-    deadline_s: float
-    reason: str
-
-
 class RunnerControl:
     """Connects one run of a query to the drivers that listen.
 
@@ -111,7 +101,10 @@ class RunnerControl:
         self._failure: Exception | None = None
         self._held: dict[int, set[Link]] = {}
         self._reported_lost: set[TopicIdPartition] = set()
-        self._unsent: deque[_PendingChange] = deque(maxlen=MAX_UNSENT)
+        self._unsent: deque[tuple[PartitionsChanged, tuple[TopicIdPartition, ...]]] = deque(
+            maxlen=MAX_UNSENT
+        )
+        """Changes that wait for topic names, each with its partitions by topic id."""
         self._owned = NO_PARTITIONS
         self._member_id, self._member_epoch = "", 0
         self._name_of: NameOf = lambda _: None
@@ -263,8 +256,7 @@ class RunnerControl:
             self._changed.notify_all()
         self._hold_or_not()
         if owned := tuple(sorted(self._owned)):
-            who = (self._member_id, self._member_epoch)
-            link.send(self._message(_PendingChange(Change.ASSIGNED, 0, who, owned, 0.0, "")))
+            link.send(replace(self._message(Change.ASSIGNED), partitions=self._names(owned)))
 
     def _reported(self, report: BatchReported) -> None:
         reported_at = time.monotonic()
@@ -391,35 +383,33 @@ class RunnerControl:
     ) -> None:
         """Queue a change until its topic names are known."""
         if partitions := tuple(sorted(keys)):
-            who = (self._member_id, self._member_epoch)
-            self._unsent.append(_PendingChange(change, number, who, partitions, deadline_s, reason))
+            message = replace(
+                self._message(change), number=number, deadline_s=float(deadline_s), reason=reason
+            )
+            self._unsent.append((message, partitions))
+
+    def _message(self, change: Change) -> PartitionsChanged:
+        return PartitionsChanged(
+            change=change.value,
+            group_id=self._group_id,
+            member_id=self._member_id,
+            member_epoch=self._member_epoch,
+        )
 
     def _send_changes(self) -> None:
         while self._unsent:
-            pending = self._unsent[0]
-            is_named = all(self._name_of(key.topic_id) for key in pending.partitions)
-            if not is_named and pending.change is Change.ASSIGNED and len(self._unsent) == 1:
+            message, keys = self._unsent[0]
+            is_named = all(self._name_of(key.topic_id) for key in keys)
+            is_assigned = message.change == Change.ASSIGNED.value
+            if not is_named and is_assigned and len(self._unsent) == 1:
                 return
             self._unsent.popleft()
-            if pending.number:
+            if message.number:
                 with self._changed:
-                    self._held[pending.number] = {
+                    self._held[message.number] = {
                         link for link, each in self._listening.items() if each.holds_revocations
                     }
-            self._client.broadcast(self._message(pending))
-
-    def _message(self, pending: _PendingChange) -> PartitionsChanged:
-        member_id, member_epoch = pending.who
-        return PartitionsChanged(
-            change=pending.change.value,
-            number=pending.number,
-            group_id=self._group_id,
-            member_id=member_id,
-            member_epoch=member_epoch,
-            partitions=self._names(pending.partitions),
-            deadline_s=float(pending.deadline_s),
-            reason=pending.reason,
-        )
+            self._client.broadcast(replace(message, partitions=self._names(keys)))
 
     def _names(self, keys: Iterable[TopicIdPartition]) -> Names:
         return tuple(

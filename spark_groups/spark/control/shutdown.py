@@ -55,9 +55,6 @@ _POLL_S: Final = 0.02
 class CleanEnd:
     """Ends all queries of a session when the driver ends; `stop_on_sigterm` returns one.
 
-    Args:
-        timeout_s: Seconds that running batches may take to end.
-
     Attributes:
         signal_number: The signal that this process received; None: none, or only the JVM did.
     """

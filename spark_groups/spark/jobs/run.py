@@ -197,8 +197,6 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
     """Run the query until it completes, fails, or receives SIGTERM.
 
     Args:
-        spark: The session.
-        options: The configuration of the job.
         write: Returns the writer of the rows.
         run: Starts the query and waits for its end; may start it again.
 

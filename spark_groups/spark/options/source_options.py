@@ -1,7 +1,7 @@
 """The options of the `kafka-group` source: names, defaults and meanings.
 
-Each option is declared once, in `SourceOptions` or in `FETCH_TUNING`; `grouped_options()` renders
-the tables of the reference. One error lists all invalid options of a load().
+Each option is declared once, in `SourceOptions` or in `FETCH_TUNING`; the tables of the reference
+are made from these. One error lists all invalid options of a load().
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ def _group_protocol(value: str) -> str:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
+TimestampsMs = Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
@@ -201,9 +202,7 @@ class SourceOptions:
         default=None,
         on_restart=OnRestart.NEW_PARTITIONS,
     )
-    starting_timestamps_ms: (
-        Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)] | None
-    ) = _option(
+    starting_timestamps_ms: TimestampsMs | None = _option(
         "startingOffsetsByTimestamp",
         'Timestamps by partition, as JSON: {"orders": {"0": 1764000000000}}; startingTimestamp'
         " takes precedence.",
@@ -234,9 +233,7 @@ class SourceOptions:
         default=None,
         on_restart=OnRestart.BATCH_ONLY,
     )
-    ending_timestamps_ms: (
-        Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)] | None
-    ) = _option(
+    ending_timestamps_ms: TimestampsMs | None = _option(
         "endingOffsetsByTimestamp",
         "The same by partition, as JSON, for every partition; endingTimestamp takes precedence.",
         default=None,

@@ -96,14 +96,13 @@ def own_origin(record: Record, first: str) -> Origin:
     is_same_place = record.topic != first or origin.partition == record.partition
     if origin.topic == first and is_same_place:
         return origin
-    return Origin(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp_ms,
-        retries=origin.retries,
-        expires_ms=origin.expires_ms,
-    )
+    return _own_position(record, origin.retries, origin.expires_ms)
+
+
+def _own_position(record: Record, retries: int | None, expires_ms: int | None) -> Origin:
+    """Return the record's own position as its origin."""
+    place = (record.topic, record.partition, record.offset, record.timestamp_ms)
+    return Origin(*place, retries=retries, expires_ms=expires_ms)
 
 
 def origin_of(record: Record) -> Origin:
@@ -115,14 +114,7 @@ def origin_of(record: Record) -> Origin:
     place = [_number(found.get(name, b"")) for name in (ORIGINAL_PARTITION, ORIGINAL_OFFSET)]
     topic = found.get(ORIGINAL_TOPIC, b"").decode("utf-8", "replace")
     if not topic or None in place:
-        return Origin(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.timestamp_ms,
-            retries=retries,
-            expires_ms=expires_ms,
-        )
+        return _own_position(record, retries, expires_ms)
     return Origin(
         topic,
         place[0] or 0,

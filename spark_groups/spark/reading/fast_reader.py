@@ -56,13 +56,7 @@ def read_ranges(
     *,
     cache: ConsumerCache[FastConsumer] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read all rows of ranges, which must not overlap, in offset order.
-
-    Raises:
-        BrokerUnreachableError: No record arrived for `poll_timeout_s`.
-        DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
-        RecordsError: Records cannot be decoded.
-    """
+    """Read all rows of ranges; see `reader.RangeReader`."""
     with (cache or FAST_CONSUMERS).borrow(settings) as consumer:
         for each in rounds(ranges):
             yield from consumer.read(each)
@@ -75,15 +69,7 @@ def warm_up(
     *,
     cache: ConsumerCache[FastConsumer] | None = None,
 ) -> None:
-    """Open the connections of a consumer, and load the types of compiled functions.
-
-    Args:
-        topics: The topics whose leaders are connected; none: all brokers.
-
-    Raises:
-        BrokerUnreachableError: No broker responded within 5 s.
-        AccessError: TLS or authentication failed.
-    """
+    """Open the connections of a consumer, and load the types of compiled functions."""
     with (cache or FAST_CONSUMERS).borrow(settings) as consumer:
         consumer.warm_up(topics)
 

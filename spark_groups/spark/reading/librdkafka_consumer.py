@@ -111,10 +111,9 @@ class RangeConsumer:
         )
 
     def look_up(self, topics: Iterable[str]) -> None:
-        """Fetch metadata of new topics, which librdkafka would do only a second later.
+        """Fetch metadata of new topics, a second before librdkafka would.
 
-        Raises:
-            BrokerUnreachableError: No broker responded within `request_timeout_s`.
+        Raises like `check_cluster`.
         """
         for topic in sorted(set(topics) - self._known_topics):
             self.check_cluster(topic)

@@ -82,12 +82,7 @@ def read_ranges(
     *,
     cache: ConsumerCache[RangeConsumer] = CONSUMERS,
 ) -> Iterator[pa.RecordBatch]:
-    """Read all rows of ranges, which must not overlap, in offset order.
-
-    Raises:
-        BrokerUnreachableError: No record arrived for `poll_timeout_s`.
-        DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
-    """
+    """Read all rows of ranges; see `reader.RangeReader`."""
     collecting = gc.isenabled()
     # Thousands of new messages would trigger collections that free nothing.
     gc.disable()
@@ -115,12 +110,7 @@ def warm_up(
     *,
     cache: ConsumerCache[RangeConsumer] = CONSUMERS,
 ) -> None:
-    """Look up topics, which opens connections; librdkafka connects to leaders when it fetches.
-
-    Raises:
-        BrokerUnreachableError: No broker responded within `request_timeout_s`.
-        AccessError: TLS or authentication failed.
-    """
+    """Look up topics, which opens connections; librdkafka connects to leaders when it fetches."""
     # Arrow imports pandas where Python values become arrays.
     pa.array([], pa.int64())
     with cache.borrow(settings) as consumer:

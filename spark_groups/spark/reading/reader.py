@@ -33,18 +33,27 @@ class RangeReader(Protocol):
     def read_ranges(
         self, settings: RangeSettings, ranges: Iterable[OffsetRange], /
     ) -> Iterator[pa.RecordBatch]:
-        """Read all rows of ranges, which must not overlap."""
+        """Read all rows of ranges, which must not overlap, in offset order.
+
+        Raises:
+            BrokerUnreachableError: No record arrived for `poll_timeout_s`.
+            DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
+            RecordsError: Records cannot be decoded.
+        """
 
     def warm_up(self, settings: RangeSettings, topics: Sequence[str], /) -> None:
-        """Open the connections that reading these topics requires; none: those of any topic."""
+        """Open the connections that reading these topics requires; none: those of any topic.
+
+        Raises:
+            BrokerUnreachableError: No broker responded in time.
+            AccessError: TLS or authentication failed.
+        """
 
 
 def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """Read ranges, which must not overlap, with the configured reader.
+    """Read ranges with the configured reader; see `RangeReader`.
 
     Raises:
-        BrokerUnreachableError: No record arrived for `poll_timeout_s`.
-        DataLossError: Offsets no longer exist, and `failOnDataLoss` is true.
         NotCompiledError: The reader is `fast`, and is unavailable.
         OptionsError: `kafka.client.rack` names a variable that is not set here, or this process has
             too little address space.
@@ -72,14 +81,9 @@ def check_address_space(limit_bytes: int) -> None:
 
 
 def warm_up(settings: RangeSettings, topics: Sequence[str]) -> None:
-    """Import the configured reader, and open its connections.
-
-    Args:
-        topics: The topics whose leaders are connected; none: all brokers.
+    """Import the configured reader, and open its connections; see `RangeReader`.
 
     Raises:
-        BrokerUnreachableError: No broker responded in time.
-        AccessError: TLS or authentication failed.
         NotCompiledError: The reader is `fast`, and is unavailable.
     """
     _reader(settings.reader).warm_up(settings.in_process(os.environ), topics)

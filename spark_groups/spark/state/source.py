@@ -158,20 +158,13 @@ def _all_groups(options: StateOptions) -> Iterator[ListedGroup]:
 class StateRow(NamedTuple):
     """A row; None means unknown or absent.
 
+    A field has the meaning of the field of the same name in `GroupView`, in the `MemberView` of the
+    partition's owner, in its `PartitionView`, or in its `LagTime`.
+
     Args:
-        assignment_epoch: The group epoch of the target assignment.
         topic_id: As Kafka's tools write it.
-        member_type: The protocol of the owner: consumer, classic or unknown.
-        rack_id: The owner's `client.rack`.
         target_member_id: The member that has the partition in its target assignment.
-        moves_to: Member ID of the next owner, if the partition moves.
-        committed_offset: The next offset to read.
-        log_end_offset: The next offset to be written.
-        lag: From the committed offset, else the log start, to the log end.
-        seconds_behind: The age of the first unread record; 0.0 if no record is unread.
-        first_unread: Its timestamp.
-        deletion: Why brokers delete records of the topic, as `lag_times.Deletion` has it.
-        deletion_in_s: When retention may delete the first unread record.
+        first_unread: The timestamp of the first unread record.
     """
 
     group_id: str

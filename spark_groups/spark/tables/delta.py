@@ -11,13 +11,12 @@ import json
 import logging
 import os
 import re
-import threading
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -26,7 +25,7 @@ from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.masking import Secrets, without_logins
 from spark_groups.spark.tables.column_types import IN_LAKES, MICROS, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
-from spark_groups.spark.tables.delta_features import Protocol, check_features
+from spark_groups.spark.tables.delta_features import check_features
 from spark_groups.spark.tables.delta_log import (
     TABLE,
     VERSION,
@@ -35,18 +34,16 @@ from spark_groups.spark.tables.delta_log import (
     damaged_checkpoint,
     transactions_of,
 )
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
-from spark_groups.spark.tables.orphans import orphans_of, remove_files
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, of_topics
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
     FileDetails,
-    ParquetTaskWriter,
+    LakeTable,
     files_of,
-    no_rows,
     schemas_of,
 )
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
+from spark_groups.spark.tables.table import PREFIX, Attempt, Piece, described
 from spark_groups.types import TopicId
 
 try:
@@ -55,10 +52,6 @@ try:
     from deltalake.transaction import AddAction, create_table_with_add_actions
 except ImportError as error:
     raise OptionsError("a Delta table needs deltalake: install spark-groups[delta]") from error
-
-if TYPE_CHECKING:
-    # The commands for tables need no Spark.
-    from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
@@ -121,16 +114,8 @@ def _uri(path: str) -> str:
     return Path(path).resolve().as_uri()
 
 
-class DeltaTable:
-    """A Delta table with a fence; `delta_table` makes one.
-
-    Args:
-        uri: The URI of its directory.
-        options: Options of `deltalake` for the store.
-        partition_by: The columns that a new table is partitioned by.
-        target_file_bytes: The size at which a task begins another file.
-        compression: The compression of Parquet pages.
-    """
+class DeltaTable(LakeTable):
+    """A Delta table with a fence; `delta_table` makes one, and turns a path into a URI."""
 
     def __init__(
         self,
@@ -140,31 +125,19 @@ class DeltaTable:
         target_file_bytes: int,
         compression: str,
     ) -> None:
+        super().__init__(f"the Delta table {without_logins(uri)}", target_file_bytes, compression)
         self._uri = uri
         self._options = dict(options)
         self._secrets = Secrets.of(options)
         self._partition_by = partition_by
-        self._target_file_bytes = target_file_bytes
-        self._compression = compression
         self._files = files_of(uri, options)
         self._table: deltalake.DeltaTable | None = None
         self._first_id: str | None = None
         """The id of the table that was opened first: older fences have none."""
         self._log = DeltaLog(self._files)
-        self._warned_of: set[str] = set()
-        # Two queries of one application may write to the same table.
-        self._lock = threading.RLock()
-
-    def __str__(self) -> str:
-        """Return the name of the table in errors and logs."""
-        return f"the Delta table {without_logins(self._uri)}"
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
-
-        Args:
-            group_id: The group whose last commit `recorded_version` is about.
-            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
             TableError: A setting of the table would delete entries, or need a check of the rows.
@@ -183,11 +156,7 @@ class DeltaTable:
             return TableState(
                 version=self._log.version,
                 is_there=True,
-                entries={
-                    key: entry
-                    for key, entry in self._log.entries.items()
-                    if topic_ids is None or key.topic_id in topic_ids
-                },
+                entries=of_topics(self._log.entries, topic_ids),
                 recorded_version=recorded,
                 restored_to=None if recorded is None else self._log.restored_to(recorded),
                 replaced=self._replaced(group_id),
@@ -209,50 +178,10 @@ class DeltaTable:
         self._first_id = before
         return None if before == now else (before, now)
 
-    def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
-        """Return the writer that stages files in the tasks of an attempt.
-
-        Args:
-            attempt: The attempt.
-        """
-        return ParquetTaskWriter(
-            self._uri,
-            self._options,
-            attempt.name,
-            self._columns(),
-            self._target_file_bytes,
-            self._compression,
-        )
-
-    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame with a Spark job.
-
-        Args:
-            rows: The rows.
-            attempt: The attempt.
-
-        Raises:
-            TableError: The rows do not fit the table.
-        """
-        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
-
-        return stage_rows(rows, self.task_writer(attempt), no_rows)
-
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Add files and set application transactions, in one commit of the table.
-
-        Args:
-            attempt: The attempt that staged the files.
-            pieces: The files.
-            decision: The result of the comparison.
-            state: The fence that the batch was compared with.
-
-        Raises:
-            TableChangedError: Another writer has committed since the comparison.
-            TableError: Columns of the files do not fit the table's.
-        """
+        """Add files and set application transactions, in one commit of the table."""
         written = [each for each in pieces if each.rows]
         self._check_there(written)
         has_columns = described(pieces) if state.version is None else written
@@ -296,11 +225,6 @@ class DeltaTable:
         This is the current version unless the table was restored after the group's last commit. A
         table that has replaced another one has none.
 
-        Args:
-            group_id: The group.
-            restored_to: The version that a restore to a time went back to, which the log does not
-                name.
-
         Raises:
             TableError: The log does not name the version that a restore went back to and
                 `restored_to` is None, or it names all and `restored_to` is given, or it lacks the
@@ -333,38 +257,13 @@ class DeltaTable:
                 raise TableError(f"omit --restored-to: the log of {self} names the version")
             return {key: each for key, each in log.entries.items() if key.group_id == group_id}
 
-    def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return files of crashed or refused attempts, which are in no version of the table.
+    def _committed_paths(self) -> set[str]:
+        return committed_paths(self._files, PREFIX)
 
-        Args:
-            older_than_s: Younger files may belong to a batch in progress.
-
-        Raises:
-            TableError: There is no such table, or its log cannot be read completely.
-        """
-        if self._opened() is None:
-            raise TableError(f"there is no table: {self}")
-        return orphans_of(
-            self._files,
-            lambda: committed_paths(self._files, PREFIX),
-            older_than_s=older_than_s,
-            now_s=time.time(),
-        )
-
-    def remove(self, orphans: Sequence[Orphan]) -> None:
-        """Delete orphans.
-
-        Args:
-            orphans: From `orphans`.
-        """
-        remove_files(self._files, orphans)
+    def _data(self) -> tuple[fs.FileSystem, str]:
+        return self._files, ""
 
     def _opened(self) -> deltalake.DeltaTable | None:
-        """Return the current table, after a check of its settings; None if there is none.
-
-        Raises:
-            TableError: It cannot be opened, or has a setting or a feature that it must not have.
-        """
         try:
             if self._table is not None and self._log.is_still_there():
                 self._table.update_incremental()
@@ -386,7 +285,9 @@ class DeltaTable:
             raise TableError(
                 f"{self} cannot be opened: {self._line(error)}{cure}"
             ) from self._secrets.cause(error)
-        check_features(Protocol(*self._table.protocol()), table=str(self))
+        protocol = self._table.protocol()
+        features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+        check_features(protocol.min_writer_version, features, table=str(self))
         self._check_settings(self._table)
         return self._table
 

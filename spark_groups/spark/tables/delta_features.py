@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 from spark_groups.errors import TableError
 
@@ -30,40 +30,23 @@ columns."""
 _FEATURES_WRITER: Final = 7
 
 
-class Protocol(NamedTuple):
-    """What a table demands of readers and writers.
-
-    Args:
-        min_reader_version: The least version of readers.
-        min_writer_version: The least version of writers.
-        writer_features: The features that writers need, from version 7 on.
-        reader_features: The features that readers need, from version 3 on.
-    """
-
-    min_reader_version: int
-    min_writer_version: int
-    writer_features: Collection[str] | None
-    reader_features: Collection[str] | None
-
-
-def check_features(protocol: Protocol, *, table: str) -> None:
+def check_features(writer_version: int, features: Collection[str], *, table: str) -> None:
     """Refuse a table with a feature that this writer does not have.
 
     Args:
-        protocol: The table's protocol.
+        writer_version: The least version of writers that the table demands.
+        features: The features that writers need from version 7 on, and readers from 3 on.
         table: The name of the table in an error.
 
     Raises:
         TableError: It has one; the message names it, and the way out.
     """
-    version = protocol.min_writer_version
-    if version < _FEATURES_WRITER:
-        lacking = ["identityColumns"] if version > _LEGACY_WRITER_MAX else []
+    if writer_version < _FEATURES_WRITER:
+        lacking = ["identityColumns"] if writer_version > _LEGACY_WRITER_MAX else []
     else:
-        features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-        lacking = sorted(features - WRITTEN)
-        if version > _FEATURES_WRITER:
-            lacking.append(f"version {version} of writers")
+        lacking = sorted(set(features) - WRITTEN)
+        if writer_version > _FEATURES_WRITER:
+            lacking.append(f"version {writer_version} of writers")
     if lacking:
         raise TableError(
             f"{table} has features that this writer does not have: {', '.join(lacking)}. Remove"

@@ -44,16 +44,6 @@ _CHECKPOINT: Final = re.compile(
 )
 
 
-def app_id(kind: str, key: FenceKey) -> str:
-    """Return the application id that holds an offset of an entry.
-
-    Args:
-        kind: `NEXT` or `START`.
-        key: The entry.
-    """
-    return f"{kind}{key.group_id}/{topic_id_text(key.topic_id)}/{key.partition}"
-
-
 def transactions_of(changes: Iterable[EntryChange]) -> dict[str, int]:
     """Return the application transactions that change entries, without the group's version.
 
@@ -62,9 +52,10 @@ def transactions_of(changes: Iterable[EntryChange]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for each in changes:
+        name = f"{each.key.group_id}/{topic_id_text(each.key.topic_id)}/{each.key.partition}"
         if each.expected is None or each.expected.start_offset != each.entry.start_offset:
-            found[app_id(START, each.key)] = each.entry.start_offset
-        found[app_id(NEXT, each.key)] = each.entry.next_offset
+            found[f"{START}{name}"] = each.entry.start_offset
+        found[f"{NEXT}{name}"] = each.entry.next_offset
     return found
 
 
@@ -199,7 +190,7 @@ class DeltaLog:
         Raises:
             TableError: It cannot be read, and the log lacks the commits from an older one on.
         """
-        all_names = self._names()
+        all_names = _names(self._files)
         there = set(_commits(all_names))
         problem = ""
         for checkpoint, names in _checkpoints(all_names, version):
@@ -225,7 +216,7 @@ class DeltaLog:
         if first >= self._seen_from:
             return
         wanted = range(first, self._seen_from)
-        there = sorted({each for each in _commits(self._names()) if each in wanted})
+        there = sorted({each for each in _commits(_names(self._files)) if each in wanted})
         if len(there) < len(wanted):
             logger.warning(
                 "Delta's log no longer has the commits %d to %d: a RESTORE of the table among them"
@@ -288,9 +279,6 @@ class DeltaLog:
         found = self._files.get_file_info(f"{_LOG}/{_commit_name(version)}")
         return version, found.type, found.size, found.mtime_ns
 
-    def _names(self) -> list[str]:
-        return [each.base_name for each in self._files.get_file_info(fs.FileSelector(_LOG))]
-
     def _read(self, name: str) -> bytes:
         try:
             with self._files.open_input_stream(f"{_LOG}/{name}") as stream:
@@ -312,7 +300,7 @@ def committed_paths(files: fs.FileSystem, prefix: str) -> set[str]:
     Raises:
         TableError: The last checkpoint names its files in sidecar files.
     """
-    names = [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
+    names = _names(files)
     commits = _commits(names)
     _, checkpoints = _checkpoints(names, max(commits, default=0))[0]
     found: set[str] = set()
@@ -352,6 +340,10 @@ def _checkpointed_paths(files: fs.FileSystem, name: str) -> set[str]:
     }
 
 
+def _names(files: fs.FileSystem) -> list[str]:
+    return [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
+
+
 def _commit_name(version: int) -> str:
     return f"{version:020d}.json"
 
@@ -386,7 +378,7 @@ def damaged_checkpoint(files: fs.FileSystem) -> str:
         files: The table's directory.
     """
     try:
-        names = [each.base_name for each in files.get_file_info(fs.FileSelector(_LOG))]
+        names = _names(files)
     except OSError:
         return ""
     _, last = _checkpoints(names, max(_commits(names), default=0))[0]

@@ -94,11 +94,14 @@ class Skip:
 
     def __str__(self) -> str:
         """Return which offsets this batch and later ones skip, and how to write them again."""
+        # The group's committed offset has passed the skip by the time its queries are stopped.
+        place = Place(self.topic, self.key.partition, self.from_offset)
+        (reset,) = _reset_commands(self.key.group_id, [place])
         return (
             f"{self.topic}-{self.key.partition}: the table has it up to offset"
             f" {self.next_offset} (exclusive), so {self.next_offset - self.from_offset} offsets"
             f" from {self.from_offset} on are skipped; to write them again, stop the group's"
-            f" queries, delete their rows, and run: {_reset_command(self)}; then:"
+            f" queries, delete their rows, and run: {reset}; then:"
             f" {_set_back_command([self])}; then {NEW_CHECKPOINT}"
         )
 
@@ -398,13 +401,6 @@ def _set_offsets_command(group_id: str, places: Sequence[Place]) -> str:
     return f"spark-groups table set-offsets {shlex.quote(group_id)} --table TABLE {given} --execute"
 
 
-def _reset_command(skip: Skip) -> str:
-    """Return the command that has a group read skipped offsets again."""
-    # The group's committed offset has passed the skip by the time its queries are stopped.
-    place = Place(skip.topic, skip.key.partition, skip.from_offset)
-    return next(_reset_commands(skip.key.group_id, [place]))
-
-
 def _reset_commands(group_id: str, places: Iterable[Place]) -> Iterator[str]:
     """Yield the commands that set a group's offsets, one for each topic and offset."""
     partitions: dict[tuple[str, int], list[str]] = {}
@@ -476,21 +472,20 @@ def other_groups(group_id: str, topics: Mapping[TopicId, str], state: TableState
     ]
 
 
-class SkipNotices:
-    """Remembers which skips were logged: one WARN for each partition, not for each batch."""
+def of_topics(
+    entries: Mapping[FenceKey, Entry], topic_ids: Collection[TopicId] | None
+) -> dict[FenceKey, Entry]:
+    """Return the entries of some topics.
 
-    def __init__(self) -> None:
-        self._logged: dict[FenceKey, int] = {}
-
-    def new(self, skips: Iterable[Skip]) -> list[Skip]:
-        """Return the skips that were not logged yet; from now on they count as logged.
-
-        Args:
-            skips: The skips of a batch.
-        """
-        new = [each for each in skips if self._logged.get(each.key) != each.next_offset]
-        self._logged |= {each.key: each.next_offset for each in new}
-        return new
+    Args:
+        entries: Those of a table.
+        topic_ids: The topics; None: all.
+    """
+    return {
+        key: entry
+        for key, entry in entries.items()
+        if topic_ids is None or key.topic_id in topic_ids
+    }
 
 
 def holds(changes: Iterable[EntryChange], entry_of: Callable[[FenceKey], Entry | None]) -> bool:

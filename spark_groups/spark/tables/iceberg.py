@@ -15,13 +15,11 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -37,17 +35,16 @@ from spark_groups.spark.tables.fence import (
     FenceKey,
     TableState,
     holds,
+    of_topics,
 )
 from spark_groups.spark.tables.iceberg_errors import catalog_errors
-from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
-    LocatedTaskWriter,
-    no_rows,
+    LakeTable,
     schemas_of,
 )
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
+from spark_groups.spark.tables.table import PREFIX, Attempt, Piece, described
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
 try:
@@ -68,10 +65,6 @@ try:
     from requests import Session
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
-
-if TYPE_CHECKING:
-    # The commands for tables need no Spark.
-    from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 # Columns of bytes have no statistics on purpose: the library would warn of each file.
@@ -258,40 +251,23 @@ def versions(property_text: str | None, snapshot_text: str | None) -> tuple[int 
     return max(found), restored_to
 
 
-class IcebergTable:
-    """An Iceberg table with a fence; `iceberg_table` makes one.
-
-    Args:
-        identifier: Its namespace and name.
-        catalog: Its catalog.
-        target_file_bytes: The size at which a task begins another file.
-        compression: The compression of Parquet pages.
-    """
+class IcebergTable(LakeTable):
+    """An Iceberg table with a fence; `iceberg_table` makes one, and loads its catalog."""
 
     def __init__(
         self, identifier: str, catalog: Catalog, target_file_bytes: int, compression: str
     ) -> None:
+        super().__init__(
+            f"the Iceberg table {catalog.name}.{identifier}", target_file_bytes, compression
+        )
         self._identifier = identifier
         self._catalog = catalog
         self._secrets = Secrets.of(catalog.properties)
-        self._target_file_bytes = target_file_bytes
-        self._compression = compression
         self._table: Table | None = None
         self._new_location = ""
-        self._warned_of: set[str] = set()
-        # Two queries of one application may write to the same table.
-        self._lock = threading.RLock()
-
-    def __str__(self) -> str:
-        """Return the name of the table in errors and logs."""
-        return f"the Iceberg table {self._catalog.name}.{self._identifier}"
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
-
-        Args:
-            group_id: The group whose last commit `recorded_version` is about.
-            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
             TableError: The table has format version 1 or is partitioned, or was created again.
@@ -305,7 +281,6 @@ class IcebergTable:
                 key: entry
                 for group, text in texts.items()
                 for key, entry in GroupFence.of(group, text).entries.items()
-                if topic_ids is None or key.topic_id in topic_ids
             }
             written, is_known = snapshot_texts(table.metadata)
             if group_id in texts and not is_known:
@@ -314,57 +289,15 @@ class IcebergTable:
             return TableState(
                 version=_version(table.metadata),
                 is_there=True,
-                entries=entries,
+                entries=of_topics(entries, topic_ids),
                 recorded_version=recorded,
                 restored_to=restored_to,
             )
 
-    def task_writer(self, attempt: Attempt) -> LocatedTaskWriter:
-        """Return the writer that stages files in the tasks of an attempt.
-
-        Args:
-            attempt: The attempt.
-        """
-        location, files = self._data()
-        return LocatedTaskWriter(
-            location,
-            files,
-            attempt.name,
-            self._columns(),
-            self._target_file_bytes,
-            self._compression,
-        )
-
-    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame with a Spark job.
-
-        Args:
-            rows: The rows.
-            attempt: The attempt.
-
-        Raises:
-            TableError: The rows do not fit the table.
-        """
-        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
-
-        return stage_rows(rows, self.task_writer(attempt), no_rows)
-
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Add files and change entries, in one commit of the table.
-
-        Args:
-            attempt: The attempt that staged the files.
-            pieces: The files.
-            decision: The result of the comparison.
-            state: The fence that the batch was compared with.
-
-        Raises:
-            TableChangedError: Another writer has committed since the comparison, or the outcome of
-                the commit is unknown.
-            TableError: Columns of the files do not fit the table's.
-        """
+        """Add files and change entries, in one commit of the table."""
         written = [each for each in pieces if each.rows]
         has_columns = described(pieces)
         if state.version is None and not has_columns:
@@ -386,12 +319,9 @@ class IcebergTable:
     def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
         """Return the group's entries in the version whose rows the table has.
 
-        Args:
-            group_id: The group.
-            restored_to: Has to be None: the snapshots have the version.
-
         Raises:
-            TableError: There is no such table, or the needed snapshots have expired.
+            TableError: There is no such table, or the needed snapshots have expired; or
+                `restored_to` is given, which the snapshots have.
         """
         if restored_to is not None:
             raise TableError(f"omit --restored-to: the snapshots of {self} have the version")
@@ -409,33 +339,7 @@ class IcebergTable:
             )
         return dict(GroupFence.of(group_id, written.get(group_id)).entries)
 
-    def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return files of crashed or refused attempts, which are in no snapshot.
-
-        Args:
-            older_than_s: Younger files may belong to a batch in progress.
-
-        Raises:
-            TableError: There is no such table.
-        """
-        with self._lock:
-            self._existing()
-        _, files = self._data()
-        return orphans_of(
-            files, self._committed_paths, older_than_s=older_than_s, now_s=time.time()
-        )
-
-    def remove(self, orphans: Sequence[Orphan]) -> None:
-        """Delete orphans.
-
-        Args:
-            orphans: From `orphans`.
-        """
-        _, files = self._data()
-        remove_files(files, orphans)
-
     def _committed_paths(self) -> set[str]:
-        """Return the files of attempts in all snapshots, as paths in the data directory."""
         with self._lock:
             table = self._existing()
         manifests = {
@@ -456,7 +360,6 @@ class IcebergTable:
         return table
 
     def _opened(self) -> Table | None:
-        """Return the current table, after checks; None if there is none."""
         try:
             with catalog_errors(str(self), self._secrets):
                 table = self._catalog.load_table(self._identifier)
@@ -494,14 +397,12 @@ class IcebergTable:
                 group_id,
             )
 
-    def _data(self) -> tuple[str, fs.SubTreeFileSystem]:
-        """Return the location of the data files, and that directory as a file system."""
+    def _data(self) -> tuple[fs.SubTreeFileSystem, str]:
         with self._lock:
             location, io = self._place()
         scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
-        if scheme == "file":
-            return location, fs.SubTreeFileSystem(path, fs.LocalFileSystem())
-        return location, fs.SubTreeFileSystem(path, io.fs_by_scheme(scheme, netloc))
+        store = fs.LocalFileSystem() if scheme == "file" else io.fs_by_scheme(scheme, netloc)
+        return fs.SubTreeFileSystem(path, store), f"{location}/"
 
     def _place(self) -> tuple[str, PyArrowFileIO]:
         table = self._table
@@ -537,7 +438,6 @@ class IcebergTable:
         return self._new_table(schema)
 
     def _columns(self) -> TableColumns:
-        """Return the columns of the table, to which rows are fitted."""
         schema = None if self._table is None else table_schema(self._table.schema().as_arrow())
         return TableColumns(str(self), _RULES, schema)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
+from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, of_topics
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import TopicId
 
@@ -65,10 +65,6 @@ class OwnTable:
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence of a group.
 
-        Args:
-            group_id: The group.
-            topic_ids: The topics whose entries are returned; None: all.
-
         Raises:
             TableError: The function returned something else.
         """
@@ -86,12 +82,7 @@ class OwnTable:
                 f"{self}: read has to return {{(topic id, partition): (first offset, next"
                 f" offset)}}: {error}"
             ) from error
-        wanted = {
-            key: entry
-            for key, entry in entries.items()
-            if topic_ids is None or key.topic_id in topic_ids
-        }
-        return TableState(is_there=True, entries=wanted)
+        return TableState(is_there=True, entries=of_topics(entries, topic_ids))
 
     def task_writer(self, attempt: Attempt) -> NoReturn:
         """Refuse tasks that write rows: the function gets a DataFrame."""

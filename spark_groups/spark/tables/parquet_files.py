@@ -1,21 +1,26 @@
-"""Parquet files of a batch: how tasks write them, and the statistics of their footers."""
+"""Tables of Parquet files: how tasks write the files, and the statistics of their footers."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs, parquet
 
+from spark_groups.errors import TableError
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text, schema_of_text
+from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.partition_values import split
-from spark_groups.spark.tables.table import Piece
+from spark_groups.spark.tables.staged_table import StagedTable
+from spark_groups.spark.tables.table import Attempt, Orphan, Piece, no_rows
 
 STORE_REQUESTS_MAX: Final = 16
 """How many requests to a store run at once."""
@@ -42,7 +47,9 @@ class FileDetails:
 
     @classmethod
     def of(cls, piece: Piece) -> FileDetails:
-        """Read the details of a piece that `write_files` or `no_rows` made."""
+        """Read the details of a piece that a `ParquetTaskWriter` or `no_rows` made."""
+        if not piece.rows:
+            return cls(schema_of_text(piece.details), "")
         schema, of_file, partition_values = json.loads(piece.details)
         return cls(schema_of_text(schema), of_file, partition_values)
 
@@ -62,15 +69,6 @@ def schemas_of(pieces: Iterable[Piece]) -> list[pa.Schema]:
         schema = FileDetails.of(each).schema
         found.setdefault(str(schema), schema)
     return [found[text] for text in sorted(found)]
-
-
-def no_rows(schema: pa.Schema) -> Piece:
-    """Return what stands for a batch without rows, whose columns a new table has.
-
-    Args:
-        schema: The columns of the batch.
-    """
-    return Piece("", 0, details=FileDetails(schema, "").text())
 
 
 def files_of(uri: str, options: Mapping[str, str]) -> fs.FileSystem:
@@ -94,138 +92,127 @@ class ParquetTaskWriter:
     """Writes the Parquet files of a task; pickled to executors.
 
     Args:
-        uri: The table's directory.
-        options: Options of `deltalake` for the store; with secrets, which the repr omits.
+        files: The directory; with secrets, which the repr omits.
+        name_prefix: The beginning of the names of pieces, before the file's path.
         attempt: The beginning of the names of the files.
         columns: The columns of the table.
         target_file_bytes: The size at which the task begins another file.
         compression: The compression of pages.
     """
 
-    uri: str
-    options: Mapping[str, str] = field(repr=False)
+    files: fs.FileSystem = field(repr=False)
+    name_prefix: str
     attempt: str
     columns: TableColumns
     target_file_bytes: int
     compression: str
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Write the rows of one task.
-
-        Args:
-            batches: The rows.
-            task: A name that no other task of the attempt has, nor another try of the same task.
-        """
-        files = files_of(self.uri, self.options)
-        if isinstance(files, fs.SubTreeFileSystem):
+        """Write the rows of one task; a task without rows makes no file."""
+        files, partition_by = self.files, self.columns.partition_by
+        if isinstance(files, fs.SubTreeFileSystem) and isinstance(
+            files.base_fs, fs.LocalFileSystem
+        ):
             files.base_fs.create_dir(files.base_path, recursive=True)
-        yield from write_files(
-            self.columns.fitted(batches),
-            files,
-            lambda number: f"{self.attempt}-{task}-{number}.parquet",
-            partition_by=self.columns.partition_by,
-            target_bytes=self.target_file_bytes,
+        empty: list[pa.Schema] = []
+        groups = _row_groups(self.columns.fitted(batches), empty)
+        numbers = itertools.count()
+        for first in groups:
+            for values, rows in split(first, partition_by):
+                path = f"{self.attempt}-{task}-{next(numbers)}.parquet"
+                with files.open_output_stream(path, compression=None) as sink:
+                    footer = self._write_file(sink, rows, iter(()) if partition_by else groups)
+                    size_bytes = sink.tell()
+                details = FileDetails(first.schema, statistics(footer), values).text()
+                yield Piece(f"{self.name_prefix}{path}", footer.num_rows, size_bytes, details)
+        if not next(numbers) and empty:
+            yield no_rows(empty[0])
+
+    def _write_file(
+        self, sink: pa.NativeFile, first: pa.Table, more: Iterator[pa.Table]
+    ) -> parquet.FileMetaData:
+        """Write a file of one row group, and of more until it is large enough."""
+        footers: list[parquet.FileMetaData] = []
+        with parquet.ParquetWriter(
+            sink,
+            first.schema,
             compression=self.compression,
+            use_dictionary=[each for each in FEW_VALUES if each in first.schema.names],
+            write_statistics=[each.name for each in first.schema if _is_compared(each.type)],
+            store_schema=False,
+            metadata_collector=footers,
+        ) as writer:
+            writer.write_table(first)
+            while sink.tell() < self.target_file_bytes and (group := next(more, None)) is not None:
+                writer.write_table(group)
+        return footers[0]
+
+
+class LakeTable(StagedTable):
+    """The base of tables of Parquet files.
+
+    Args:
+        name: The name of the table in errors and logs.
+        target_file_bytes: The size at which a task begins another file.
+        compression: The compression of pages.
+    """
+
+    def __init__(self, name: str, target_file_bytes: int, compression: str) -> None:
+        super().__init__(name)
+        self._target_file_bytes = target_file_bytes
+        self._compression = compression
+        self._warned_of: set[str] = set()
+
+    def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
+        """Return the writer that stages files in the tasks of an attempt."""
+        files, name_prefix = self._data()
+        return ParquetTaskWriter(
+            files,
+            name_prefix,
+            attempt.name,
+            self._columns(),
+            self._target_file_bytes,
+            self._compression,
         )
 
+    def orphans(self, older_than_s: float) -> list[Orphan]:
+        """Return files of crashed or refused attempts, which are in no version of the table.
 
-@dataclass(frozen=True, slots=True)
-class LocatedTaskWriter:
-    """Writes the Parquet files of a task; the names of pieces are URIs; pickled to executors.
-
-    Args:
-        location: The URI of the directory.
-        files: The directory as a file system; with secrets, which the repr omits.
-        attempt: The beginning of the names of the files.
-        columns: The columns of the table.
-        target_file_bytes: The size at which the task begins another file.
-        compression: The compression of pages.
-    """
-
-    location: str
-    files: fs.SubTreeFileSystem = field(repr=False)
-    attempt: str
-    columns: TableColumns
-    target_file_bytes: int
-    compression: str
-
-    def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Write the rows of one task.
-
-        Args:
-            batches: The rows.
-            task: A name that no other task of the attempt has, nor another try of the same task.
+        Raises:
+            TableError: There is no such table, or its versions cannot be read completely.
         """
-        if isinstance(self.files.base_fs, fs.LocalFileSystem):
-            self.files.base_fs.create_dir(self.files.base_path, recursive=True)
-        for each in write_files(
-            self.columns.fitted(batches),
-            self.files,
-            lambda number: f"{self.attempt}-{task}-{number}.parquet",
-            partition_by=self.columns.partition_by,
-            target_bytes=self.target_file_bytes,
-            compression=self.compression,
-        ):
-            yield replace(each, name=f"{self.location}/{each.name}")
+        with self._lock:
+            if self._opened() is None:
+                raise TableError(f"there is no table: {self}")
+        files, _ = self._data()
+        return orphans_of(
+            files, self._committed_paths, older_than_s=older_than_s, now_s=time.time()
+        )
 
+    def remove(self, orphans: Sequence[Orphan]) -> None:
+        """Delete orphans."""
+        files, _ = self._data()
+        remove_files(files, orphans)
 
-def write_files(
-    batches: Iterable[pa.RecordBatch],
-    files: fs.FileSystem,
-    name: Callable[[int], str],
-    *,
-    partition_by: Sequence[str] = (),
-    target_bytes: int,
-    compression: str,
-) -> Iterator[Piece]:
-    """Write record batches into files; without rows there is no file, but a piece with columns.
+    @abstractmethod
+    def _opened(self) -> object | None:
+        """Return the current table, after checks of its settings; None if there is none.
 
-    Args:
-        batches: The rows, of one schema.
-        files: The directory.
-        name: Returns the name of each file, by its number.
-        partition_by: The columns of which each file has one value.
-        target_bytes: The size at which the next file begins.
-        compression: The compression of pages.
-    """
-    empty: list[pa.Schema] = []
-    groups = _row_groups(batches, empty)
-    numbers = itertools.count()
-    for first in groups:
-        for values, rows in split(first, partition_by):
-            path = name(next(numbers))
-            more = iter(()) if partition_by else groups
-            with files.open_output_stream(path, compression=None) as sink:
-                footer = _write_file(sink, rows, more, target_bytes, compression)
-                size_bytes = sink.tell()
-            details = FileDetails(first.schema, statistics(footer), values)
-            yield Piece(path, footer.num_rows, size_bytes, details.text())
-    if not next(numbers) and empty:
-        yield no_rows(empty[0])
+        Raises:
+            TableError: It cannot be opened, or is one that this writer must not write.
+        """
 
+    @abstractmethod
+    def _data(self) -> tuple[fs.FileSystem, str]:
+        """Return the directory of the files, and the beginning of the names of pieces."""
 
-def _write_file(
-    sink: pa.NativeFile,
-    first: pa.Table,
-    more: Iterator[pa.Table],
-    target_bytes: int,
-    compression: str,
-) -> parquet.FileMetaData:
-    """Write a file of one row group, and of more until it is large enough."""
-    footers: list[parquet.FileMetaData] = []
-    with parquet.ParquetWriter(
-        sink,
-        first.schema,
-        compression=compression,
-        use_dictionary=[each for each in FEW_VALUES if each in first.schema.names],
-        write_statistics=_with_statistics(first.schema),
-        store_schema=False,
-        metadata_collector=footers,
-    ) as writer:
-        writer.write_table(first)
-        while sink.tell() < target_bytes and (group := next(more, None)) is not None:
-            writer.write_table(group)
-    return footers[0]
+    @abstractmethod
+    def _columns(self) -> TableColumns:
+        """Return the columns of the table, to which rows are fitted."""
+
+    @abstractmethod
+    def _committed_paths(self) -> set[str]:
+        """Return the files of attempts in all versions of the table, as paths in its directory."""
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], empty: list[pa.Schema]) -> Iterator[pa.Table]:
@@ -250,15 +237,11 @@ def _row_groups(batches: Iterable[pa.RecordBatch], empty: list[pa.Schema]) -> It
         yield pa.Table.from_batches(pending)
 
 
-def _with_statistics(schema: pa.Schema) -> list[str]:
-    """Return the columns whose least and largest values help a reader to skip files.
+def _is_compared(column: pa.DataType) -> bool:
+    """Return whether least and largest values of a column help a reader to skip files.
 
     Not floating point: NaN is the largest number for Spark, and footers do not count it.
     """
-    return [each.name for each in schema if _is_compared(each.type)]
-
-
-def _is_compared(column: pa.DataType) -> bool:
     kinds = pa.types
     return any(
         is_kind(column)
@@ -301,8 +284,9 @@ def statistics(footer: parquet.FileMetaData) -> str:
             except (OverflowError, ValueError):
                 # Python has no dates and times outside the years 1 to 9999, but Parquet has.
                 continue
-            _put(least, column.name, _exact(bounds[0]))
-            _put(largest, column.name, _exact(bounds[1]))
+            for values, bound in ((least, bounds[0]), (largest, bounds[1])):
+                if (value := _exact(bound)) is not None:
+                    values[column.name] = value
     return json.dumps(
         {
             "numRecords": footer.num_rows,
@@ -311,11 +295,6 @@ def statistics(footer: parquet.FileMetaData) -> str:
             "nullCount": nulls,
         }
     )
-
-
-def _put(values: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        values[name] = value
 
 
 def _exact(value: Any) -> Any:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
@@ -41,8 +40,8 @@ from spark_groups.spark.tables.postgres_rows import (
     PostgresTaskWriter,
     connect,
     message_of,
-    no_rows,
 )
+from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
 from spark_groups.types import TopicId
 
@@ -51,10 +50,6 @@ try:
     from psycopg import errors, sql
 except ImportError as error:
     raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
-
-if TYPE_CHECKING:
-    # The commands for tables need no Spark.
-    from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +173,7 @@ class _Place:
     has_fence: bool
 
 
-class PostgresTable:
+class PostgresTable(StagedTable):
     """A PostgreSQL table with a fence; `postgres_table` makes one.
 
     Args:
@@ -188,24 +183,14 @@ class PostgresTable:
     """
 
     def __init__(self, dsn: str, names: tuple[str, ...], text: str) -> None:
+        super().__init__(text)
         self._dsn = dsn
         self._names = names
-        self._text = text
         self._connection: Connection | None = None
         self._resolved: _Place | None = None
-        # Two queries of one application may write to the same table.
-        self._lock = threading.RLock()
-
-    def __str__(self) -> str:
-        """Return the name of the table in errors and logs."""
-        return self._text
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
-
-        Args:
-            group_id: The group that an error names.
-            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
             TableError: It is a view, or a foreign, temporary or unlogged table; or the database
@@ -226,11 +211,7 @@ class PostgresTable:
         return TableState(is_there=place.oid is not None, entries=dict(map(_entry, rows)))
 
     def task_writer(self, attempt: Attempt) -> PostgresTaskWriter:
-        """Return the writer that stages rows in the tasks of an attempt.
-
-        Args:
-            attempt: The attempt.
-        """
+        """Return the writer that stages rows in the tasks of an attempt."""
         with self._transaction() as cursor:
             place = self._found(cursor)
             columns, _ = self._columns(cursor, place)
@@ -239,36 +220,11 @@ class PostgresTable:
             self._dsn, place.schema, table, attempt.group_id, attempt.name, columns
         )
 
-    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame with a Spark job.
-
-        Args:
-            rows: The rows.
-            attempt: The attempt.
-
-        Raises:
-            TableError: PostgreSQL has no such type.
-        """
-        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
-
-        return stage_rows(rows, self.task_writer(attempt), no_rows)
-
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Move rows into the table and change entries, in one transaction.
-
-        Args:
-            attempt: The attempt that staged the rows.
-            pieces: Its staged rows.
-            decision: The result of the comparison.
-            state: Unused: the commit compares the entries that it changes again.
-
-        Raises:
-            TableChangedError: Another writer has committed since the comparison, or the response
-                was lost.
-            TableError: The rows do not fit the table.
-        """
+        """Move rows into the table and change entries, in one transaction."""
+        # The transaction compares the entries that it changes.
         del state
         written = [each for each in pieces if each.rows]
         with self._transaction(is_commit=True) as cursor:
@@ -288,9 +244,6 @@ class PostgresTable:
     def orphans(self, older_than_s: float) -> list[Orphan]:
         """Return the staging tables of crashed or refused attempts.
 
-        Args:
-            older_than_s: Younger staging tables may belong to a batch in progress.
-
         Raises:
             TableError: The database cannot be reached.
         """
@@ -307,9 +260,6 @@ class PostgresTable:
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Drop orphans.
-
-        Args:
-            orphans: From `orphans`.
 
         Raises:
             TableError: The role may not drop one of them; those before it are dropped.
@@ -458,7 +408,8 @@ class PostgresTable:
         if columns:
             made = "CREATE TABLE IF NOT EXISTS {table} ({columns})"
             fields = [
-                sql.SQL("{} {}").format(sql.Identifier(each.name), _typed(each.table_type))
+                # Names of types are texts of this package, and need no quotes.
+                sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.table_type))
                 for each in columns
             ]
             cursor.execute(self._sql(made, place, columns=sql.SQL(", ").join(fields)))
@@ -614,9 +565,4 @@ def _staged_at(comment: str | None, table: str) -> datetime | None:
 def _cast(column: Column, targets: Targets) -> sql.Composed:
     """Return a staged column as a value of the table's."""
     wanted = targets.types.get(column.name, column.table_type)
-    return sql.SQL("{}::{}").format(sql.Identifier(column.name), _typed(wanted))
-
-
-def _typed(text: str) -> sql.SQL:
-    """Return the SQL name of a type of this package, which needs no quotes."""
-    return sql.SQL(text)
+    return sql.SQL("{}::{}").format(sql.Identifier(column.name), sql.SQL(wanted))

@@ -21,7 +21,7 @@ from spark_groups.errors import OptionsError, TableError
 from spark_groups.masking import Secrets
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, Column, columns_of, copied
-from spark_groups.spark.tables.table import Piece
+from spark_groups.spark.tables.table import Piece, no_rows
 
 try:
     import psycopg
@@ -182,15 +182,7 @@ class PostgresTaskWriter:
     columns: TableColumns
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task; a task without rows makes no table, but says its columns.
-
-        Args:
-            batches: The rows.
-            task: A name that no other task of the attempt has, nor another try of the same task.
-
-        Raises:
-            TableError: PostgreSQL has no such type, or cannot be reached; or columns change.
-        """
+        """Stage the rows of one task; a task without rows makes no table."""
         plain = self.columns.fitted(batches)
         first = each = next(plain, None)
         while each is not None and not each.num_rows:
@@ -246,15 +238,6 @@ class PostgresTaskWriter:
 
 def _has_rows(batch: pa.RecordBatch) -> bool:
     return bool(batch.num_rows)
-
-
-def no_rows(schema: pa.Schema) -> Piece:
-    """Return what stands for a batch without rows, whose columns a new table has.
-
-    Args:
-        schema: The columns of the batch.
-    """
-    return Piece("", 0, details=schema_as_text(schema))
 
 
 def message_of(error: psycopg.Error) -> str:

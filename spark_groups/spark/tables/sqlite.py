@@ -16,14 +16,14 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from time import time as epoch_s
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules
 from spark_groups.spark.tables.column_values import Limits
-from spark_groups.spark.tables.columns import TableColumns, schema_as_text, schema_of_text
+from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,
@@ -31,13 +31,11 @@ from spark_groups.spark.tables.fence import (
     FenceKey,
     TableState,
     holds,
+    of_topics,
 )
-from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
+from spark_groups.spark.tables.staged_table import StagedTable
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described, no_rows
 from spark_groups.types import TopicId
-
-if TYPE_CHECKING:
-    # The commands for tables need no Spark.
-    from pyspark.sql import DataFrame
 
 FENCE: Final = "spark_groups_fence"
 """The table of the entries, in the same database."""
@@ -110,18 +108,13 @@ class ArrowTaskWriter:
     columns: TableColumns
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task; a task without rows makes no file, but says its columns.
-
-        Args:
-            batches: The rows.
-            task: A name that no other task of the attempt has, nor another try of the same task.
-        """
+        """Stage the rows of one task; a task without rows makes no file."""
         writer, rows, empty = None, 0, None
         path = self.directory / f"{self.attempt}-{task}.arrow"
         with ExitStack() as opened:
             for each in self.columns.fitted(batches):
                 if not each.num_rows:
-                    empty = _no_rows(each.schema)
+                    empty = no_rows(each.schema)
                     continue
                 if writer is None:
                     # The database may be closed to other users.
@@ -136,21 +129,13 @@ class ArrowTaskWriter:
             yield empty
 
 
-class SqliteTable:
-    """An SQLite table with a fence; `sqlite_table` makes one.
-
-    Args:
-        path: The database's file.
-        table: The table's name.
-    """
+class SqliteTable(StagedTable):
+    """An SQLite table with a fence; `sqlite_table` makes one, and makes the path absolute."""
 
     def __init__(self, path: Path, table: str) -> None:
+        super().__init__(f"the SQLite table {table} in {path}")
         self._path = path
         self._table = table
-
-    def __str__(self) -> str:
-        """Return the name of the table in errors and logs."""
-        return f"the SQLite table {self._table} in {self._path}"
 
     @property
     def staged(self) -> Path:
@@ -159,10 +144,6 @@ class SqliteTable:
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
-
-        Args:
-            group_id: Unused.
-            topic_ids: The topics whose entries are returned, for every group; None: all.
 
         Raises:
             TableChangedError: The database is locked.
@@ -181,18 +162,10 @@ class SqliteTable:
                 " written again, then also run for each group: spark-groups reset-offsets GROUP"
                 f" --to-earliest --all-topics --execute; then {NEW_CHECKPOINT}"
             )
-        wanted = {
-            key: entry
-            for key, entry in entries.items()
-            if topic_ids is None or key.topic_id in topic_ids
-        }
-        return TableState(is_there=is_there, entries=wanted)
+        return TableState(is_there=is_there, entries=of_topics(entries, topic_ids))
 
     def task_writer(self, attempt: Attempt) -> ArrowTaskWriter:
         """Return the writer that stages rows in the tasks of an attempt.
-
-        Args:
-            attempt: The attempt.
 
         Raises:
             OptionsError: The Spark master is not local.
@@ -212,35 +185,11 @@ class SqliteTable:
                 columns = self._columns(connection)
         return ArrowTaskWriter(self.staged, attempt.name, columns)
 
-    def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
-        """Stage the rows of a DataFrame with a Spark job.
-
-        Args:
-            rows: The rows.
-            attempt: The attempt.
-
-        Raises:
-            TableError: SQLite has no such type.
-        """
-        from spark_groups.spark.tables.tasks import stage_rows  # noqa: PLC0415
-
-        return stage_rows(rows, self.task_writer(attempt), _no_rows)
-
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Add rows and change entries, in one transaction.
-
-        Args:
-            attempt: The attempt that staged the rows.
-            pieces: Its staged rows.
-            decision: The result of the comparison.
-            state: Unused: the commit compares the entries that it changes again.
-
-        Raises:
-            TableChangedError: Another writer has committed since the comparison.
-            TableError: The rows do not fit the table.
-        """
+        """Add rows and change entries, in one transaction."""
+        # The transaction compares the entries that it changes.
         del state
         written = [each for each in pieces if each.rows]
         with self._transaction("IMMEDIATE") as connection:
@@ -258,25 +207,16 @@ class SqliteTable:
                 # There are no columns for a new table: a later batch creates it.
                 return
             connection.execute(_MAKE_FENCE)
-            connection.executemany(
-                _WRITE,
-                [
-                    (self._table, attempt.group_id, str(key.topic_id), key.partition, *offsets)
-                    for key, offsets in (
-                        (each.key, (each.entry.start_offset, each.entry.next_offset))
-                        for each in decision.changes
-                    )
-                ],
-            )
+            for change in decision.changes:
+                key, entry = change.key, change.entry
+                offsets = (entry.start_offset, entry.next_offset)
+                row = (self._table, attempt.group_id, str(key.topic_id), key.partition, *offsets)
+                connection.execute(_WRITE, row)
         for each in written:
             (self.staged / each.name).unlink(missing_ok=True)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
-        """Return staged files of crashed or refused attempts.
-
-        Args:
-            older_than_s: Younger files may belong to a batch in progress.
-        """
+        """Return staged files of crashed or refused attempts."""
         staged = sorted(self.staged.glob(f"{PREFIX}*"))
         found = [(each, each.stat()) for each in staged if not each.is_symlink()]
         return [
@@ -286,11 +226,7 @@ class SqliteTable:
         ]
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
-        """Delete orphans.
-
-        Args:
-            orphans: From `orphans`.
-        """
+        """Delete orphans."""
         for each in orphans:
             (self.staged / each.name).unlink(missing_ok=True)
 
@@ -396,11 +332,6 @@ class SqliteTable:
 
 def _open_for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _no_rows(schema: pa.Schema) -> Piece:
-    """Return what stands for a batch without rows, whose columns a new table has."""
-    return Piece("", 0, details=schema_as_text(schema))
 
 
 def _affinity(declared: str) -> str:

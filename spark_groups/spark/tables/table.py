@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.columns import TableColumns, schema_as_text
 from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.types import TopicId
 
@@ -83,6 +83,15 @@ def described(pieces: Sequence[Piece]) -> list[Piece]:
     return [each for each in pieces if each.rows] or [each for each in pieces if each.details]
 
 
+def no_rows(schema: pa.Schema) -> Piece:
+    """Return what stands for a batch without rows, whose columns a new table has.
+
+    Args:
+        schema: The columns of the batch.
+    """
+    return Piece("", 0, details=schema_as_text(schema))
+
+
 class TaskWriter(Protocol):
     """Stages rows in a task; pickled to executors."""
 
@@ -91,11 +100,15 @@ class TaskWriter(Protocol):
         """The columns of the table, to which the rows are fitted."""
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
-        """Stage the rows of one task.
+        """Stage the rows of one task; without rows yield what `no_rows` returns, if it has columns.
 
         Args:
             batches: The rows.
             task: A name that no other task of the attempt has, nor another try of the same task.
+
+        Raises:
+            TableError: The table has no type for a column, the columns differ between batches, or
+                the store cannot be reached.
         """
 
 
@@ -136,6 +149,9 @@ class FencedTable(Protocol):
         Args:
             rows: The rows.
             attempt: The attempt.
+
+        Raises:
+            TableError: The rows do not fit the table.
         """
 
     def commit(
@@ -153,6 +169,8 @@ class FencedTable(Protocol):
             state: The fence that the batch was compared with.
 
         Raises:
-            TableChangedError: An entry differs from the expected one, or the outcome of the commit
+            TableChangedError: An entry differs from the expected one; or the table has versions,
+                and another writer has committed since the comparison; or the outcome of the commit
                 is unknown.
+            TableError: The rows do not fit the table.
         """

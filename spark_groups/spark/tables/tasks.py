@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import read_ranges
-from spark_groups.spark.tables.table import Piece, TaskWriter
+from spark_groups.spark.tables.table import Piece, TaskWriter, no_rows
 from spark_groups.types import OffsetRange
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _NOT_IN_ARROW: Final = {
 }
 """The types of Spark that Arrow does not have, or has as a struct of their parts."""
 _PIECES: Final = "name string, rows bigint, size_bytes bigint, details string"
+"""The fields of a `Piece`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +109,15 @@ class RowsToPieces:
             batches: The rows.
         """
         for each in self.writer.write(batches, _task_name()):
-            values = (each.name, each.rows, each.size_bytes, each.details)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([value]) for value in values],
-                names=["name", "rows", "size_bytes", "details"],
-            )
+            yield pa.RecordBatch.from_pylist([asdict(each)])
 
 
-def stage_rows(
-    rows: DataFrame, writer: TaskWriter, no_rows: Callable[[pa.Schema], Piece]
-) -> list[Piece]:
+def stage_rows(rows: DataFrame, writer: TaskWriter) -> list[Piece]:
     """Stage the rows of a DataFrame with a Spark job.
 
     Args:
         rows: The rows.
         writer: Stages those of each task.
-        no_rows: Returns what stands for a batch without rows.
 
     Raises:
         TableError: The columns do not fit the table; no job runs.

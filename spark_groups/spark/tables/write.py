@@ -12,9 +12,9 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import broadcast, col
@@ -44,7 +44,6 @@ from spark_groups.spark.tables.fence import (
     Entry,
     EntryChange,
     FenceKey,
-    SkipNotices,
     TableState,
     beginnings,
     check_not_restored,
@@ -126,19 +125,17 @@ class TableWriter:
                 " that changes the rows as its second argument"
             )
         self._check_frame(batch, (running.run_id, batch_id))
-        checked = running.checked
-        stage = self._stage_ranges if checked.emit is Emit.RANGES else self._stage_rows
         write_batch(
             self._table,
             Batch(
-                checked.group_id,
+                running.checked.group_id,
                 batch_id,
                 running.ranges,
                 topics=running.topics,
                 before=running.before,
                 run_id=running.run_id,
             ),
-            lambda ranges, attempt: stage(batch, running, ranges, attempt),
+            lambda ranges, attempt: self._staged(batch, running, ranges, attempt),
             self._notices,
             GroupLogs(running),
             self._beginnings,
@@ -156,28 +153,19 @@ class TableWriter:
             raise OptionsError("the function of write_table got the DataFrame of an earlier batch")
         self._frames = {frame: of}
 
-    def _stage_rows(
+    def _staged(
         self,
         batch: DataFrame,
         running: RunningQuery,
         ranges: tuple[OffsetRange, ...],
         attempt: Attempt,
     ) -> Sequence[Piece]:
-        """Stage the rows of some ranges of the batch with a Spark job."""
-        rows = rows_of(batch, running.ranges, ranges)
-        return self._table.write_rows(
-            rows if self._transform is None else self._transform(rows), attempt
-        )
-
-    def _stage_ranges(
-        self,
-        batch: DataFrame,
-        running: RunningQuery,
-        ranges: tuple[OffsetRange, ...],
-        attempt: Attempt,
-    ) -> Sequence[Piece]:
-        """Stage the rows of some ranges with tasks that read them."""
+        """Stage the rows of some ranges with a Spark job, or with tasks that read the ranges."""
         checked = running.checked
+        if checked.emit is not Emit.RANGES:
+            rows = rows_of(batch, running.ranges, ranges)
+            changed = rows if self._transform is None else self._transform(rows)
+            return self._table.write_rows(changed, attempt)
         context = batch.sparkSession.sparkContext
         tasks = pack(
             ranges,
@@ -226,19 +214,21 @@ class Notices:
     """Logs each WARN once, not with every batch."""
 
     def __init__(self) -> None:
-        self._skips = SkipNotices()
+        self._skipped: dict[FenceKey, int] = {}
         self._others: set[str] = set()
 
     def log(self, table: FencedTable, decision: Decision, others: Iterable[str]) -> None:
-        """Log skipped offsets, and groups that write the same topics, at WARN.
+        """Log skipped offsets of each partition, and groups that write the same topics, at WARN.
 
         Args:
             table: The table.
             decision: The result of the comparison.
             others: A sentence for each other group.
         """
-        for skip in self._skips.new(decision.skips):
-            logger.warning("%s: %s", table, skip)
+        for skip in decision.skips:
+            if self._skipped.get(skip.key) != skip.next_offset:
+                self._skipped[skip.key] = skip.next_offset
+                logger.warning("%s: %s", table, skip)
         for sentence in others:
             if sentence not in self._others:
                 self._others.add(sentence)
@@ -273,7 +263,7 @@ class Beginnings:
         return replace(state, unsaved=unsaved)
 
     def find(
-        self, batch: Batch, state: TableState, logs: Logs | None, now_s: float
+        self, batch: Batch, state: TableState, logs: GroupLogs | None, now_s: float
     ) -> tuple[EntryChange, ...]:
         """Return the entries with which the table begins partitions that it does not have.
 
@@ -318,7 +308,7 @@ def write_batch(  # noqa: PLR0917
     batch: Batch,
     stage: Stage,
     notices: Notices,
-    logs: Logs | None = None,
+    logs: GroupLogs | None = None,
     begun: Beginnings | None = None,
     *,
     pause: Callable[[float], object] = time.sleep,
@@ -392,30 +382,9 @@ def _check_in_time(now_s: float, deadline_s: float, batch: Batch, error: TableCh
         ) from error
 
 
-class Logs(Protocol):
-    """Reports deleted and truncated records of a batch's partitions."""
-
-    def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        """Return ranges without offsets before the beginning of the log.
-
-        Args:
-            ranges: The ranges of a batch.
-        """
-
-    def committed(self, needed: Collection[FenceKey] = ()) -> Mapping[FenceKey, OffsetAndMetadata]:
-        """Return the group's committed offsets.
-
-        A member commits where a partition starts, and the end of a truncated log with a mark,
-        before it plans the partition. So any query that writes a batch finds these commits.
-
-        Args:
-            needed: Partitions whose offset must not be unknown.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class GroupLogs:
-    """Asks the brokers; for `kept` only if `failOnDataLoss` is false.
+    """Asks brokers which records of a batch's partitions were deleted or truncated.
 
     Each call raises a ProtocolError if a broker returns an error.
 
@@ -426,7 +395,13 @@ class GroupLogs:
     running: RunningQuery
 
     def kept(self, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-        """Return ranges without offsets before the beginning of the log."""
+        """Return ranges without offsets before the beginning of the log.
+
+        If `failOnDataLoss` is true, it returns all, and asks no broker.
+
+        Args:
+            ranges: The ranges of a batch.
+        """
         if self.running.checked.fail_on_data_loss:
             return ranges
         keys = frozenset(each.key for each in ranges)
@@ -448,7 +423,14 @@ class GroupLogs:
         return tuple(kept)
 
     def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:
-        """Return the group's committed offsets."""
+        """Return the group's committed offsets.
+
+        A member commits where a partition starts, and the end of a truncated log with a mark,
+        before it plans the partition. So any query that writes a batch finds these commits.
+
+        Args:
+            needed: Partitions whose offset must not be unknown.
+        """
         group_id = self.running.checked.group_id
         keys = {TopicIdPartition(each.topic_id, each.partition) for each in needed}
         with self.running.cluster() as cluster:

@@ -387,8 +387,8 @@ class TestOnSpark:
             latency_s = time.time() - query.commits_file(0).stat().st_mtime
             assert latency_s < 5.0
             # What no event says is asked of the query itself.
-            run = listener_module._QueryEvents(listening, query.spark)._ask(str(running.id))
-            assert run.trigger_interval_s == 3600.0
+            events = listener_module._QueryEvents(listening, query.spark)
+            assert events._interval_s(str(running.runId), str(running.id)) == 3600.0
             came = moves.get(timeout=20)
             assert len(came.partitions) == PARTITIONS
             with queries(servers, query.group_id, query.topic) as start:

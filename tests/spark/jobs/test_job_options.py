@@ -17,7 +17,6 @@ from spark_groups.spark.jobs.job_options import (
     connected,
     load_job,
 )
-from spark_groups.spark.options.reference import option_table
 from spark_groups.spark.processing.strategies import (
     AtLast,
     NoDeadline,
@@ -27,6 +26,7 @@ from spark_groups.spark.processing.strategies import (
     RetryTo,
     SkipOrDeadLetter,
 )
+from workshop.tools.docs_options import option_table
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / ConsumeOptions.example

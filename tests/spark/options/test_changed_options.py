@@ -13,13 +13,13 @@ import pytest
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.offsets.plan_text import NOTHING_PLANNED
-from spark_groups.spark.options.reference import options_on_restart
 from spark_groups.spark.options.source_options import OnRestart, SourceOptions
 from spark_groups.spark.source.query_run import Offset, QueryRun
 from tests.runtime.members import committed
 from tests.spark.source.query_run_setup import ranges, spans, until_rows
 from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.waiting import wait_until
+from workshop.tools.docs_options import options_on_restart
 
 ROWS = 10
 FIRST = (0, 4)

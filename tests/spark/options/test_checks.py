@@ -18,13 +18,13 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.reference import option_table
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.reading.librdkafka_consumer import librdkafka_settings
 from spark_groups.wire.security.sasl import ProviderLogin
 from spark_groups.wire.security.security import PLAINTEXT
 from spark_groups.wire.security.settings import SECURITY_SETTINGS
 from tests.secured import issue, jaas
+from workshop.tools.docs_options import option_table
 
 KNOWN = {"startingoffsets": "startingOffsets", "kafka.group.id": "kafka.group.id"}
 

@@ -14,10 +14,10 @@ from spark_groups.offsets.starting import StartingPoint
 from spark_groups.spark.options.checks import REFUSED, REFUSED_PREFIXES
 from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.options.range_settings import ReaderChoice
-from spark_groups.spark.options.reference import grouped_options, option_table
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit, MoveWithState
 from spark_groups.types import TopicPartition
+from workshop.tools.docs_options import grouped_options, option_table
 
 NEEDED = {
     "kafka.bootstrap.servers": "one:9092,two:9093",

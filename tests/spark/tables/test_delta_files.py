@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,7 @@ from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Entry, compare
-from spark_groups.spark.tables.parquet_files import FileDetails, write_files
+from spark_groups.spark.tables.parquet_files import FileDetails
 from spark_groups.spark.tables.table import Attempt, Piece
 from tests.spark.tables.delta_setup import GROUP, KEY, Writer, offsets, reads, rows
 
@@ -37,9 +38,9 @@ def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
     remote.look(reads(0, 10))
     assert remote.state.version is None
     (tmp_path / "_delta_log").mkdir(parents=True)
-    batches = [rows(reads(0, 6)), rows(reads(6, 10))]
+    tasks = pickle.loads(pickle.dumps(remote.table.task_writer(Attempt(GROUP, 0, "a"))))
+    pieces = [*tasks.write([rows(reads(0, 6)), rows(reads(6, 10))], "0")]
     name = "spark-groups-0-a-0-0.parquet"
-    pieces = [*write_files(batches, store, lambda _: name, target_bytes=1, compression="snappy")]
     assert [(each.name, each.rows) for each in pieces] == [(name, 10)]
     assert pieces[0].size_bytes == (tmp_path / name).stat().st_size
     remote.table.commit(Attempt(GROUP, 0, "a"), pieces, remote.decision, remote.state)

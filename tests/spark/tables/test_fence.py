@@ -20,7 +20,6 @@ from spark_groups.spark.tables.fence import (
     EntryChange,
     FenceKey,
     Skip,
-    SkipNotices,
     TableState,
     check_not_restored,
     check_not_truncated,
@@ -187,15 +186,6 @@ def test_other_groups_of_the_same_topic_are_named() -> None:
     state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
     (warning,) = other_groups(GROUP, {TOPIC: "departures"}, state)
     assert "'other' has written the topic departures" in warning
-
-
-def test_skip_is_logged_once_for_each_partition_and_next_offset() -> None:
-    notices = SkipNotices()
-    first, second = decide(state_of(0, 50), reads(10, 20)), decide(state_of(0, 50), reads(20, 30))
-    assert notices.new(first.skips) == list(first.skips)
-    assert notices.new(second.skips) == []
-    later = decide(state_of(0, 60), reads(10, 20))
-    assert notices.new(later.skips) == list(later.skips)
 
 
 @pytest.mark.parametrize("offsets", [(-1, 5), (6, 5)])

@@ -217,10 +217,10 @@ def swallowing(
     query: TableQuery, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[DataFrame, int], None]:
     """Return a function around `write_table` that swallows the error of the first batch."""
-    writer, stage = query.writer(), TableWriter._stage_ranges
+    writer, stage = query.writer(), TableWriter._staged
 
     def fail_first(self: TableWriter, batch: DataFrame, *given: object) -> object:
-        monkeypatch.setattr(TableWriter, "_stage_ranges", stage)
+        monkeypatch.setattr(TableWriter, "_staged", stage)
         raise RuntimeError("the first batch is not written")
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -229,7 +229,7 @@ def swallowing(
         except RuntimeError as error:
             logging.getLogger(__name__).info("swallowed: %s", error)
 
-    monkeypatch.setattr(TableWriter, "_stage_ranges", fail_first)
+    monkeypatch.setattr(TableWriter, "_staged", fail_first)
     return write
 
 

@@ -90,7 +90,7 @@ def test_zombie_writes_only_the_part_of_its_batch_that_the_table_lacks(tmp_path:
     assert len(deltalake.DeltaTable(tmp_path).file_uris()) == 3
 
 
-def test_batch_that_the_table_has_is_not_staged_and_is_logged_once(
+def test_batch_that_the_table_has_is_not_staged_and_is_logged_once_for_each_next_offset(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer, notices = Writer(tmp_path), Notices()
@@ -100,11 +100,15 @@ def test_batch_that_the_table_has_is_not_staged_and_is_logged_once(
     with caplog.at_level(logging.WARNING):
         for start in (0, 10, 20):
             write_batch(writer.table, batch_of(reads(start, start + 10)), stage, notices)
+        Writer(tmp_path).write(reads(30, 40))
+        write_batch(writer.table, batch_of(reads(0, 10)), stage, notices)
     assert stage.staged == []
     logged = [record.getMessage() for record in caplog.records]
     assert [each for each in logged if "so 30 offsets from 0 on are skipped" in each] == logged[:1]
     assert "the group 'audit' has written the topic departures" in logged[1]
-    assert len(logged) == 2
+    # The table has more of the partition than it had.
+    assert "so 40 offsets from 0 on are skipped" in logged[2]
+    assert len(logged) == 3
 
 
 def test_commit_whose_response_was_lost_is_not_repeated(

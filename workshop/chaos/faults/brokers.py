@@ -11,7 +11,6 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from spark_groups.broker.cluster import EmbeddedCluster
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import EmbeddedKafkaError
 from workshop.chaos.faults.disks import DiskError
@@ -28,6 +27,7 @@ from workshop.chaos.faults.schedule import (
 )
 from workshop.chaos.members.ensemble import Outcome
 from workshop.chaos.results.facts import Disruption
+from workshop.parts.kafka_cluster import EmbeddedCluster
 
 OFFSETS_PARTITION: Final = ("__consumer_offsets", 0)
 """The partition whose leader coordinates the group: a run has no other."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from spark_groups.broker.cluster import EmbeddedCluster
 from spark_groups.broker.embedded import EmbeddedKafka
 from workshop.chaos.faults.link import WORKING
 from workshop.chaos.faults.network_schedule import (
@@ -27,6 +26,7 @@ from workshop.chaos.faults.proxy import Link, Proxies
 from workshop.chaos.faults.schedule import FaultClass
 from workshop.chaos.members.ensemble import Outcome
 from workshop.chaos.results.facts import Trouble
+from workshop.parts.kafka_cluster import EmbeddedCluster
 
 PEERS = "PEERS"
 """The listener of the brokers for each other."""

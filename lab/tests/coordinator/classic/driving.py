@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from group_lab.assignors.embedded import encode_subscription
 from group_lab.coordinator import messages as m
 from group_lab.coordinator.classic.group import ClassicGroup
 from group_lab.coordinator.classic.messages import (
@@ -18,7 +19,7 @@ from group_lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCo
 from group_lab.coordinator.settings import BrokerSettings, Settings
 from group_lab.coordinator.shard import Ticket
 from lab.tests.coordinator.driving import BAR, FOO, ShardByHand
-from spark_groups.protocol.embedded import Subscription, encode_subscription
+from spark_groups.protocol.embedded import Subscription
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from group_lab.assignors.embedded import encode_assignment
 from group_lab.coordinator.classic.group import ClassicState
 from group_lab.coordinator.classic.messages import JoinedMember
 from group_lab.coordinator.effects import CoordinatorErrorCode
@@ -15,11 +16,7 @@ from group_lab.coordinator.messages import LeavingMember
 from lab.tests.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 from lab.tests.coordinator.driving import FOO
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import (
-    EmbeddedAssignment,
-    decode_assignment,
-    encode_assignment,
-)
+from spark_groups.protocol.embedded import EmbeddedAssignment, decode_assignment
 from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
 

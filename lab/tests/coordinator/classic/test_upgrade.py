@@ -16,6 +16,7 @@ from group_lab.assignors.classic import (
     RebalanceProtocol,
     rebalance_protocol,
 )
+from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from group_lab.assignors.sticky import CooperativeStickyAssignor
 from group_lab.coordinator.classic.messages import ClassicProtocol
 from group_lab.coordinator.effects import CoordinatorErrorCode
@@ -27,8 +28,6 @@ from spark_groups.protocol.embedded import (
     Subscription,
     decode_assignment,
     decode_subscription,
-    encode_assignment,
-    encode_subscription,
 )
 from spark_groups.types import TopicPartition
 

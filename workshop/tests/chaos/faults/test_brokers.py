@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spark_groups.broker.cluster import ClusterState, PartitionState
 from spark_groups.errors import EmbeddedKafkaError
 from workshop.chaos.faults.brokers import OFFSETS_PARTITION, BrokerFaults
 from workshop.chaos.faults.link import BLACKHOLE, WORKING
@@ -16,6 +15,7 @@ from workshop.chaos.faults.network import Network
 from workshop.chaos.faults.proxy import Proxies
 from workshop.chaos.faults.schedule import BrokerFault, BrokerFaultKind
 from workshop.chaos.members.ensemble import Outcome
+from workshop.parts.kafka_cluster import ClusterState, PartitionState
 from workshop.parts.waiting import wait_until
 
 ALL = frozenset({1, 2, 3})

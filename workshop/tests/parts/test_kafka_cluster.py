@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from spark_groups.broker.cluster import ClusterState, EmbeddedCluster, PartitionState, node_state
 from spark_groups.errors import EmbeddedKafkaError
 from workshop.parts.brokers import ANSWER_S, admin, await_partitions, produce
+from workshop.parts.kafka_cluster import ClusterState, EmbeddedCluster, PartitionState, node_state
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import DEFAULT_HEAP_MB, HOST, EmbeddedKafka, free_ports
-from spark_groups.broker.properties import LISTENER, cluster_properties, random_cluster_id
+from spark_groups.broker.properties import LISTENER, random_cluster_id
 from spark_groups.errors import EmbeddedKafkaError, ProtocolError
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.schemas.messages import METADATA
@@ -27,6 +27,11 @@ IN_SYNC_TIMEOUT_S: Final = 120.0
 _ANSWER_S: Final = 2.0
 _LOOK_AGAIN_S: Final = 0.1
 _PORT_ATTEMPTS: Final = 3
+CLUSTER_SESSION_MS: Final = 4000
+"""A node of several that does not answer for this long is fenced: its partitions get other leaders.
+
+On a busy machine a single node's 2 s would fence nodes that are only slow.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +230,7 @@ class EmbeddedCluster:
                 heap_mb=self._heap_mb,
                 start_timeout_s=self._start_timeout_s,
                 server_properties={
-                    **cluster_properties(
+                    **_cluster_properties(
                         node_id=node_id,
                         controller_ports=controllers,
                         min_in_sync=self._min_in_sync,
@@ -260,3 +265,33 @@ def node_state(node: EmbeddedKafka) -> ClusterState | None:
             for each in topic["partitions"]
         },
     )
+
+
+def _cluster_properties(
+    *, node_id: int, controller_ports: Mapping[int, int], min_in_sync: int
+) -> dict[str, str]:
+    """Return the properties of a node that differ from those of a single one.
+
+    Args:
+        node_id: The node.
+        controller_ports: The controllers' ports by node id.
+        min_in_sync: `min.insync.replicas`, also of the internal topics.
+    """
+    replicas = str(len(controller_ports))
+    return {
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(
+            f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
+        ),
+        "default.replication.factor": replicas,
+        "min.insync.replicas": str(min_in_sync),
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(min_in_sync),
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": str(min_in_sync),
+        "broker.session.timeout.ms": str(CLUSTER_SESSION_MS),
+        # The partitions of a node that was away return to it while a test still runs.
+        "leader.imbalance.check.interval.seconds": "10",
+        "replica.lag.time.max.ms": "10000",
+    }
