@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -302,3 +304,16 @@ def test_help_has_an_example(command: Run, args: tuple[str, ...], example: str) 
     done = command(*args, COLUMNS="200")
     assert done.returncode == 0
     assert example in done.stdout
+
+
+def test_commands_need_no_package_of_an_extra() -> None:
+    extras = ("numpy", "pandas", "pyspark", "numba", "deltalake", "pyiceberg", "psycopg")
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({extras!r}));"
+        "from spark_groups.cli.main import app; app(['--help'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "describe" in done.stdout

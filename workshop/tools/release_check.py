@@ -260,7 +260,7 @@ def smoke(version: str) -> None:
         ReleaseError: It did not write exactly the rows of the topic.
     """
     own = str(ENVIRONMENTS / version / "bin" / "python")
-    program = str(ROOT / "tools" / "release_smoke.py")
+    program = str(ROOT / "workshop" / "tools" / "release_smoke.py")
     run("smoke", own, "-I", program, timeout_s=SMOKE_S)
 
 

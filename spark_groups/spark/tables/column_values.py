@@ -5,12 +5,12 @@ Executors import this module.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
@@ -123,7 +123,7 @@ def _struct(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) ->
         if not each.nullable and value.null_count:
             refuse_where(pc.and_not(value.is_null(), is_null), f"{path}.{each.name}", _NULL)
             # A Parquet file has no nulls there, and no reader sees the values below a null.
-            places = pa.array(np.arange(len(value)))
+            places = pa.array(range(len(value)), pa.int64())
             filled = pc.if_else(value.is_valid(), places, len(value))
             value = pa.concat_arrays([value, _any_value(each.type)]).take(filled)
         fields.append(value)
@@ -183,13 +183,13 @@ def _nested(
     try:
         return converted(values, wanted, path, limits)
     except ValueMisfitError as error:
-        ends = np.cumsum(lengths.to_numpy(zero_copy_only=False))
-        raise error.at(int(np.searchsorted(ends, error.row, side="right"))) from None
+        ends = _ends(lengths)[1:].to_pylist()
+        raise error.at(bisect_right(ends, error.row)) from None
 
 
 def _ends(lengths: pa.Array) -> pa.Array:
-    ends = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])
-    return pa.array(ends.astype(np.int32))
+    ends = pc.cumulative_sum(lengths.cast(pa.int64())).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
 def _mask(column: pa.Array) -> pa.Array | None:
