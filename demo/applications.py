@@ -25,11 +25,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 STOP_TIMEOUT_S = 60.0
 _LOG_LINES = 30
+_CONTEXT_STARTS = "Running Spark version"
 _SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    # Code that runs for some seconds is not worth its compilation.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": " ".join(STARTS_FAST),
 }
 SUBMIT_ARGUMENTS = (
@@ -101,6 +105,11 @@ class Application:
     def is_running(self) -> bool:
         """Whether its JVM runs."""
         return self._process is not None and self._process.wait(0.0) is None
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether its log names a SparkContext that starts."""
+        return self.log.exists() and _CONTEXT_STARTS in self.log.read_text("utf-8", "replace")
 
     def check(self) -> None:
         """Make sure that it runs.

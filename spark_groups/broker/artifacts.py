@@ -1,7 +1,9 @@
-"""The jars of a real Apache Kafka, fetched once by the Ivy that PySpark ships.
+"""The jars of a real Apache Kafka, fetched once from Maven.
 
 A version is a folder of jars in the user's cache directory. It is filled elsewhere and renamed
-into place, so that it exists completely or not at all. The package has digests to verify the jars.
+into place, so that it exists completely or not at all. The package lists the jars of the versions
+that it is tested with, with digests to verify them; the Ivy that PySpark ships resolves those of
+any other version, and fetches from a mirror.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import fcntl
 import hashlib
 import importlib.resources
 import logging
+import os
 import re
 import shutil
 import tempfile
@@ -20,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark_groups.broker.ivy import retrieve
+from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE, fetch_progress, retrieve
 from spark_groups.broker.java import find_spark_jars
+from spark_groups.broker.maven import CENTRAL, download
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.runtime.directories import CACHE_DIR_VARIABLE, cache_dir
 
@@ -97,14 +101,15 @@ def _fill(artifacts: KafkaArtifacts, deadline_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{artifacts.version}-", dir=home) as work:
         jars = Path(work, "jars")
         jars.mkdir()
-        retrieve(
-            artifacts.version,
-            stand_ins=UNPUBLISHED.get(artifacts.version, {}),
-            into=jars,
-            work=Path(work, "ivy"),
-            spark_jars=spark_jars,
-            deadline_s=deadline_s,
-        )
+        if not _downloaded(artifacts.version, jars, deadline_s):
+            retrieve(
+                artifacts.version,
+                stand_ins=UNPUBLISHED.get(artifacts.version, {}),
+                into=jars,
+                work=Path(work, "ivy"),
+                spark_jars=spark_jars,
+                deadline_s=deadline_s,
+            )
         check_jars(artifacts.version, jars)
         for pattern in LOGGING_JARS:
             for jar in spark_jars.glob(f"{pattern}.jar"):
@@ -115,6 +120,22 @@ def _fill(artifacts: KafkaArtifacts, deadline_s: float) -> None:
             # An existing folder here has lost some of its jars.
             artifacts.directory.rename(Path(work, "incomplete"))
         jars.rename(artifacts.directory)
+
+
+def _downloaded(version: str, jars: Path, deadline_s: float) -> bool:
+    """Download the listed jars of a version; return False, and leave none, where Ivy has to."""
+    listed = expected_digests(version)
+    if listed is None or os.environ.get(IVY_SETTINGS_VARIABLE):
+        return False
+    try:
+        with fetch_progress(f"Apache Kafka {version}") as progress:
+            download(listed, jars, progress, deadline_s)
+    except OSError as error:
+        logger.info("%s cannot be downloaded from directly (%s): Ivy tries it", CENTRAL, error)
+        for jar in jars.iterdir():
+            jar.unlink()
+        return False
+    return True
 
 
 def _is_complete(directory: Path) -> bool:
@@ -161,6 +182,7 @@ def check_jars(version: str, directory: Path) -> None:
             version,
         )
         return
+    expected = {Path(path).name: digest for path, digest in expected.items()}
     found = {jar.name: digest_of(jar) for jar in sorted(directory.iterdir())}
     wrong = [
         f"{name} has the SHA-256 {found.get(name, 'of nothing: it is missing')}, not {digest}"
@@ -178,12 +200,12 @@ def check_jars(version: str, directory: Path) -> None:
 
 
 def expected_digests(version: str) -> dict[str, str] | None:
-    """Return the digests of a version by the name of the jar; None if they are not known."""
+    """Return the digests of a version by the jar's path in Maven; None if they are not known."""
     file = importlib.resources.files("spark_groups.broker") / FOLDER / f"{version}.sha256"
     if not file.is_file():
         return None
     lines = file.read_text(encoding="ascii").splitlines()
-    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    return {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
 
 
 def digest_of(file: Path) -> str:

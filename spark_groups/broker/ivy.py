@@ -45,6 +45,8 @@ _MODULE = """\
   </dependencies>
 </ivy-module>
 """
+FLAT_FOLDER = "[artifact]-[revision](-[classifier]).[ext]"
+MAVEN_FOLDERS = f"[orgPath]/[module]/[revision]/{FLAT_FOLDER}"
 _LINES_EVERY = 20
 """Plain output has one line for so many artifacts."""
 
@@ -57,11 +59,13 @@ def retrieve(
     work: Path,
     spark_jars: Path,
     deadline_s: float,
+    layout: str = FLAT_FOLDER,
 ) -> None:
     """Fetch the server and the tools of a Kafka version with all they depend on.
 
     Args:
         stand_ins: Artifact name to the version taken in the place of `version`.
+        layout: Where a jar is put inside `into`, as an Ivy pattern.
         deadline_s: When to give up, on the monotonic clock.
 
     Raises:
@@ -81,7 +85,7 @@ def retrieve(
         *("-settings", os.environ.get(IVY_SETTINGS_VARIABLE) or str(settings)),
         *("-cache", str(work / "cache")),
         *("-ivy", str(module)),
-        *("-retrieve", str(into / "[artifact]-[revision](-[classifier]).[ext]")),
+        *("-retrieve", str(into / layout)),
         *("-types", "jar", "bundle"),
     ]
     with fetch_progress(f"Apache Kafka {version}") as progress:
@@ -192,6 +196,15 @@ class FetchProgress:
             self.fetched += 1
         else:
             return
+        self._show()
+
+    def count(self, total: int) -> None:
+        """Count one more artifact of a known total."""
+        self.found = total
+        self.fetched += 1
+        self._show()
+
+    def _show(self) -> None:
         if self.bar is not None:
             # Ivy resolves everything before it downloads: only then is the total known.
             total = self.found if self.fetched else None

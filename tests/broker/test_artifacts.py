@@ -112,9 +112,10 @@ def test_a_cache_that_cannot_be_written_is_named(
         fetch_kafka("4.9.1")
 
 
-def test_no_network_is_said_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["4.9.1", DEFAULT_VERSION])
+def test_no_network_is_said_so(version: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FETCH],
+        [sys.executable, "-c", FETCH.replace("4.9.1", version)],
         env=environment(
             SPARK_GROUPS_CACHE_DIR=str(tmp_path),
             SPARK_GROUPS_IVY_SETTINGS="",
@@ -127,9 +128,9 @@ def test_no_network_is_said_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert "EmbeddedKafkaError: Apache Kafka 4.9.1 cannot be fetched" in last
+    assert f"EmbeddedKafkaError: Apache Kafka {version} cannot be fetched" in last
     assert "does not answer (java.net.ConnectException: Connection refused)" in last
-    assert "org.apache.kafka#kafka_2.13;4.9.1" in last
+    assert f"org.apache.kafka#kafka_2.13;{version}" in last
 
 
 @pytest.mark.slow
@@ -152,7 +153,7 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     digests = {}
     for name in ("a.jar", "b.jar"):
         (tmp_path / name).write_text(name)
-        digests[name] = hashlib.sha256(name.encode()).hexdigest()
+        digests[f"org/{name}"] = hashlib.sha256(name.encode()).hexdigest()
     monkeypatch.setattr(artifacts, "expected_digests", lambda version: digests)
     return tmp_path
 
@@ -160,7 +161,8 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_that_is_tested_has_digests(version: str) -> None:
     digests = expected_digests(version) or {}
-    assert {f"kafka_2.13-{version}.jar", f"kafka-clients-{version}.jar"} < digests.keys()
+    kafka = {f"{name}/{version}/{name}-{version}.jar" for name in ("kafka_2.13", "kafka-clients")}
+    assert {f"org/apache/kafka/{path}" for path in kafka} < digests.keys()
     assert all(len(bytes.fromhex(digest)) == 32 for digest in digests.values())
 
 

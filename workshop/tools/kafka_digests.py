@@ -1,4 +1,4 @@
-"""Record the digests of the jars of a Kafka version, as Maven publishes them now.
+"""Record the jars of a Kafka version and their digests, as Maven publishes them now.
 
     python -m workshop.tools.kafka_digests 4.3.1
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spark_groups.broker import artifacts
 from spark_groups.broker.artifacts import UNPUBLISHED
-from spark_groups.broker.ivy import retrieve
+from spark_groups.broker.ivy import MAVEN_FOLDERS, retrieve
 from spark_groups.broker.java import find_spark_jars
 
 FETCH_S = 900.0
@@ -34,8 +34,12 @@ def main(versions: list[str]) -> None:
                 work=Path(work, "ivy"),
                 spark_jars=find_spark_jars(),
                 deadline_s=time.monotonic() + FETCH_S,
+                layout=MAVEN_FOLDERS,
             )
-            lines = [f"{artifacts.digest_of(jar)}  {jar.name}\n" for jar in sorted(jars.iterdir())]
+            lines = [
+                f"{artifacts.digest_of(jar)}  {jar.relative_to(jars)}\n"
+                for jar in sorted(jars.rglob("*.jar"))
+            ]
         path = Path(artifacts.__file__).parent / artifacts.FOLDER / f"{version}.sha256"
         path.write_text("".join(lines), encoding="ascii")
         sys.stderr.write(f"{path}: {len(lines)} jars\n")
