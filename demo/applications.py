@@ -26,6 +26,8 @@ SPARK_HOME = Path(pyspark.__file__).parent
 STOP_TIMEOUT_S = 60.0
 _LOG_LINES = 30
 _CONTEXT_STARTS = "Running Spark version"
+# Spark's own classes need no verification: without it a start takes 2 s less.
+_JVM_FLAGS = (*STARTS_FAST, "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 _SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -34,7 +36,7 @@ _SPARK_SETTINGS = {
     # Code that runs for some seconds is not worth its compilation.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": " ".join(STARTS_FAST),
+    "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS),
 }
 SUBMIT_ARGUMENTS = (
     *("--master", "local[1]", "--driver-memory", "512m"),

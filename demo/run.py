@@ -34,7 +34,7 @@ from spark_groups.errors import SparkGroupsError
 TOPIC = "flights"
 GROUP_ID = "flight-readers"
 PARTITIONS = 12
-SESSION_TIMEOUT_MS = 8_000
+SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 1_000
 BROKER_PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
