@@ -31,9 +31,10 @@ from tests.cli.commands import invoke
 from tests.cli.printed import follow, printed
 from tests.cli.rendered import cells
 from tests.runtime.members import queries
-from tests.spark.tables.delta_setup import offsets, rows
+from tests.spark.tables.batches_setup import rows
+from tests.spark.tables.delta_setup import DeltaPlace, offsets
 from tests.spark.tables.iceberg_tables import NAME, Lake
-from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
+from tests.spark.tables.places import Database, PostgresPlace, SqlitePlace
 from tests.wire.coordinator_connection_setup import topic_id
 from workshop.parts.brokers import Row, create_topic, produce, unstable_offset
 from workshop.parts.waiting import wait_until
@@ -61,20 +62,20 @@ class Kind:
 
 
 def delta_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
-    path = directory / "rows"
+    place = DeltaPlace(directory / "rows")
     return Kind(
-        f"delta:{path}",
-        lambda: delta_table(path),
-        lambda: offsets(path),
-        lambda offset: deltalake.DeltaTable(path).delete(f'"offset" >= {offset}'),
-        lambda: deltalake.DeltaTable(path).restore(0),
+        f"delta:{place.path}",
+        place.fenced,
+        place.offsets,
+        lambda offset: deltalake.DeltaTable(place.path).delete(f'"offset" >= {offset}'),
+        place.restore_first,
     )
 
 
-def database_kind(place: Place, text: str) -> Kind:
+def database_kind(place: Database, text: str) -> Kind:
     return Kind(
         text,
-        place.table,
+        place.fenced,
         place.offsets,
         lambda offset: place.run(f'DELETE FROM rows WHERE "offset" >= {offset}'),
     )
@@ -102,7 +103,7 @@ def iceberg_kind(request: pytest.FixtureRequest, directory: Path) -> Kind:
         lake.fenced,
         lake.offsets,
         lambda offset: lake.table().delete(f"offset >= {offset}"),
-        lambda: lake.set_back(lake.table().snapshots()[0].snapshot_id),
+        lake.restore_first,
     )
 
 

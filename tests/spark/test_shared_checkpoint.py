@@ -62,7 +62,7 @@ class FencedQuery(GroupQuery):
 
     def run(self) -> None:
         """Write what there is, and end."""
-        write = spark_groups.write_table(self.place.table())
+        write = spark_groups.write_table(self.place.fenced())
 
         def sink(batch: DataFrame, batch_id: int) -> None:
             if self.is_broken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
+from tests.iceberg_rest import running_rest_catalog
 from tests.spark.tables.write_setup import PARTITIONS, ROWS, TableQuery
 from workshop.parts.brokers import create_topic
+
+
+@pytest.fixture(scope="module")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a REST catalog of Iceberg."""
+    with running_rest_catalog(tmp_path_factory.mktemp("rest")) as uri:
+        yield uri
 
 
 @pytest.fixture

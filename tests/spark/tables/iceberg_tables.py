@@ -1,4 +1,4 @@
-"""An Iceberg catalog of a test, and a driver that writes step by step."""
+"""An Iceberg catalog of a test."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.table import Table
+from pyiceberg.table import DataScan, Table
 
-from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.iceberg import FENCE, IcebergTable, iceberg_table
-from spark_groups.types import OffsetRange
-from tests.spark.tables.delta_setup import GROUP, TOPIC, Writer, rows
+from tests.spark.tables.batches_setup import GROUP, reads, rows
+from tests.spark.tables.places import Place
 
 NAME = "lake.rows"
 
 
 @dataclass(frozen=True)
-class Lake:
+class Lake(Place):
     """A catalog with the table of a test.
 
     Args:
@@ -32,6 +32,8 @@ class Lake:
     name: str
     properties: Mapping[str, str]
     identifier: str = NAME
+    shown = "the Iceberg table"
+    second_version = 2
 
     @classmethod
     def at(cls, directory: Path, uri: str | None = None) -> Lake:
@@ -64,20 +66,42 @@ class Lake:
     def rows(self) -> pa.Table:
         return self.table().scan().to_arrow()
 
-    def offsets(self, partition: int = 0) -> list[int]:
-        """Return the offsets of the table's rows."""
-        rows = self.rows()
-        found = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
-        return sorted(offset for index, offset in found if index == partition)
+    def create(self, schema: pa.Schema) -> None:
+        catalog = self.catalog()
+        catalog.create_namespace(self.identifier.partition(".")[0])
+        catalog.create_table(self.identifier, schema)
+
+    def columns(self) -> list[str]:
+        return list(self.rows().schema.names)
+
+    def values(self, *names: str, from_offset: int = 0) -> list[tuple[Any, ...]]:
+        found = self._scan(from_offset).to_arrow()
+        return [*zip(*(found[each].to_pylist() for each in names), strict=True)]
+
+    def staged(self) -> list[str]:
+        if self.catalog().table_exists(self.identifier):
+            location = self.table().location()
+            taken = {Path(each).name for each in self.files()}
+        else:
+            location = f"{self.properties['warehouse']}/{self.identifier.replace('.', '/')}"
+            taken = set()
+        data = Path(urlsplit(location).path) / "data"
+        found = [each for each in data.rglob("*.parquet") if each.name not in taken]
+        return sorted(str(each.relative_to(data)) for each in found)
+
+    def files(self, from_offset: int = 0) -> list[str]:
+        return [each.file.file_path for each in self._scan(from_offset).plan_files()]
+
+    def _scan(self, from_offset: int) -> DataScan:
+        return self.table().scan(*([f"offset >= {from_offset}"] if from_offset else []))
 
     def foreign_append(self, offset: int = 1000) -> None:
         """Add a row as another application does, of a partition that tests do not use."""
-        batch = rows(OffsetRange(TOPIC, "departures", 9, offset, offset + 1))
+        batch = rows(reads(offset, offset + 1, partition=9))
         self.table().append(pa.Table.from_batches([batch]))
 
-    def entries(self, group_id: str = GROUP) -> dict[FenceKey, Entry]:
-        """Return the table's entries, read by a new table object."""
-        return dict(self.fenced().read(group_id).entries)
+    def restore_first(self) -> None:
+        self.set_back(self.table().snapshots()[0].snapshot_id)
 
     def set_back(self, snapshot_id: int) -> None:
         self.table().manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
@@ -86,17 +110,3 @@ class Lake:
 def fence_of(properties: Any, group_id: str = GROUP) -> str | None:
     """Return a group's fence in the properties of a table or in a snapshot's summary."""
     return properties.get(f"{FENCE}{group_id}")
-
-
-class LakeWriter(Writer):
-    """A driver that writes batches to an Iceberg table, one step at a time.
-
-    Args:
-        lake: The catalog with the table.
-        group_id: The driver's group.
-    """
-
-    def __init__(self, lake: Lake, group_id: str = GROUP) -> None:
-        self.table = lake.fenced()
-        self.group_id = group_id
-        self._batch = 0

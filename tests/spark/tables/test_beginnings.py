@@ -15,7 +15,8 @@ from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import LOOK_AGAIN_S, Batch, Beginnings, Notices, write_batch
 from spark_groups.types import OffsetRange, PlanTopic
-from tests.spark.tables.delta_setup import GROUP, KEY, TOPIC, Writer, entries, offsets, reads, rows
+from tests.spark.tables.batches_setup import GROUP, KEY, TOPIC, reads, rows
+from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets
 from tests.spark.tables.write_setup import PARTITIONS, CutLogs, Staging
 
 
@@ -39,10 +40,10 @@ def next_batch(number: int, *ranges: OffsetRange, before: OffsetRange | None = N
 def test_table_has_entries_of_all_partitions_where_the_group_stood_at_the_first_comparison(
     tmp_path: Path, is_there: bool
 ) -> None:
-    writer, begun = Writer(tmp_path), Beginnings()
+    writer, begun = DeltaWriter(tmp_path), Beginnings()
     logs = CutLogs(begun=at(0) | at(7, 1))
     if is_there:
-        Writer(tmp_path, "audit").write(reads(0, 5))
+        DeltaWriter(tmp_path, "audit").write(reads(0, 5))
 
     def write(batch: Batch) -> None:
         write_batch(writer.table, batch, Staging(writer), Notices(), logs, begun)
@@ -61,14 +62,14 @@ def test_table_has_entries_of_all_partitions_where_the_group_stood_at_the_first_
 def test_partition_that_another_client_has_begun_is_a_gap_and_its_own_start_is_none(
     tmp_path: Path,
 ) -> None:
-    writer, logs = Writer(tmp_path), CutLogs()
+    writer, logs = DeltaWriter(tmp_path), CutLogs()
     writer.write(reads(0, 10))
     logs.begun = {FenceKey(GROUP, TOPIC, 1): OffsetAndMetadata(20, "")}
     batch = next_batch(1, reads(20, 30, 1))
     with pytest.raises(TableGapError, match="20 offsets would be missing"):
         write_batch(writer.table, batch, Staging(writer), Notices(), logs)
     # A group may stand where another tool has put it, before it has a table.
-    fresh = Writer(tmp_path / "fresh")
+    fresh = DeltaWriter(tmp_path / "fresh")
     write_batch(fresh.table, batch, Staging(fresh), Notices(), logs)
     assert offsets(tmp_path / "fresh", 1) == list(range(20, 30))
 
@@ -76,7 +77,7 @@ def test_partition_that_another_client_has_begun_is_a_gap_and_its_own_start_is_n
 def test_batch_before_that_is_not_in_the_table_is_a_gap_although_kafka_has_it(
     tmp_path: Path,
 ) -> None:
-    writer, logs = Writer(tmp_path), CutLogs(begun=at(10))
+    writer, logs = DeltaWriter(tmp_path), CutLogs(begun=at(10))
     batch = next_batch(1, reads(10, 20), before=reads(0, 10))
     with pytest.raises(TableGapError, match="only start the query with a new checkpoint") as raised:
         write_batch(writer.table, batch, Staging(writer), Notices(), logs)
@@ -88,7 +89,7 @@ def test_batch_before_that_is_not_in_the_table_is_a_gap_although_kafka_has_it(
 
 
 def test_records_that_were_deleted_before_the_first_batch_are_no_gap(tmp_path: Path) -> None:
-    writer, logs = Writer(tmp_path), CutLogs(begun=at(0), start=15)
+    writer, logs = DeltaWriter(tmp_path), CutLogs(begun=at(0), start=15)
     write_batch(writer.table, next_batch(0, reads(0, 50)), Staging(writer), Notices(), logs)
     assert entries(tmp_path) == {KEY: Entry(15, 50)}
     logs.begun = at(0, 1)
@@ -98,15 +99,15 @@ def test_records_that_were_deleted_before_the_first_batch_are_no_gap(tmp_path: P
 
 
 def test_batch_without_rows_is_no_gap_after_a_restart(tmp_path: Path) -> None:
-    def without_rows(writer: Writer) -> Any:
+    def without_rows(writer: DeltaWriter) -> Any:
         def stage(ranges: tuple[OffsetRange, ...], attempt: Attempt) -> Sequence[Piece]:
             return [*writer.table.task_writer(attempt).write([rows(reads(0, 0))], "0")]
 
         return stage
 
-    writer, logs = Writer(tmp_path), CutLogs(begun=at(0))
+    writer, logs = DeltaWriter(tmp_path), CutLogs(begun=at(0))
     write_batch(writer.table, next_batch(0, reads(0, 10)), without_rows(writer), Notices(), logs)
-    again = Writer(tmp_path)
+    again = DeltaWriter(tmp_path)
     batch = next_batch(1, reads(10, 20), before=reads(0, 10))
     write_batch(again.table, batch, Staging(again), Notices(), logs)
     assert offsets(tmp_path) == list(range(10, 20))
@@ -115,7 +116,7 @@ def test_batch_without_rows_is_no_gap_after_a_restart(tmp_path: Path) -> None:
 def test_partitions_that_no_member_has_begun_are_looked_for_again_but_not_for_each_batch(
     tmp_path: Path,
 ) -> None:
-    writer, begun, logs = Writer(tmp_path), Beginnings(), CutLogs(begun=at(0))
+    writer, begun, logs = DeltaWriter(tmp_path), Beginnings(), CutLogs(begun=at(0))
     now_s = [1.0]
 
     def write(number: int) -> None:

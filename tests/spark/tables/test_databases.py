@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,73 +14,23 @@ import pyarrow as pa
 import pytest
 
 import spark_groups
-from spark_groups.errors import (
-    OptionsError,
-    TableChangedError,
-    TableError,
-    TableGapError,
-    TableRestoredError,
-)
-from spark_groups.spark.tables.fence import Entry, FenceKey, other_groups
-from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import Batch, Notices, write_batch
-from spark_groups.types import OffsetRange
-from tests.spark.tables.databases_setup import Writer
-from tests.spark.tables.delta_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, TOPIC, reads, rows
-from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
-from tests.spark.tables.write_setup import race
+from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.spark.tables.fence import Entry
+from spark_groups.spark.tables.table import Attempt
+from spark_groups.spark.tables.write import Notices, write_batch
+from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, reads, rows
+from tests.spark.tables.every_table_setup import place_of
+from tests.spark.tables.places import Database, PostgresPlace, SqlitePlace, Writer
+from tests.spark.tables.write_setup import Staging, batch_of
 from workshop.parts.waiting import wait_until
-
-RACED = 60
 
 
 @pytest.fixture(params=["postgres", "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        return SqlitePlace(tmp_path / "rows.db")
-    made: PostgresPlace = request.getfixturevalue("on_postgres")
-    return made
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return place_of(request.param, request, tmp_path)
 
 
-def test_batches_add_rows_and_change_entries(place: Place) -> None:
-    writer = Writer(place)
-    writer.write(reads(5, 10), reads(0, 3, partition=1))
-    writer.write(reads(10, 30))
-    assert place.offsets() == list(range(5, 30))
-    assert place.offsets(1) == [0, 1, 2]
-    assert place.entries(GROUP) == {KEY: Entry(5, 30), FenceKey(GROUP, TOPIC, 1): Entry(0, 3)}
-    assert place.run("SELECT topic, value FROM rows WHERE partition = 1 ORDER BY value") == [
-        ("departures", f"1-{offset}".encode()) for offset in range(3)
-    ]
-    assert place.staged() == []
-
-
-def test_batch_that_is_written_again_is_skipped_or_cut(place: Place) -> None:
-    writer = Writer(place)
-    writer.write(reads(0, 10))
-    assert writer.write(reads(0, 10)).write == ()
-    assert writer.write(reads(5, 15)).write == (reads(10, 15),)
-    assert place.offsets() == list(range(15))
-
-
-def test_zombie_is_refused_and_finds_its_batch_in_the_table(place: Place) -> None:
-    owner, zombie = Writer(place), Writer(place)
-    owner.write(reads(0, 10))
-    zombie.look(reads(10, 20))
-    zombie.stage()
-    # The zombie is stopped here, and another member owns its partition.
-    owner.write(reads(10, 25))
-    with pytest.raises(TableChangedError, match="another writer has committed"):
-        zombie.commit()
-    # Compared again, its batch is in the table.
-    assert zombie.write(reads(10, 20)).write == ()
-    assert place.offsets() == list(range(25))
-    # Its staged rows stay for `table vacuum`, which finds them by their name.
-    (staged,) = place.staged()
-    assert staged.startswith(f"{zombie.attempt.name}-")
-
-
-def test_members_of_one_group_do_not_refuse_each_other(place: Place) -> None:
+def test_members_of_one_group_do_not_refuse_each_other(place: Database) -> None:
     one, other = Writer(place), Writer(place)
     one.write(reads(0, 10))
     other.look(reads(0, 7, partition=1))
@@ -91,42 +40,7 @@ def test_members_of_one_group_do_not_refuse_each_other(place: Place) -> None:
     assert place.offsets(1) == list(range(7))
 
 
-def test_batch_is_refused_as_a_whole_for_one_of_its_partitions(place: Place) -> None:
-    one, other = Writer(place), Writer(place)
-    one.look(reads(0, 10), reads(0, 10, partition=1))
-    one.stage()
-    other.write(reads(0, 4, partition=1))
-    with pytest.raises(TableChangedError):
-        one.commit()
-    assert place.offsets() == []
-    assert place.entries(GROUP) == {FenceKey(GROUP, TOPIC, 1): Entry(0, 4)}
-
-
-def test_one_of_two_writers_that_create_the_table_is_refused(place: Place) -> None:
-    one, other = Writer(place), Writer(place)
-    for each in (one, other):
-        each.look(reads(0, 10))
-        each.stage()
-    one.commit()
-    with pytest.raises(TableChangedError):
-        other.commit()
-    assert other.write(reads(0, 10)).write == ()
-    assert place.offsets() == list(range(10))
-
-
-def test_one_of_two_first_writers_of_a_partition_is_refused(place: Place) -> None:
-    one, other = Writer(place), Writer(place)
-    one.write(reads(0, 10))
-    for each in (one, other):
-        each.look(reads(4, 8, partition=1))
-        each.stage()
-    one.commit()
-    with pytest.raises(TableChangedError):
-        other.commit()
-    assert place.offsets(1) == [4, 5, 6, 7]
-
-
-def test_partition_that_is_split_over_tasks(place: Place) -> None:
+def test_partition_that_is_split_over_tasks(place: Database) -> None:
     writer = Writer(place)
     writer.look(reads(0, 100))
     writer.attempt = Attempt(GROUP, 0, "split")
@@ -144,7 +58,7 @@ def test_partition_that_is_split_over_tasks(place: Place) -> None:
     assert len(place.staged()) == len(lost) == 1
 
 
-def test_rows_of_a_task_that_dies_are_not_committed(place: Place) -> None:
+def test_rows_of_a_task_that_dies_are_not_committed(place: Database) -> None:
     def dying() -> Iterator[pa.RecordBatch]:
         yield rows(reads(0, 5))
         raise RuntimeError("the task dies here")
@@ -158,70 +72,14 @@ def test_rows_of_a_task_that_dies_are_not_committed(place: Place) -> None:
     assert place.offsets() == list(range(10))
 
 
-def test_gap_another_group_and_a_topic_that_is_created_again(place: Place) -> None:
-    writer = Writer(place)
-    writer.write(reads(0, 10))
-    with pytest.raises(TableGapError, match="table rows"):
-        writer.write(reads(15, 20))
-    other = Writer(place, "audit")
-    other.look(reads(0, 10))
-    (warning,) = other_groups("audit", {TOPIC: "departures"}, other.state)
-    assert "the group 'flights' has written the topic departures" in warning
-    other.stage()
-    other.commit()
-    assert set(place.entries(GROUP)) == {KEY, FenceKey("audit", TOPIC, 0)}
-    assert place.offsets() == sorted([*range(10), *range(10)])
-    again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
-    assert writer.write(again).write == (again,)
-    assert place.entries(GROUP)[FenceKey(GROUP, again.topic_id, 0)] == Entry(0, 4)
-
-
-@pytest.mark.parametrize("group_id", ["a'b", 'ü "1"', "$$; DROP TABLE rows", "%s {}"])
-def test_group_may_have_any_name(place: Place, group_id: str) -> None:
-    writer = Writer(place, group_id)
-    writer.write(reads(0, 10))
-    writer.write(reads(10, 20))
-    assert place.entries(GROUP) == {FenceKey(group_id, TOPIC, 0): Entry(0, 20)}
-    assert place.offsets() == list(range(20))
-
-
-def test_tables_of_one_database_have_their_own_entries(place: Place) -> None:
+def test_tables_of_one_database_have_their_own_entries(place: Database) -> None:
     Writer(place).write(reads(0, 10))
     place.run("CREATE TABLE others AS SELECT * FROM rows")
     place.run("UPDATE spark_groups_fence SET table_name = 'others'")
     assert place.entries(GROUP) == {}
 
 
-def test_entries_change_without_rows(place: Place) -> None:
-    writer = Writer(place)
-    writer.write(reads(0, 10))
-    writer.look(reads(10, 20))
-    writer.table.commit(Attempt(GROUP, 1, "a"), [], writer.decision, writer.state)
-    assert place.entries(GROUP) == {KEY: Entry(0, 20)}
-    assert place.offsets() == list(range(10))
-
-
-def test_batch_without_columns_does_not_create_the_table(place: Place) -> None:
-    writer = Writer(place)
-    writer.look(reads(0, 10))
-    writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
-    assert writer.write(reads(10, 20)).write == (reads(10, 20),)
-    assert place.entries(GROUP) == {KEY: Entry(10, 20)}
-
-
-def test_batch_without_rows_creates_the_table_that_remembers_it(place: Place) -> None:
-    writer = Writer(place)
-    writer.look(reads(0, 10))
-    attempt = Attempt(GROUP, 0, "a")
-    (piece,) = writer.table.task_writer(attempt).write([rows(reads(5, 5))], "0")
-    writer.table.commit(attempt, [piece], writer.decision, writer.state)
-    assert (piece.rows, place.offsets(), place.staged()) == (0, [], [])
-    assert place.entries(GROUP) == {KEY: Entry(0, 10)}
-    writer.write(reads(10, 20))
-    assert place.offsets() == list(range(10, 20))
-
-
-def test_query_continues_after_a_new_column(place: Place) -> None:
+def test_query_continues_after_a_new_column(place: Database) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     place.run("ALTER TABLE rows ADD COLUMN carrier text")
@@ -231,36 +89,7 @@ def test_query_continues_after_a_new_column(place: Place) -> None:
     assert place.run("SELECT count(*) FROM rows WHERE carrier = 'AA'") == [(10,)]
 
 
-@pytest.mark.parametrize(
-    ("schema", "problem"),
-    [
-        (SCHEMA.append(pa.field("carrier", pa.string())), "carrier is not a column of the table"),
-        (SCHEMA.set(3, pa.field("value", pa.string())), "value is string, not (bytea|BLOB)"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(place: Place, schema: pa.Schema, problem: str) -> None:
-    writer = Writer(place)
-    writer.write(reads(0, 10))
-    writer.look(reads(10, 20))
-    attempt = Attempt(GROUP, 1, "a")
-    given = rows(reads(10, 20), SCHEMA.append(pa.field("carrier", pa.string())))
-    columns = [given[name].cast(schema.field(name).type) for name in schema.names]
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    with pytest.raises(TableError, match=problem):
-        [*writer.table.task_writer(attempt).write([batch], "0")]
-    writer.write(reads(10, 20))
-    assert place.offsets() == list(range(20))
-
-
-def test_missing_column_that_must_not_be_null_is_refused(place: Place) -> None:
-    place.run('CREATE TABLE rows (partition int, "offset" bigint NOT NULL)')
-    writer = Writer(place)
-    writer.look(reads(0, 10))
-    with pytest.raises(TableError, match="offset is missing, and must not be null"):
-        writer.stage(pa.schema([SCHEMA.field("partition")]))
-
-
-def test_table_of_the_user_accepts_rows(place: Place) -> None:
+def test_table_of_the_user_with_a_default_accepts_rows(place: Database) -> None:
     value = "value bytea" if isinstance(place, PostgresPlace) else "value"
     place.run(
         f'CREATE TABLE rows (partition int, "offset" bigint NOT NULL, {value}, topic varchar(20),'
@@ -271,12 +100,12 @@ def test_table_of_the_user_accepts_rows(place: Place) -> None:
     assert place.run("SELECT DISTINCT topic, note FROM rows") == [("departures", "none")]
 
 
-def test_columns_in_another_order_and_of_another_type_within_a_task(place: Place) -> None:
+def test_columns_in_another_order_and_of_another_type_within_a_task(place: Database) -> None:
     attempt = Attempt(GROUP, 0, "a")
     first = rows(reads(0, 1))
     turned = rows(reads(1, 2)).select(["topic", "value", "partition", "offset", "timestamp"])
     small = turned.set_column(2, "partition", turned["partition"].cast(pa.int8()))
-    tasks = place.table().task_writer(attempt)
+    tasks = place.fenced().task_writer(attempt)
     (piece,) = tasks.write([first, turned, small], "0-0")
     assert piece.rows == 3
     text = turned.set_column(2, "partition", turned["partition"].cast(pa.string()))
@@ -284,7 +113,7 @@ def test_columns_in_another_order_and_of_another_type_within_a_task(place: Place
         [*tasks.write([first, text], "0-1")]
 
 
-def test_commit_that_fails_half_way_changes_nothing(place: Place) -> None:
+def test_commit_that_fails_half_way_changes_nothing(place: Database) -> None:
     """The transaction has the rows of the first partition when those of the second fail."""
     writer = Writer(place)
     writer.write(reads(0, 10))
@@ -297,7 +126,7 @@ def test_commit_that_fails_half_way_changes_nothing(place: Place) -> None:
     assert place.entries(GROUP) == {KEY: Entry(0, 10)}
 
 
-def test_dropped_table_is_refused_until_its_entries_are_deleted(place: Place) -> None:
+def test_dropped_table_is_refused_until_its_entries_are_deleted(place: Database) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     place.run("DROP TABLE rows")
@@ -311,7 +140,7 @@ def test_dropped_table_is_refused_until_its_entries_are_deleted(place: Place) ->
     assert place.offsets() == list(range(20))
 
 
-def test_table_that_is_dropped_before_a_commit_is_not_created_by_it(place: Place) -> None:
+def test_table_that_is_dropped_before_a_commit_is_not_created_by_it(place: Database) -> None:
     writer = Writer(place)
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
@@ -323,55 +152,18 @@ def test_table_that_is_dropped_before_a_commit_is_not_created_by_it(place: Place
         writer.look(reads(10, 20))
 
 
-def stage(writer: Writer, meanwhile: Callable[[], object]) -> Callable[..., Sequence[Piece]]:
-    def staged(ranges: Iterable[OffsetRange], attempt: Attempt) -> Sequence[Piece]:
-        meanwhile()
-        tasks = writer.table.task_writer(attempt)
-        return [*tasks.write([rows(each) for each in ranges], "0-0")]
-
-    return staged
-
-
-def test_commit_whose_response_was_lost_is_not_repeated(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = Writer(place)
-    writer.write(reads(0, 10))
-    real = writer.table.commit
-
-    def commit(*given: Any) -> None:
-        real(*given)
-        raise TableChangedError("the response was lost")
-
-    monkeypatch.setattr(writer.table, "commit", commit)
-    batch = Batch(GROUP, 0, (reads(10, 20),))
-    write_batch(writer.table, batch, stage(writer, int), Notices(), pause=lambda _: None)
-    assert place.offsets() == list(range(20))
-
-
 def test_table_that_cannot_be_read_for_a_while_is_read_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_groups.spark.tables.postgres.LOCK_WAIT_MS", 200)
     monkeypatch.setattr("spark_groups.spark.tables.sqlite.LOCK_WAIT_S", 0.2)
     writer = Writer(place)
     writer.write(reads(0, 10))
-    batch = Batch(GROUP, 0, (reads(10, 20),))
+    batch, stage = batch_of(reads(10, 20)), Staging(writer)
     with place.locked() as unlock:
         # The pause is where the other writer commits.
-        write_batch(writer.table, batch, stage(writer, int), Notices(), pause=lambda _: unlock())
+        write_batch(writer.table, batch, stage, Notices(), pause=lambda _: unlock())
     assert place.offsets() == list(range(20))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> None:
-    def writer() -> Callable[[Batch], object]:
-        made = Writer(place)
-        return lambda batch: write_batch(made.table, batch, stage(made, int), Notices())
-
-    race(seed, RACED, [(0, 1), (1, 0), (0,), (1, 2), (2,)], writer)
-    for partition in range(3):
-        assert place.offsets(partition) == list(range(RACED))
 
 
 # PostgreSQL only.
@@ -493,7 +285,7 @@ def test_reader_of_staged_rows_does_not_keep_a_batch_waiting(on_postgres: Postgr
         # It is left, and the next batch drops its own.
         writer.write(reads(20, 30))
         assert on_postgres.staged() == left
-    table = on_postgres.table()
+    table = on_postgres.fenced()
     orphans = table.orphans(0)
     assert [each.name for each in orphans] == on_postgres.staged()
     table.remove(orphans)
@@ -603,7 +395,7 @@ def test_secrets_are_in_no_text(on_postgres: PostgresPlace) -> None:
     assert "hunter2" not in str(failed.value)
 
 
-def test_times_that_python_does_not_have(place: Place) -> None:
+def test_times_that_python_does_not_have(place: Database) -> None:
     writer = Writer(place)
     if isinstance(place, PostgresPlace):
         writer.write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,53 +14,31 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from spark_groups.errors import (
-    OptionsError,
-    TableChangedError,
-    TableError,
-    TableGapError,
-    TableRestoredError,
-)
+from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
-from spark_groups.spark.tables.fence import Entry, FenceKey, compare, other_groups
+from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
-from tests.spark.tables.delta_setup import (
-    AFTER_PYTHON,
-    GROUP,
-    KEY,
-    SCHEMA,
-    TOPIC,
-    Writer,
-    entries,
-    offsets,
-    reads,
-    rows,
-)
+from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, reads, rows
+from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets
 
 
-def test_batches_add_rows_and_change_entries(tmp_path: Path) -> None:
-    path = tmp_path / "my rows"
-    writer = Writer(path)
+def test_log_has_the_entries_and_each_commit_its_own_version(tmp_path: Path) -> None:
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(5, 10), reads(0, 3, partition=1))
     writer.write(reads(10, 30))
-    assert offsets(path) == list(range(5, 30))
-    assert offsets(path, 1) == [0, 1, 2]
-    other = FenceKey(GROUP, TOPIC, 1)
-    assert entries(path) == {KEY: Entry(5, 30), other: Entry(0, 3)}
-    table = deltalake.DeltaTable(path)
+    table = deltalake.DeltaTable(tmp_path)
     assert table.version() == 1
     assert table.transaction_version("spark-groups/flights/AAAAAAAAAAAAAAAAAAAABw/0") == 30
-    # The commit records its own version.
-    assert delta_table(path).read(GROUP).recorded_version == 1
+    assert delta_table(tmp_path).read(GROUP).recorded_version == 1
     written = {Path(each).name for each in table.file_uris()}
     assert all(each.startswith("spark-groups-") for each in written)
 
 
 def test_log_has_statistics_of_files(tmp_path: Path) -> None:
-    Writer(tmp_path).write(reads(5, 10))
+    DeltaWriter(tmp_path).write(reads(5, 10))
     (added,) = (
         json.loads(line)["add"]
         for line in (tmp_path / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
@@ -82,7 +59,7 @@ def test_log_has_statistics_of_files(tmp_path: Path) -> None:
 
 
 def test_times_that_python_does_not_have_are_written_without_statistics(tmp_path: Path) -> None:
-    Writer(tmp_path).write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
+    DeltaWriter(tmp_path).write(reads(AFTER_PYTHON, AFTER_PYTHON + 3))
     actions = deltalake.DeltaTable(tmp_path).get_add_actions(flatten=True)
     (added,) = pa.table(actions).to_pylist()
     assert (added["min.offset"], added["max.offset"]) == (AFTER_PYTHON, AFTER_PYTHON + 2)
@@ -91,82 +68,12 @@ def test_times_that_python_does_not_have_are_written_without_statistics(tmp_path
     assert offsets(tmp_path) == list(range(AFTER_PYTHON, AFTER_PYTHON + 3))
 
 
-def test_zombie_is_refused_and_finds_its_batch_in_the_table(tmp_path: Path) -> None:
-    owner, zombie = Writer(tmp_path), Writer(tmp_path)
-    owner.write(reads(0, 10))
-    zombie.look(reads(10, 20))
-    # The zombie is stopped here, and another member owns its partition.
-    owner.write(reads(10, 25))
-    pieces = zombie.stage()
-    with pytest.raises(TableChangedError, match="another writer has committed"):
-        zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
-    # Compared again, its batch is in the table.
-    assert zombie.write(reads(10, 20)).write == ()
-    assert offsets(tmp_path) == list(range(25))
-
-
-def test_refused_member_of_a_group_commits_its_files_after_another_comparison(
-    tmp_path: Path,
-) -> None:
-    one, other = Writer(tmp_path), Writer(tmp_path)
-    one.write(reads(0, 10))
-    other.look(reads(0, 7, partition=1))
-    one.write(reads(10, 20))
-    decision, pieces = other.decision, other.stage()
-    with pytest.raises(TableChangedError):
-        other.table.commit(other.attempt, pieces, other.decision, other.state)
-    other.look(reads(0, 7, partition=1))
-    assert other.decision == decision
-    other.table.commit(other.attempt, pieces, other.decision, other.state)
-    assert offsets(tmp_path, 1) == list(range(7))
-    assert delta_table(tmp_path).read(GROUP).recorded_version == 2
-
-
-def test_queries_that_share_the_table_object_refuse_each_others_comparison(tmp_path: Path) -> None:
-    one, other = Writer(tmp_path), Writer(tmp_path)
-    other.table = one.table
-    for partition in (0, 1):
-        one.look(reads(0, 10, partition))
-        other.look(reads(0, 10, partition))
-        one.commit()
-        pieces = other.stage()
-        with pytest.raises(TableChangedError, match="another query of this application"):
-            other.table.commit(other.attempt, pieces, other.decision, other.state)
-        # Another read by one query does not renew the comparison of the other.
-        one.look(reads(0, 10, partition))
-        with pytest.raises(TableChangedError):
-            other.table.commit(other.attempt, pieces, other.decision, other.state)
-        assert offsets(tmp_path, partition) == list(range(10))
-
-
-def test_one_of_two_writers_that_create_the_table_is_refused(tmp_path: Path) -> None:
-    one, other = Writer(tmp_path), Writer(tmp_path)
-    one.look(reads(0, 10))
-    other.look(reads(0, 10))
-    one.commit()
-    with pytest.raises(TableChangedError, match="another writer has created"):
-        other.commit()
-    assert other.write(reads(0, 10)).write == ()
-    assert offsets(tmp_path) == list(range(10))
-
-
-def test_one_of_two_first_writers_of_a_partition_is_refused(tmp_path: Path) -> None:
-    one, other = Writer(tmp_path), Writer(tmp_path)
-    one.write(reads(0, 10))
-    for each in (one, other):
-        each.look(reads(4, 8, partition=1))
-    one.commit()
-    with pytest.raises(TableChangedError):
-        other.commit()
-    assert offsets(tmp_path, 1) == [4, 5, 6, 7]
-
-
 @pytest.mark.parametrize("retries", [0, 15])
 def test_library_refuses_an_application_id_from_an_older_snapshot(
     tmp_path: Path, retries: int
 ) -> None:
     """The fence needs this refusal if the library of another writer retries."""
-    Writer(tmp_path).write(reads(0, 10))
+    DeltaWriter(tmp_path).write(reads(0, 10))
     stale, other = deltalake.DeltaTable(tmp_path), deltalake.DeltaTable(tmp_path)
 
     def commit(table: deltalake.DeltaTable, app_id: str, version: int) -> None:
@@ -201,12 +108,12 @@ def test_table_that_was_created_again_is_refused(
         is_staged: Whether the zombie commits a batch that it compared with the old table.
     """
     path = tmp_path / "rows"
-    zombie = Writer(path)
+    zombie = DeltaWriter(path)
     zombie.write(reads(0, 2))
     zombie.write(reads(2, 4))
     zombie.look(reads(4, 6))
     shutil.rmtree(path)
-    owner = Writer(path)
+    owner = DeltaWriter(path)
     for start in range(2, 2 + 2 * commits, 2):
         owner.write(reads(start, start + 2))
     if is_staged:
@@ -223,10 +130,10 @@ def test_table_that_was_created_again_is_refused(
 
 def test_log_that_was_cleaned_up_or_copied_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "rows"
-    writer = Writer(path)
+    writer = DeltaWriter(path)
     writer.write(reads(0, 2))
     writer.write(reads(2, 4))
-    Writer(path).write(reads(4, 6))
+    DeltaWriter(path).write(reads(4, 6))
     deltalake.DeltaTable(path).create_checkpoint()
     for version in range(2):
         (path / "_delta_log" / f"{version:020d}.json").unlink()
@@ -241,7 +148,7 @@ def test_log_that_was_cleaned_up_or_copied_is_read_again(tmp_path: Path) -> None
 def test_log_that_is_cleaned_up_while_it_is_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer, other = DeltaWriter(tmp_path), DeltaWriter(tmp_path)
     writer.write(reads(0, 2))
     for start in (2, 4):
         other.write(reads(start, start + 2))
@@ -264,20 +171,20 @@ def test_log_that_is_cleaned_up_while_it_is_read_is_read_again(
 
 
 def test_restore_stops_the_query_and_names_the_repair(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
     deltalake.DeltaTable(tmp_path).restore(0)
     assert offsets(tmp_path) == list(range(10))
     # The restore has kept the entry, so an ordinary commit would lose rows 10 to 19 silently.
     assert entries(tmp_path)[KEY] == Entry(0, 20)
-    for each in (writer, Writer(tmp_path)):
+    for each in (writer, DeltaWriter(tmp_path)):
         with pytest.raises(TableRestoredError, match="table repair TABLE --group flights"):
             each.write(reads(20, 30))
 
 
 def test_restore_between_comparison_and_commit_is_detected(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
     writer.look(reads(20, 30))
@@ -289,20 +196,20 @@ def test_restore_between_comparison_and_commit_is_detected(tmp_path: Path) -> No
 
 
 def test_restore_before_a_checkpoint_is_detected(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
     table = deltalake.DeltaTable(tmp_path)
     table.restore(0)
     table.create_checkpoint()
     with pytest.raises(TableRestoredError):
-        Writer(tmp_path).look(reads(20, 30))
+        DeltaWriter(tmp_path).look(reads(20, 30))
 
 
 def test_restore_that_a_cleaned_up_log_may_have_had_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Writer(tmp_path).write(reads(0, 10))
+    DeltaWriter(tmp_path).write(reads(0, 10))
     table = deltalake.DeltaTable(tmp_path)
     for _ in range(2):
         table.alter.set_table_name("rows")
@@ -310,7 +217,7 @@ def test_restore_that_a_cleaned_up_log_may_have_had_is_warned_of(
     for version in range(2):
         (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
     with caplog.at_level(logging.WARNING):
-        assert Writer(tmp_path).write(reads(10, 12)).write == (reads(10, 12),)
+        assert DeltaWriter(tmp_path).write(reads(10, 12)).write == (reads(10, 12),)
     assert "no longer has the commits 1 to 1" in caplog.text
 
 
@@ -324,19 +231,19 @@ def test_restore_by_spark_is_detected(tmp_path: Path, parameters: dict[str, obje
     Args:
         parameters: The parameters in Spark's log.
     """
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
     restored = {"timestamp": 0, "operation": "RESTORE", "operationParameters": parameters}
     commit = tmp_path / "_delta_log" / f"{2:020d}.json"
     commit.write_text(json.dumps({"commitInfo": restored}) + "\n")
-    for each in (writer, Writer(tmp_path)):
+    for each in (writer, DeltaWriter(tmp_path)):
         with pytest.raises(TableRestoredError):
             each.look(reads(20, 30))
 
 
 def test_version_of_a_restore_is_given_only_if_the_log_does_not_name_it(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     for start in (0, 10, 20):
         writer.write(reads(start, start + 10))
     to_time = {"operation": "RESTORE", "operationParameters": {"timestamp": "2026-11-22 10:00:00"}}
@@ -359,7 +266,7 @@ def test_version_of_a_restore_is_given_only_if_the_log_does_not_name_it(tmp_path
 
 
 def test_query_continues_after_a_restore_to_its_last_commit(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     table = deltalake.DeltaTable(tmp_path)
     table.delete("offset < 5")
@@ -369,7 +276,7 @@ def test_query_continues_after_a_restore_to_its_last_commit(tmp_path: Path) -> N
 
 
 def test_query_continues_after_maintenance(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
     table = deltalake.DeltaTable(tmp_path)
@@ -389,32 +296,6 @@ def test_query_continues_after_maintenance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "problem"),
-    [
-        (SCHEMA.append(pa.field("carrier", pa.string())), "carrier is not a column of the table"),
-        (SCHEMA.set(1, pa.field("partition", pa.int64())), "partition is int64, not int32"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(
-    tmp_path: Path, schema: pa.Schema, problem: str
-) -> None:
-    writer = Writer(tmp_path)
-    writer.write(reads(0, 10))
-    with pytest.raises(TableError, match=problem):
-        writer.write(reads(10, 20), schema=schema)
-    writer.write(reads(10, 20))
-    assert offsets(tmp_path) == list(range(20))
-
-
-def test_missing_column_that_must_not_be_null_is_refused(tmp_path: Path) -> None:
-    strict = SCHEMA.set(2, pa.field("offset", pa.int64(), nullable=False))
-    deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(strict))
-    writer = Writer(tmp_path)
-    with pytest.raises(TableError, match="offset is missing, and must not be null"):
-        writer.write(reads(0, 10), schema=SCHEMA.remove(2))
-
-
-@pytest.mark.parametrize(
     ("properties", "problem"),
     [
         (
@@ -427,14 +308,14 @@ def test_missing_column_that_must_not_be_null_is_refused(tmp_path: Path) -> None
 def test_settings_that_break_the_fence_or_the_rows_are_refused(
     tmp_path: Path, properties: dict[str, str], problem: str
 ) -> None:
-    path, writer = tmp_path / "rows", Writer(tmp_path / "rows")
+    path, writer = tmp_path / "rows", DeltaWriter(tmp_path / "rows")
     deltalake.DeltaTable.create(path, deltalake.Schema.from_arrow(SCHEMA), configuration=properties)
     with pytest.raises(TableError, match=problem):
         writer.look(reads(0, 10))
 
 
 def test_constraint_is_refused(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     deltalake.DeltaTable(tmp_path).alter.add_constraint({"positive": "partition >= 0"})
     with pytest.raises(TableError, match="constraints, which this writer does not check"):
@@ -442,7 +323,7 @@ def test_constraint_is_refused(tmp_path: Path) -> None:
 
 
 def test_retention_that_is_set_later_is_refused(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     deltalake.DeltaTable(tmp_path).alter.set_table_properties(
         {"delta.setTransactionRetentionDuration": "interval 7 days"}
@@ -457,71 +338,11 @@ def test_commits_that_could_overwrite_each_other_are_refused(tmp_path: Path) -> 
     delta_table(tmp_path, {"allow_unsafe_rename": "false"})
 
 
-def test_gap_another_group_and_a_topic_that_is_created_again(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    writer.write(reads(0, 10))
-    with pytest.raises(TableGapError, match="the Delta table file://"):
-        writer.write(reads(15, 20))
-    other = Writer(tmp_path, "audit")
-    other.look(reads(0, 10))
-    (warning,) = other_groups("audit", {TOPIC: "departures"}, other.state)
-    assert "the group 'flights' has written the topic departures" in warning
-    other.commit()
-    assert set(entries(tmp_path)) == {KEY, FenceKey("audit", TOPIC, 0)}
-    again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
-    state = writer.table.read(GROUP, frozenset({again.topic_id}))
-    assert state.entries == {}
-    assert compare(GROUP, [again], state, table="t").write == (again,)
-
-
-@pytest.mark.parametrize("group_id", ["a/b", "flights/AAAAAAAAAAAAAAAAAAAABw/0", "ü 1"])
-def test_group_may_have_any_name(tmp_path: Path, group_id: str) -> None:
-    writer = Writer(tmp_path, group_id)
-    writer.write(reads(0, 10))
-    writer.write(reads(10, 20))
-    Writer(tmp_path).write(reads(0, 5))
-    assert entries(tmp_path) == {
-        FenceKey(group_id, TOPIC, 0): Entry(0, 20),
-        KEY: Entry(0, 5),
-    }
-    assert delta_table(tmp_path).read(group_id).recorded_version == 1
-
-
-def test_entries_change_without_rows(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    writer.write(reads(0, 10))
-    writer.look(reads(10, 20))
-    attempt = Attempt(GROUP, 1, "a")
-    writer.table.commit(attempt, [], writer.decision, writer.state)
-    assert entries(tmp_path) == {KEY: Entry(0, 20)}
-    assert offsets(tmp_path) == list(range(10))
-
-
-def test_batch_without_columns_does_not_create_the_table(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "rows")
-    writer.look(reads(0, 10))
-    writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
-    assert writer.write(reads(10, 20)).write == (reads(10, 20),)
-    assert entries(tmp_path / "rows") == {KEY: Entry(10, 20)}
-
-
-def test_batch_without_rows_creates_the_table_that_remembers_it(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "rows")
-    writer.look(reads(0, 10))
-    attempt = Attempt(GROUP, 0, "a")
-    (piece,) = writer.table.task_writer(attempt).write([rows(reads(5, 5))], "0")
-    writer.table.commit(attempt, [piece], writer.decision, writer.state)
-    assert (piece.rows, offsets(tmp_path / "rows")) == (0, [])
-    assert entries(tmp_path / "rows") == {KEY: Entry(0, 10)}
-    writer.write(reads(10, 20))
-    assert offsets(tmp_path / "rows") == list(range(10, 20))
-
-
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_checkpoints_are_written_and_keep_the_fence(tmp_path: Path, is_ours: bool) -> None:
     if not is_ours:
         deltalake.DeltaTable.create(tmp_path, deltalake.Schema.from_arrow(SCHEMA))
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     for index in range(2 * CHECKPOINT_INTERVAL + 3):
         writer.write(reads(index, index + 1))
     log = tmp_path / "_delta_log"
@@ -531,18 +352,18 @@ def test_checkpoints_are_written_and_keep_the_fence(tmp_path: Path, is_ours: boo
         if each.stem.isdigit() and int(each.stem) <= checkpoints[-1]:
             each.unlink()
     assert entries(tmp_path) == {KEY: Entry(0, 2 * CHECKPOINT_INTERVAL + 3)}
-    Writer(tmp_path).write(reads(2 * CHECKPOINT_INTERVAL + 3, 100))
+    DeltaWriter(tmp_path).write(reads(2 * CHECKPOINT_INTERVAL + 3, 100))
     assert offsets(tmp_path) == list(range(100))
 
 
 def test_own_commits_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     reader = writer.table._log
     monkeypatch.setattr(reader, "_read", lambda name: pytest.fail(f"{name} is read"))
     writer.write(reads(10, 20))
     writer.write(reads(20, 30))
     monkeypatch.undo()
-    Writer(tmp_path).write(reads(30, 40))
+    DeltaWriter(tmp_path).write(reads(30, 40))
     writer.write(reads(40, 50))
     assert offsets(tmp_path) == list(range(50))

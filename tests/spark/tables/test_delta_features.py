@@ -16,7 +16,8 @@ from pyarrow import fs
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.delta_log import DeltaLog, committed_paths
 from spark_groups.spark.tables.fence import Entry
-from tests.spark.tables.delta_setup import GROUP, KEY, SCHEMA, Writer, offsets, reads
+from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, reads
+from tests.spark.tables.delta_setup import DeltaWriter, offsets
 
 OF_READERS = {
     *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
@@ -68,7 +69,7 @@ def test_feature_that_the_writer_lacks_is_refused_at_once_by_name(
 ) -> None:
     with_protocol(tmp_path, feature)
     with pytest.raises(TableError, match=f"(?i){feature}|catalog") as refused:
-        Writer(tmp_path).look(reads(0, 10))
+        DeltaWriter(tmp_path).look(reads(0, 10))
     assert not isinstance(refused.value, TableChangedError)
 
 
@@ -76,7 +77,7 @@ def test_feature_that_the_writer_lacks_is_refused_at_once_by_name(
 def test_version_that_implies_more_features_is_refused(tmp_path: Path, writer: int) -> None:
     with_protocol(tmp_path, "appendOnly", writer=writer)
     with pytest.raises(TableError, match=r"identityColumns|version 8"):
-        Writer(tmp_path).look(reads(0, 10))
+        DeltaWriter(tmp_path).look(reads(0, 10))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_table_with_a_feature_that_appended_files_do_not_break_is_written(
     tmp_path: Path, feature: str
 ) -> None:
     with_protocol(tmp_path, feature)
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.write(reads(10, 20))
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(tmp_path))
@@ -109,7 +110,7 @@ def test_variant_column_is_left_out_and_takes_no_rows(tmp_path: Path) -> None:
             action["metaData"]["schemaString"] = json.dumps(schema)
 
     change_first_commit(tmp_path, change)
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     with pytest.raises(TableError, match="carrier is variant"):
         writer.write(reads(10, 20), schema=SCHEMA.append(pa.field("carrier", pa.string())))
@@ -119,7 +120,7 @@ def test_commit_that_fails_without_another_one_is_no_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library has one error for both."""
-    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer, other = DeltaWriter(tmp_path), DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
 
@@ -147,12 +148,12 @@ def test_damaged_checkpoint_is_named_and_the_query_goes_on_as_the_error_says(
     tmp_path: Path, how: str
 ) -> None:
     for index in range(12):
-        Writer(tmp_path).write(reads(index, index + 1))
+        DeltaWriter(tmp_path).write(reads(index, index + 1))
     log = tmp_path / "_delta_log"
     (checkpoint,) = log.glob("*.checkpoint.parquet")
     damage(checkpoint, how)
     with pytest.raises(TableError, match=f"{checkpoint.name} is damaged.*delete this one"):
-        Writer(tmp_path).look(reads(12, 13))
+        DeltaWriter(tmp_path).look(reads(12, 13))
     files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     # No file may count as an orphan because of it.
     with pytest.raises(TableError, match=f"{checkpoint.name} cannot be read"):
@@ -163,13 +164,13 @@ def test_damaged_checkpoint_is_named_and_the_query_goes_on_as_the_error_says(
     assert read.entries == {KEY: Entry(0, 12)}
     for each in (checkpoint, log / "_last_checkpoint"):
         each.unlink()
-    Writer(tmp_path).write(reads(12, 13))
+    DeltaWriter(tmp_path).write(reads(12, 13))
     assert offsets(tmp_path) == list(range(13))
 
 
 def test_older_checkpoint_is_read_where_the_last_one_is_damaged(tmp_path: Path) -> None:
     for index in range(22):
-        Writer(tmp_path).write(reads(index, index + 1))
+        DeltaWriter(tmp_path).write(reads(index, index + 1))
     log = tmp_path / "_delta_log"
     older, last = sorted(log.glob("*.checkpoint.parquet"))
     damage(last, "cut")
@@ -188,20 +189,20 @@ def test_older_checkpoint_is_read_where_the_last_one_is_damaged(tmp_path: Path) 
 @pytest.mark.parametrize("text", ["", "{nonsense", '{"version": 99, "size": 1}'])
 def test_damaged_hint_of_the_last_checkpoint_changes_nothing(tmp_path: Path, text: str) -> None:
     for index in range(12):
-        Writer(tmp_path).write(reads(index, index + 1))
+        DeltaWriter(tmp_path).write(reads(index, index + 1))
     (tmp_path / "_delta_log" / "_last_checkpoint").write_text(text)
     try:
         deltalake.DeltaTable(tmp_path)
     except deltalake.exceptions.DeltaError:
         with pytest.raises(TableError, match="cannot be opened"):
-            Writer(tmp_path).look(reads(12, 13))
+            DeltaWriter(tmp_path).look(reads(12, 13))
     else:
-        Writer(tmp_path).write(reads(12, 13))
+        DeltaWriter(tmp_path).write(reads(12, 13))
         assert offsets(tmp_path) == list(range(13))
 
 
 def test_full_vacuum_between_staging_and_commit_is_refused(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
     pieces = writer.stage()
@@ -228,4 +229,4 @@ def test_text_that_is_too_long_for_spark_is_refused(tmp_path: Path) -> None:
 
     change_first_commit(tmp_path, change)
     with pytest.raises(TableError, match=r"topic has more than 9 characters .*offset 0"):
-        Writer(tmp_path).write(reads(0, 10))
+        DeltaWriter(tmp_path).write(reads(0, 10))

@@ -20,16 +20,17 @@ from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.fence import Entry, compare
 from spark_groups.spark.tables.parquet_files import FileDetails
 from spark_groups.spark.tables.table import Attempt, Piece
-from tests.spark.tables.delta_setup import GROUP, KEY, Writer, offsets, reads, rows
+from tests.spark.tables.batches_setup import GROUP, KEY, reads, rows
+from tests.spark.tables.delta_setup import DeltaWriter, offsets
 
 
 def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
     """The library's own store is used there; here it shows a directory."""
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     store = fs.PyFileSystem(DeltaStorageHandler(tmp_path.as_uri()))
 
-    def on_the_store() -> Writer:
-        made = Writer(tmp_path)
+    def on_the_store() -> DeltaWriter:
+        made = DeltaWriter(tmp_path)
         made.table._files = store
         made.table._log = DeltaLog(store)
         return made
@@ -55,7 +56,7 @@ def test_table_on_another_store_than_a_local_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_file_that_the_driver_does_not_see_is_not_committed(tmp_path: Path, is_local: bool) -> None:
-    writer = Writer(tmp_path)
+    writer = DeltaWriter(tmp_path)
     if not is_local:
         writer.table._files = fs.PyFileSystem(DeltaStorageHandler(tmp_path.as_uri()))
     writer.look(reads(0, 10))
@@ -72,7 +73,7 @@ def test_file_of_another_partitioning_is_refused(tmp_path: Path, is_ours: bool) 
     Args:
         is_ours: Whether that is the one whose files are refused.
     """
-    late, owner = Writer(tmp_path), Writer(tmp_path)
+    late, owner = DeltaWriter(tmp_path), DeltaWriter(tmp_path)
     (late if is_ours else owner).table = delta_table(tmp_path, partition_by="topic")
     for each in (owner, late):
         each.look(reads(0, 10, partition=1 if each is owner else 0))

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-import random
-import threading
-import uuid
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +18,15 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_groups.errors import (
-    OptionsError,
-    TableChangedError,
-    TableError,
-    TableGapError,
-    TableRestoredError,
-)
-from spark_groups.spark.tables.fence import (
-    Decision,
-    Entry,
-    EntryChange,
-    FenceKey,
-    compare,
-    other_groups,
-)
+from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.spark.tables.fence import Decision, Entry, EntryChange
 from spark_groups.spark.tables.iceberg import FENCE, iceberg_table, versions
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.write import Batch, Notices, write_batch
-from spark_groups.types import OffsetRange, topic_id_text
-from tests.iceberg_rest import running_rest_catalog
-from tests.spark.tables.delta_setup import GROUP, KEY, SCHEMA, TOPIC, reads, rows
-from tests.spark.tables.iceberg_tables import Lake, LakeWriter, fence_of
-
-RACED = 30
-
-
-@pytest.fixture(scope="module")
-def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_rest_catalog(tmp_path_factory.mktemp("rest")) as uri:
-        yield uri
+from spark_groups.types import topic_id_text
+from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, TOPIC, reads, rows
+from tests.spark.tables.every_table_setup import CATALOGS, place_of
+from tests.spark.tables.iceberg_tables import Lake, fence_of
+from tests.spark.tables.places import Writer
 
 
 @pytest.fixture
@@ -59,26 +34,15 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.at(tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgres", pytest.param("rest", marks=pytest.mark.long)])
-def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """A catalog of each kind; the server of the third is downloaded."""
-    if request.param == "sqlite":
-        return Lake.at(tmp_path)
-    if request.param == "postgres":
-        return Lake.on_postgres(tmp_path, request.getfixturevalue("postgres"))
-    properties = {"type": "rest", "uri": request.getfixturevalue("rest_catalog")}
-    return Lake("rest", properties, f"lake_{uuid.uuid4().hex}.rows")
+@pytest.fixture(params=CATALOGS)
+def any_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return place_of(request.param, request, tmp_path)
 
 
-def test_batches_add_rows_and_change_entries(any_lake: Lake) -> None:
-    writer = LakeWriter(any_lake)
-    writer.look(reads(0, 10))
-    assert writer.state.version is None
-    writer.commit()
+def test_fence_is_in_the_property_and_in_each_snapshot(any_lake: Lake) -> None:
+    writer = Writer(any_lake)
+    writer.write(reads(0, 10))
     writer.write(reads(10, 30), reads(5, 7, partition=1))
-    assert any_lake.offsets() == list(range(30))
-    assert any_lake.offsets(1) == [5, 6]
-    assert any_lake.entries() == {KEY: Entry(0, 30), FenceKey(GROUP, TOPIC, 1): Entry(5, 7)}
     table = any_lake.table()
     text = fence_of(table.properties)
     assert text is not None
@@ -91,25 +55,12 @@ def test_batches_add_rows_and_change_entries(any_lake: Lake) -> None:
     assert any_lake.table().metadata.last_sequence_number == 2
 
 
-def test_zombie_is_refused_and_finds_its_batch_in_the_table(any_lake: Lake) -> None:
-    zombie, owner = LakeWriter(any_lake), LakeWriter(any_lake)
-    zombie.write(reads(0, 10))
-    zombie.look(reads(10, 20))
-    pieces = zombie.stage()
-    owner.write(reads(10, 20))
-    with pytest.raises(TableChangedError, match="another writer has committed"):
-        zombie.table.commit(zombie.attempt, pieces, zombie.decision, zombie.state)
-    # Compared again, its batch is in the table.
-    assert zombie.write(reads(10, 20)).write == ()
-    assert any_lake.offsets() == list(range(20))
-
-
 @pytest.mark.parametrize("retries", [None, "0"])
 def test_library_commits_from_a_stale_table_unless_it_must_not_retry(
     lake: Lake, retries: str | None
 ) -> None:
     """The reason why commits of this package are tried once."""
-    LakeWriter(lake).write(reads(0, 10))
+    Writer(lake).write(reads(0, 10))
     if retries is not None:
         lake.table().transaction().set_properties(
             {TableProperties.COMMIT_NUM_RETRIES: retries}
@@ -125,107 +76,14 @@ def test_library_commits_from_a_stale_table_unless_it_must_not_retry(
 
 
 def test_retries_of_other_writers_are_not_changed(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     for start in (0, 10):
         writer.write(reads(start, start + 10))
     assert TableProperties.COMMIT_NUM_RETRIES not in lake.table().properties
 
 
-def test_one_of_two_writers_that_create_the_table_is_refused(any_lake: Lake) -> None:
-    one, other = LakeWriter(any_lake), LakeWriter(any_lake)
-    one.look(reads(0, 10))
-    other.look(reads(0, 10))
-    pieces = other.stage()
-    one.commit()
-    with pytest.raises(TableChangedError):
-        other.table.commit(other.attempt, pieces, other.decision, other.state)
-    assert other.write(reads(0, 10)).write == ()
-    assert any_lake.offsets() == list(range(10))
-
-
-def test_one_of_two_first_writers_of_a_partition_is_refused(any_lake: Lake) -> None:
-    one, other = LakeWriter(any_lake), LakeWriter(any_lake)
-    one.write(reads(0, 10))
-    for each in (one, other):
-        each.look(reads(4, 8, partition=1))
-    one.commit()
-    with pytest.raises(TableChangedError):
-        other.commit()
-    assert any_lake.offsets(1) == [4, 5, 6, 7]
-
-
-def test_refused_member_of_a_group_commits_its_files_after_another_comparison(lake: Lake) -> None:
-    one, other = LakeWriter(lake), LakeWriter(lake)
-    one.write(reads(0, 10))
-    other.look(reads(0, 7, partition=1))
-    pieces, decision = other.stage(), other.decision
-    one.write(reads(10, 20))
-    with pytest.raises(TableChangedError):
-        other.table.commit(other.attempt, pieces, other.decision, other.state)
-    other.look(reads(0, 7, partition=1))
-    assert other.decision == decision
-    other.table.commit(other.attempt, pieces, other.decision, other.state)
-    assert lake.offsets(1) == list(range(7))
-
-
-def test_queries_that_share_the_table_object_refuse_each_others_comparison(lake: Lake) -> None:
-    one, other = LakeWriter(lake), LakeWriter(lake)
-    other.table = one.table
-    for partition in (0, 1):
-        one.look(reads(0, 10, partition))
-        other.look(reads(0, 10, partition))
-        one.commit()
-        pieces = other.stage()
-        for _ in range(2):
-            with pytest.raises(TableChangedError, match="another query of this application"):
-                other.table.commit(other.attempt, pieces, other.decision, other.state)
-            # Another read by one query does not renew the comparison of the other.
-            one.look(reads(0, 10, partition))
-        assert lake.offsets(partition) == list(range(10))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_writers_that_race_leave_each_record_once(any_lake: Lake, seed: int) -> None:
-    """Members and zombies write the same partitions at once, each in a thread of its own.
-
-    Args:
-        seed: The seed of the sizes of batches, and of which are written twice.
-    """
-    any_lake.catalog()
-    failures: list[Exception] = []
-
-    def write_all(chance: random.Random, partitions: Sequence[int]) -> None:
-        writer, position = LakeWriter(any_lake), 0
-
-        def stage(ranges: Sequence[OffsetRange], attempt: Attempt) -> Any:
-            batches = [rows(each) for each in ranges]
-            return [*writer.table.task_writer(attempt).write(batches, "0")]
-
-        try:
-            while position < RACED:
-                end = min(RACED, position + chance.randint(3, 15))
-                ranges = tuple(reads(position, end, each) for each in partitions)
-                for _ in range(chance.choice([1, 1, 2])):
-                    write_batch(writer.table, Batch(GROUP, 0, ranges), stage, Notices())
-                position = end
-        except Exception as error:
-            failures.append(error)
-
-    threads = [
-        threading.Thread(target=write_all, args=(random.Random(f"{seed}-{index}"), partitions))
-        for index, partitions in enumerate([(0, 1), (0,), (1,)])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    for partition in range(2):
-        assert any_lake.offsets(partition) == list(range(RACED))
-
-
 def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
-    writer = LakeWriter(any_lake)
+    writer = Writer(any_lake)
     writer.write(reads(0, 10))
     (first,) = any_lake.table().snapshots()
     writer.write(reads(10, 20))
@@ -233,7 +91,7 @@ def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
     assert any_lake.offsets() == list(range(10))
     # The rollback has kept the property, so an ordinary commit would lose rows 10 to 19 silently.
     assert any_lake.entries()[KEY] == Entry(0, 20)
-    for each in (writer, LakeWriter(any_lake)):
+    for each in (writer, Writer(any_lake)):
         with pytest.raises(TableRestoredError, match="repair TABLE --group flights") as caught:
             each.write(reads(20, 30))
         assert "restored to its version 1" in str(caught.value)
@@ -241,11 +99,11 @@ def test_rollback_stops_the_query_and_names_the_repair(any_lake: Lake) -> None:
     any_lake.foreign_append()
     any_lake.table().maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
     with pytest.raises(TableRestoredError):
-        LakeWriter(any_lake).look(reads(20, 30))
+        Writer(any_lake).look(reads(20, 30))
 
 
 def test_query_continues_after_its_entries_were_repaired(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     (first,) = lake.table().snapshots()
     writer.write(reads(10, 20))
@@ -259,7 +117,7 @@ def test_query_continues_after_its_entries_were_repaired(lake: Lake) -> None:
 
 
 def test_rollback_between_comparison_and_commit_is_detected(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     (first,) = lake.table().snapshots()
     writer.write(reads(10, 20))
@@ -272,7 +130,7 @@ def test_rollback_between_comparison_and_commit_is_detected(lake: Lake) -> None:
 
 
 def test_rollback_of_one_group_stops_only_that_group_and_stays_visible(lake: Lake) -> None:
-    one, other = LakeWriter(lake), LakeWriter(lake, "audit")
+    one, other = Writer(lake), Writer(lake, "audit")
     one.write(reads(0, 10))
     other.write(reads(0, 10))
     one.write(reads(10, 20))
@@ -287,33 +145,33 @@ def test_rollback_of_one_group_stops_only_that_group_and_stays_visible(lake: Lak
 
 
 def test_rollback_to_before_a_groups_first_commit_is_detected(lake: Lake) -> None:
-    LakeWriter(lake).write(reads(0, 10))
+    Writer(lake).write(reads(0, 10))
     (first,) = lake.table().snapshots()
-    LakeWriter(lake, "audit").write(reads(0, 10))
+    Writer(lake, "audit").write(reads(0, 10))
     lake.set_back(first.snapshot_id)
     with pytest.raises(TableRestoredError, match="restored to its version 0"):
-        LakeWriter(lake, "audit").look(reads(10, 20))
+        Writer(lake, "audit").look(reads(10, 20))
 
 
 def test_rollback_is_detected_after_snapshots_have_expired(lake: Lake) -> None:
-    LakeWriter(lake).write(reads(0, 10))
+    Writer(lake).write(reads(0, 10))
     kept = lake.table().current_snapshot()
-    LakeWriter(lake, "audit").write(reads(0, 10))
+    Writer(lake, "audit").write(reads(0, 10))
     lake.set_back(kept.snapshot_id)
     lake.foreign_append()
     lake.table().maintenance.expire_snapshots().by_id(kept.snapshot_id).commit()
     # Only one of the groups has lost rows: its last snapshot exists, but is no ancestor.
     for _ in range(2):
         with pytest.raises(TableRestoredError, match="table repair TABLE --group audit"):
-            LakeWriter(lake, "audit").look(reads(10, 20))
-        writer = LakeWriter(lake)
+            Writer(lake, "audit").look(reads(10, 20))
+        writer = Writer(lake)
         position = writer.table.read(GROUP).entries[KEY].next_offset
         writer.write(reads(position, position + 10))
     assert lake.offsets() == list(range(30))
 
 
 def test_table_whose_rows_were_all_replaced_stops_the_query(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     (ours,) = lake.table().snapshots()
     # Like CREATE OR REPLACE TABLE, which keeps the table and removes the current snapshot.
@@ -327,11 +185,11 @@ def test_table_whose_rows_were_all_replaced_stops_the_query(lake: Lake) -> None:
     assert lake.table().current_snapshot().parent_snapshot_id is None
     assert lake.table().snapshot_by_id(ours.snapshot_id) is not None
     with pytest.raises(TableRestoredError):
-        LakeWriter(lake).look(reads(10, 20))
+        Writer(lake).look(reads(10, 20))
 
 
 def test_query_continues_after_a_rollback_to_its_last_commit(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     (ours,) = lake.table().snapshots()
     lake.foreign_append()
@@ -343,7 +201,7 @@ def test_query_continues_after_a_rollback_to_its_last_commit(lake: Lake) -> None
 
 @pytest.mark.parametrize("is_removed", [True, False])
 def test_changed_property_stops_the_query(lake: Lake, is_removed: bool) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     transaction = lake.table().transaction()
     text = fence_of(lake.table().properties)
@@ -374,14 +232,14 @@ def test_versions_of_property_and_snapshot() -> None:
 def test_query_continues_after_snapshots_have_expired(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     for start in range(0, 30, 10):
         writer.write(reads(start, start + 10))
     *old, _ = lake.table().snapshots()
     lake.table().maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
     assert len(lake.table().snapshots()) == 1
     with caplog.at_level(logging.WARNING):
-        LakeWriter(lake).write(reads(30, 40))
+        Writer(lake).write(reads(30, 40))
         assert caplog.messages == []
         # If all snapshots of the group have expired, a rollback cannot be detected.
         lake.foreign_append()
@@ -389,7 +247,7 @@ def test_query_continues_after_snapshots_have_expired(
         expiry = lake.table().maintenance.expire_snapshots()
         expiry.by_ids([each.snapshot_id for each in old]).commit()
         writer.write(reads(40, 50))
-        LakeWriter(lake).write(reads(50, 60))
+        Writer(lake).write(reads(50, 60))
     assert [each for each in caplog.messages if "snapshots" in each] == caplog.messages
     assert len(caplog.messages) == 1
     assert "a rollback of the table before these cannot be detected" in caplog.text
@@ -398,7 +256,7 @@ def test_query_continues_after_snapshots_have_expired(
 
 
 def test_query_continues_after_maintenance_and_other_writers(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     lake.foreign_append()
     writer.write(reads(10, 20))
@@ -420,7 +278,7 @@ def test_query_continues_after_maintenance_and_other_writers(lake: Lake) -> None
 
 
 def test_query_continues_after_a_schema_change_between_comparison_and_commit(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     writer.look(reads(10, 20))
     with lake.table().update_schema() as update:
@@ -431,7 +289,7 @@ def test_query_continues_after_a_schema_change_between_comparison_and_commit(lak
 
 
 def test_manifests_are_merged_and_old_metadata_is_removed(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 1))
     lake.table().transaction().set_properties(
         {
@@ -448,29 +306,6 @@ def test_manifests_are_merged_and_old_metadata_is_removed(lake: Lake) -> None:
     assert lake.offsets() == list(range(12))
 
 
-@pytest.mark.parametrize(
-    ("schema", "problem"),
-    [
-        (SCHEMA.append(pa.field("carrier", pa.string())), "carrier"),
-        (SCHEMA.set(1, pa.field("partition", pa.string())), "partition"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(lake: Lake, schema: pa.Schema, problem: str) -> None:
-    writer = LakeWriter(lake)
-    writer.write(reads(0, 10))
-    writer.look(reads(10, 20))
-    batch = rows(reads(10, 20), SCHEMA)
-    columns = {each.name: [None] * 10 for each in schema} | {
-        name: batch[name] for name in SCHEMA.names if schema.field(name) == SCHEMA.field(name)
-    }
-    given = pa.RecordBatch.from_pydict(columns, schema=schema)
-    with pytest.raises(TableError, match=problem) as caught:
-        [*writer.table.task_writer(Attempt(GROUP, 1, "a")).write([given], "0")]
-    assert "does not fit the Iceberg table" in str(caught.value)
-    writer.write(reads(10, 20))
-    assert lake.offsets() == list(range(20))
-
-
 def test_partitioned_table_and_format_version_1_are_refused(lake: Lake) -> None:
     schema = Schema(NestedField(1, "day", StringType(), required=False))
     by_day = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
@@ -483,11 +318,9 @@ def test_partitioned_table_and_format_version_1_are_refused(lake: Lake) -> None:
             iceberg_table(f"lake.{name}", catalog).read(GROUP)
 
 
-def test_table_of_the_user_accepts_rows(lake: Lake) -> None:
-    catalog = lake.catalog()
-    catalog.create_namespace("lake")
-    catalog.create_table(lake.identifier, SCHEMA)
-    writer = LakeWriter(lake)
+def test_table_of_the_user_begins_at_version_0_and_keeps_its_retries(lake: Lake) -> None:
+    lake.create(SCHEMA)
+    writer = Writer(lake)
     writer.look(reads(3, 10))
     assert writer.state.version == 0
     writer.commit()
@@ -497,70 +330,14 @@ def test_table_of_the_user_accepts_rows(lake: Lake) -> None:
 
 
 def test_table_that_is_dropped_or_created_again_stops_the_query(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     lake.catalog().drop_table(lake.identifier)
     with pytest.raises(TableError, match="was dropped; start"):
         writer.look(reads(10, 20))
-    LakeWriter(lake).write(reads(10, 15))
+    Writer(lake).write(reads(10, 15))
     with pytest.raises(TableError, match="dropped and created again"):
         writer.look(reads(15, 20))
-
-
-def test_gap_another_group_and_a_topic_that_is_created_again(lake: Lake) -> None:
-    writer = LakeWriter(lake)
-    writer.write(reads(0, 10))
-    with pytest.raises(TableGapError, match="the Iceberg table"):
-        writer.write(reads(15, 20))
-    other = LakeWriter(lake, "audit")
-    other.look(reads(0, 10))
-    (warning,) = other_groups("audit", {TOPIC: "departures"}, other.state)
-    assert "the group 'flights' has written the topic departures" in warning
-    other.commit()
-    assert set(lake.entries()) == {KEY, FenceKey("audit", TOPIC, 0)}
-    again = OffsetRange(uuid.UUID(int=9), "departures", 0, 0, 4)
-    state = writer.table.read(GROUP, frozenset({again.topic_id}))
-    assert state.entries == {}
-    assert compare(GROUP, [again], state, table="t").write == (again,)
-
-
-@pytest.mark.parametrize("group_id", ["a.b", "fence.flights", "ü 1/\"'"])
-def test_group_may_have_any_name(lake: Lake, group_id: str) -> None:
-    writer = LakeWriter(lake, group_id)
-    writer.write(reads(0, 10))
-    writer.write(reads(10, 20))
-    LakeWriter(lake).write(reads(0, 5))
-    assert lake.entries() == {FenceKey(group_id, TOPIC, 0): Entry(0, 20), KEY: Entry(0, 5)}
-    assert lake.fenced().read(group_id).recorded_version == 2
-
-
-def test_entries_change_without_rows(lake: Lake) -> None:
-    writer = LakeWriter(lake)
-    writer.write(reads(0, 10))
-    writer.look(reads(10, 20))
-    writer.table.commit(Attempt(GROUP, 1, "a"), [], writer.decision, writer.state)
-    assert lake.entries() == {KEY: Entry(0, 20)}
-    assert lake.offsets() == list(range(10))
-    writer.write(reads(20, 30))
-
-
-def test_batch_without_columns_does_not_create_the_table(lake: Lake) -> None:
-    writer = LakeWriter(lake)
-    writer.look(reads(0, 10))
-    writer.table.commit(Attempt(GROUP, 0, "a"), [], writer.decision, writer.state)
-    assert writer.write(reads(10, 20)).write == (reads(10, 20),)
-    assert lake.entries() == {KEY: Entry(10, 20)}
-
-
-def test_batch_without_rows_creates_the_table_that_remembers_it(lake: Lake) -> None:
-    writer = LakeWriter(lake)
-    writer.look(reads(0, 10))
-    attempt = Attempt(GROUP, 0, "a")
-    (piece,) = writer.table.task_writer(attempt).write([rows(reads(5, 5))], "0")
-    writer.table.commit(attempt, [piece], writer.decision, writer.state)
-    assert (piece.rows, lake.offsets(), lake.entries()) == (0, [], {KEY: Entry(0, 10)})
-    writer.write(reads(10, 20))
-    assert lake.offsets() == list(range(10, 20))
 
 
 def test_pickled_task_writer_names_its_files_by_uri(lake: Lake) -> None:
@@ -574,7 +351,7 @@ def test_pickled_task_writer_names_its_files_by_uri(lake: Lake) -> None:
 
 
 def test_file_that_the_driver_does_not_see_is_not_committed(lake: Lake) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.look(reads(0, 10))
     (piece,) = writer.stage()
     Path(piece.name.removeprefix("file://")).unlink()
@@ -586,7 +363,7 @@ def test_library_does_not_warn_of_columns_without_statistics(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        LakeWriter(lake).write(reads(0, 10))
+        Writer(lake).write(reads(0, 10))
     assert caplog.messages == []
 
 

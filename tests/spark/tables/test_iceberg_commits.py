@@ -19,8 +19,9 @@ from spark_groups.spark.tables.iceberg import iceberg_table
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
-from tests.spark.tables.delta_setup import AFTER_PYTHON, GROUP, KEY, reads, rows
-from tests.spark.tables.iceberg_tables import Lake, LakeWriter
+from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, reads, rows
+from tests.spark.tables.iceberg_tables import Lake
+from tests.spark.tables.places import Writer
 
 
 @pytest.fixture
@@ -38,9 +39,9 @@ def test_commit_that_was_sent_twice_keeps_the_files_of_the_first(
         is_first: Whether the commit creates the table.
     """
     if not is_first:
-        LakeWriter(lake).write(reads(0, 10))
+        Writer(lake).write(reads(0, 10))
     start = 0 if is_first else 10
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     catalog = writer.table._catalog
     commit_table = catalog.commit_table
 
@@ -63,7 +64,7 @@ def test_commit_that_was_sent_twice_keeps_the_files_of_the_first(
 
 def test_manifests_of_a_refused_commit_are_kept(tmp_path: Path, lake: Lake) -> None:
     """The catalog may have accepted the same commit before it refused it."""
-    owner, zombie = LakeWriter(lake), LakeWriter(lake)
+    owner, zombie = Writer(lake), Writer(lake)
     owner.write(reads(0, 10))
     zombie.look(reads(10, 20))
     pieces = zombie.stage()
@@ -101,9 +102,9 @@ def test_crash_between_two_steps_leaves_each_record_once(
         is_first: Whether the commit creates the table.
     """
     if not is_first:
-        LakeWriter(lake).write(reads(0, 10))
+        Writer(lake).write(reads(0, 10))
     start = 0 if is_first else 10
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.look(reads(start, start + 10))
     pieces = writer.stage()
 
@@ -129,7 +130,7 @@ def test_crash_between_two_steps_leaves_each_record_once(
             patch.setattr(catalog, "commit_table", after(catalog.commit_table))
         with pytest.raises(DiesError):
             writer.table.commit(writer.attempt, pieces, writer.decision, writer.state)
-    again = LakeWriter(lake)
+    again = Writer(lake)
     assert bool(again.write(reads(start, start + 10)).write) is not is_committed
     again.write(reads(start + 10, start + 20))
     assert lake.offsets() == list(range(start + 20))
@@ -140,7 +141,7 @@ def test_crash_between_two_steps_leaves_each_record_once(
 def test_commit_with_an_unknown_outcome_is_compared_again(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     catalog = writer.table._catalog
     real, calls = catalog.commit_table, iter(range(100))
@@ -208,7 +209,7 @@ def test_commit_that_got_no_answer_in_time_is_compared_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake.at(tmp_path)
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     writer.write(reads(0, 10))
     catalog = writer.table._catalog
     commit_table = catalog.commit_table
@@ -227,7 +228,7 @@ def test_commit_that_got_no_answer_in_time_is_compared_again(
 
 def test_times_that_python_does_not_have_are_written_without_bounds(tmp_path: Path) -> None:
     lake = Lake.at(tmp_path)
-    writer = LakeWriter(lake)
+    writer = Writer(lake)
     far = range(AFTER_PYTHON, AFTER_PYTHON + 20)
     # The first commit creates the table.
     for start in far[::10]:
@@ -246,7 +247,7 @@ def test_commit_copies_the_snapshots_once_for_each_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library copies the metadata, with all snapshots, each time that it looks at them."""
-    writer = LakeWriter(Lake.at(tmp_path))
+    writer = Writer(Lake.at(tmp_path))
     writer.write(reads(0, 10))
     copies = []
 

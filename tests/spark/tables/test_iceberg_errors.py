@@ -21,8 +21,9 @@ from spark_groups.spark.tables.iceberg import IcebergTable, iceberg_table
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Batch, Notices, write_batch
 from spark_groups.types import OffsetRange
-from tests.spark.tables.delta_setup import GROUP, KEY, reads, rows
-from tests.spark.tables.iceberg_tables import Lake, LakeWriter
+from tests.spark.tables.batches_setup import GROUP, KEY, reads, rows
+from tests.spark.tables.iceberg_tables import Lake
+from tests.spark.tables.places import Writer
 
 TOKEN = "hush/hush+1"
 
@@ -127,7 +128,7 @@ def end_connections(postgres: str) -> None:
 def test_catalog_in_a_database_that_loses_connections_goes_on(
     on_postgres: Lake, postgres: str, monkeypatch: pytest.MonkeyPatch, is_after: bool
 ) -> None:
-    writer = LakeWriter(on_postgres)
+    writer = Writer(on_postgres)
     writer.write(reads(0, 10))
     end_connections(postgres)
     with pytest.raises(TableChangedError, match="does not answer"):
@@ -159,9 +160,9 @@ def test_catalog_in_a_database_that_loses_connections_goes_on(
 
 def test_format_version_3_is_refused_before_anything_is_staged(tmp_path: Path) -> None:
     lake = Lake.at(tmp_path)
-    LakeWriter(lake).write(reads(0, 10))
+    Writer(lake).write(reads(0, 10))
     metadata = Path(lake.table().metadata_location.removeprefix("file://"))
     upgraded = {**json.loads(metadata.read_text()), "format-version": 3, "next-row-id": 0}
     metadata.write_text(json.dumps(upgraded))
     with pytest.raises(TableError, match=r"format version 3.*one with format version 2"):
-        LakeWriter(lake).look(reads(10, 20))
+        Writer(lake).look(reads(10, 20))

@@ -32,7 +32,7 @@ def place(postgres: str) -> Iterator[PostgresPlace]:
 
 
 def write(place: PostgresPlace, *batches: pa.RecordBatch) -> None:
-    table = place.table()
+    table = place.fenced()
     state = table.read("g")
     attempt = Attempt("g", 0, uuid.uuid4().hex[:8])
     pieces = [*table.task_writer(attempt).write(batches, "0")]

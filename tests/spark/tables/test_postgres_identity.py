@@ -9,9 +9,8 @@ import spark_groups
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.postgres import PostgresTable
-from tests.spark.tables.databases_setup import Writer
-from tests.spark.tables.delta_setup import GROUP, KEY, reads
-from tests.spark.tables.places import PostgresPlace
+from tests.spark.tables.batches_setup import GROUP, KEY, reads
+from tests.spark.tables.places import PostgresPlace, Writer
 
 
 def connection_of(writer: Writer) -> psycopg.Connection[tuple[object, ...]]:

@@ -15,9 +15,8 @@ import pytest
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.spark.tables.postgres_rows import ANSWER_MAX_S, connect
 from spark_groups.spark.tables.table import Attempt
-from tests.spark.tables.databases_setup import Writer
-from tests.spark.tables.delta_setup import GROUP, reads, rows
-from tests.spark.tables.places import PostgresPlace
+from tests.spark.tables.batches_setup import GROUP, reads, rows
+from tests.spark.tables.places import PostgresPlace, Writer
 from workshop.parts.waiting import wait_until
 
 
@@ -104,7 +103,7 @@ def test_copy_of_a_task_that_does_not_move_is_ended(
                 yield rows(reads(start, start + 10_000))
 
     problem = "has not answered for 1 s" if is_server else "due to statement timeout"
-    tasks = on_postgres.table().task_writer(Attempt(GROUP, 0, "a"))
+    tasks = on_postgres.fenced().task_writer(Attempt(GROUP, 0, "a"))
     with closing(batches()) as given, pytest.raises(TableError, match=problem):
         [*tasks.write(given, "0")]
     wait_until(lambda: not copying())

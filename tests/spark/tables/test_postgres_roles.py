@@ -11,9 +11,8 @@ import pytest
 import spark_groups
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.table import PREFIX
-from tests.spark.tables.databases_setup import Writer
-from tests.spark.tables.delta_setup import reads
-from tests.spark.tables.places import PostgresPlace
+from tests.spark.tables.batches_setup import reads
+from tests.spark.tables.places import PostgresPlace, Writer
 
 FUNCTIONS = (
     *("hashtextextended(text, integer)", "starts_with(name, text)", "to_regclass(text)"),
@@ -116,4 +115,4 @@ def test_comments_of_other_roles_do_not_stop_a_vacuum(
         name = f'{on_postgres.schema}."{PREFIX}{number}"'
         on_postgres.run(f"SET ROLE {roles[0]}; CREATE TABLE {name} ()")
         on_postgres.run(f"COMMENT ON TABLE {name} IS '{comment}'")
-    assert [each.name for each in on_postgres.table().orphans(0)] == [staged]
+    assert [each.name for each in on_postgres.fenced().orphans(0)] == [staged]

@@ -24,10 +24,10 @@ from spark_groups.spark.tables.write import TableWriter
 from tests.cli.printed import follow, printed
 from tests.spark.tables.places import PostgresPlace, SqlitePlace
 from tests.spark.tables.replaced import replace_table
-from tests.spark.tables.write_databases_setup import DatabaseQuery
 from tests.spark.tables.write_setup import (
     PARTITIONS,
     ROWS,
+    PlaceQuery,
     TableQuery,
     crash_after_the_tables_commit,
     expected,
@@ -305,20 +305,20 @@ def stored(  # noqa: PLR0917
     tmp_path: Path,
     postgres: str,
     request: pytest.FixtureRequest,
-) -> DatabaseQuery:
+) -> PlaceQuery:
     """A query that writes to a table of a database."""
     create_topic(kafka.bootstrap_servers, topic_name, PARTITIONS)
     options = {"emit": "ranges", "maxOffsetsPerTrigger": "60"}
     is_file = request.param == "sqlite"
     place = SqlitePlace(tmp_path / "rows.db") if is_file else PostgresPlace(postgres)
-    made = DatabaseQuery(spark, kafka, group_id, topic_name, tmp_path, options, place=place)
+    made = PlaceQuery(spark, kafka, group_id, topic_name, tmp_path, options, place=place)
     made.produce(0, ROWS)
     return made
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
 def test_dropped_table_begins_again_as_the_error_says(
-    stored: DatabaseQuery, is_read_again: bool
+    stored: PlaceQuery, is_read_again: bool
 ) -> None:
     assert stored.run() == ""
     stored.place.run("DROP TABLE rows")
@@ -339,7 +339,7 @@ def test_dropped_table_begins_again_as_the_error_says(
 
 
 @pytest.mark.parametrize("stored", ["postgres"], indirect=True)
-def test_table_of_a_restored_dump_continues_as_the_error_says(stored: DatabaseQuery) -> None:
+def test_table_of_a_restored_dump_continues_as_the_error_says(stored: PlaceQuery) -> None:
     assert stored.run() == ""
     stored.place.run("CREATE TABLE dump AS SELECT * FROM rows")
     stored.place.run("DROP TABLE rows")

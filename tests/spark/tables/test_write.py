@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,12 @@ from pyspark.sql.functions import col, length
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
 from spark_groups.protocol.backoff import MAX_BACKOFF_S
-from spark_groups.spark.tables.fence import (
-    Decision,
-    Entry,
-    EntryChange,
-    TableState,
-)
-from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import (
-    COMMIT_WAIT_S,
-    Batch,
-    Beginnings,
-    Notices,
-    write_batch,
-)
+from spark_groups.spark.tables.fence import Decision, Entry, EntryChange, TableState
+from spark_groups.spark.tables.table import Attempt
+from spark_groups.spark.tables.write import COMMIT_WAIT_S, Beginnings, Notices, write_batch
 from spark_groups.types import TopicId
-from tests.spark.tables.delta_setup import KEY, Writer, entries, offsets, reads
+from tests.spark.tables.batches_setup import KEY, reads
+from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets
 from tests.spark.tables.write_setup import (
     PARTITIONS,
     ROWS,
@@ -43,16 +33,12 @@ from tests.spark.tables.write_setup import (
     TableQuery,
     batch_of,
     both_ways,
-    crash_after_the_tables_commit,
     expected,
     one_way,
-    race,
     set_offsets,
     values_of,
 )
 from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
-
-RACED = 60
 
 on_spark = pytest.mark.usefixtures("spark", "kafka")
 
@@ -66,7 +52,7 @@ def pauses() -> tuple[list[float], Callable[[float], None]]:
 
 
 def test_batch_is_staged_once_if_another_member_commits(tmp_path: Path) -> None:
-    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer, other = DeltaWriter(tmp_path), DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     stage = Staging(writer, lambda: other.write(reads(0, 5, partition=1)))
     taken, pause = pauses()
@@ -78,7 +64,7 @@ def test_batch_is_staged_once_if_another_member_commits(tmp_path: Path) -> None:
 
 
 def test_zombie_writes_only_the_part_of_its_batch_that_the_table_lacks(tmp_path: Path) -> None:
-    writer, owner = Writer(tmp_path), Writer(tmp_path)
+    writer, owner = DeltaWriter(tmp_path), DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     stage = Staging(writer, lambda: owner.write(reads(10, 15)))
     _, pause = pauses()
@@ -93,14 +79,14 @@ def test_zombie_writes_only_the_part_of_its_batch_that_the_table_lacks(tmp_path:
 def test_batch_that_the_table_has_is_not_staged_and_is_logged_once_for_each_next_offset(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer, notices = Writer(tmp_path), Notices()
+    writer, notices = DeltaWriter(tmp_path), Notices()
     writer.write(reads(0, 30))
-    Writer(tmp_path, "audit").write(reads(0, 5))
+    DeltaWriter(tmp_path, "audit").write(reads(0, 5))
     stage = Staging(writer)
     with caplog.at_level(logging.WARNING):
         for start in (0, 10, 20):
             write_batch(writer.table, batch_of(reads(start, start + 10)), stage, notices)
-        Writer(tmp_path).write(reads(30, 40))
+        DeltaWriter(tmp_path).write(reads(30, 40))
         write_batch(writer.table, batch_of(reads(0, 10)), stage, notices)
     assert stage.staged == []
     logged = [record.getMessage() for record in caplog.records]
@@ -111,29 +97,10 @@ def test_batch_that_the_table_has_is_not_staged_and_is_logged_once_for_each_next
     assert len(logged) == 3
 
 
-def test_commit_whose_response_was_lost_is_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = Writer(tmp_path)
-    writer.write(reads(0, 10))
-    real = writer.table.commit
-
-    def commit(
-        attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
-    ) -> None:
-        real(attempt, pieces, decision, state)
-        raise TableChangedError("the store reports that the file exists")
-
-    monkeypatch.setattr(writer.table, "commit", commit)
-    _, pause = pauses()
-    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), pause=pause)
-    assert offsets(tmp_path) == list(range(20))
-
-
 def test_writer_that_is_always_refused_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, other = Writer(tmp_path), Writer(tmp_path)
+    writer, other = DeltaWriter(tmp_path), DeltaWriter(tmp_path)
     writer.write(reads(0, 10))
     real, turns = writer.table.read, iter(range(1000))
 
@@ -159,7 +126,7 @@ def test_writer_that_is_always_refused_gives_up(
 
 
 def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Path) -> None:
-    writer, logs, begun = Writer(tmp_path), CutLogs({KEY: 5}), Beginnings()
+    writer, logs, begun = DeltaWriter(tmp_path), CutLogs({KEY: 5}), Beginnings()
     writer.write(reads(0, 10))
     write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs, begun)
     assert logs.asked == 1, "the first comparison looks where the group stands"
@@ -173,7 +140,7 @@ def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Pat
 
 
 def test_records_that_are_deleted_before_a_task_reads_them_are_a_gap(tmp_path: Path) -> None:
-    writer, logs = Writer(tmp_path), CutLogs()
+    writer, logs = DeltaWriter(tmp_path), CutLogs()
     write_batch(writer.table, batch_of(reads(0, 10)), Staging(writer), Notices(), logs)
     cutting = Staging(writer, meanwhile=lambda: setattr(logs, "start", 15))
     with pytest.raises(TableGapError, match="5 offsets would be missing"):
@@ -185,17 +152,6 @@ def test_records_that_are_deleted_before_a_task_reads_them_are_a_gap(tmp_path: P
     assert offsets(tmp_path) == list(range(20))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> None:
-    def writer() -> Callable[[Batch], object]:
-        made = Writer(tmp_path)
-        return lambda batch: write_batch(made.table, batch, Staging(made), Notices())
-
-    race(seed, RACED, [(0, 1), (0,), (1, 2), (2,)], writer)
-    for partition in range(3):
-        assert offsets(tmp_path, partition) == list(range(RACED))
-
-
 # On Spark.
 
 
@@ -203,75 +159,6 @@ def test_writers_that_race_leave_each_record_once(tmp_path: Path, seed: int) -> 
 def query(query_of: Callable[..., TableQuery], request: pytest.FixtureRequest) -> TableQuery:
     """A query on a topic with rows; `emit` is the parameter."""
     return query_of(TableQuery, request.param)
-
-
-@both_ways
-def test_every_record_is_in_the_table_once(query: TableQuery) -> None:
-    assert query.run() == ""
-    query.produce(ROWS, 30)
-    assert query.run() == ""
-    assert query.values() == expected(ROWS + 30)
-    ends = dict.fromkeys(range(PARTITIONS), (ROWS + 30) // PARTITIONS)
-    found = entries(query.path, query.group_id)
-    assert {key.partition: entry for key, entry in found.items()} == {
-        index: Entry(0, end) for index, end in ends.items()
-    }
-    assert query.committed() == ends
-    names = query.table().schema.names
-    assert names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    # Spark reads the same rows as the library.
-    table = deltalake.DeltaTable(query.path)
-    read = query.spark.read.parquet(*table.file_uris())
-    assert read.count() == ROWS + 30
-    assert table.to_pyarrow_dataset().to_table(filter=pc.field("offset") >= 40).num_rows == 30
-
-
-@both_ways
-def test_crash_after_the_tables_commit_writes_no_record_twice(
-    query: TableQuery, caplog: pytest.LogCaptureFixture
-) -> None:
-    crash_after_the_tables_commit(query)
-    with caplog.at_level(logging.WARNING):
-        assert query.run() == ""
-    assert query.values() == expected(ROWS)
-    assert query.committed() == dict.fromkeys(range(PARTITIONS), ROWS // PARTITIONS)
-    skipped = [each for each in caplog.messages if "are skipped" in each]
-    assert len(skipped) == PARTITIONS
-
-
-@both_ways
-def test_crash_before_the_tables_commit_loses_no_record(
-    query: TableQuery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(*_: object) -> None:
-        raise RuntimeError("the driver dies here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("spark_groups.spark.tables.delta.DeltaTable.commit", die)
-        assert "the driver dies here" in query.run()
-    orphans = [*query.path.rglob("*.parquet")]
-    assert orphans
-    assert all(str(each.relative_to(query.path)).startswith("spark-groups-0-") for each in orphans)
-    assert query.run() == ""
-    assert query.values() == expected(ROWS)
-
-
-@both_ways
-def test_offsets_that_are_set_back_write_only_what_the_table_lacks(
-    query: TableQuery, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert query.run() == ""
-    query.produce(ROWS, 60)
-    # A batch has 20 offsets of each partition: the table has the first half of the second batch.
-    set_offsets(query, 10)
-    with caplog.at_level(logging.WARNING):
-        assert query.run(checkpoint="another") == ""
-    assert query.values() == expected(ROWS + 60)
-    skipped = sorted(each for each in caplog.messages if "are skipped" in each)
-    assert len(skipped) == PARTITIONS
-    for index, each in enumerate(skipped):
-        assert f"{query.topic}-{index}: the table has it up to offset 40 (exclusive)" in each
-        assert "30 offsets from 10 on are skipped" in each
 
 
 def accept_gap(query: TableQuery, next_offset: int) -> None:
@@ -330,19 +217,6 @@ def test_two_groups_that_read_a_topic_into_one_table_are_warned(
     assert query.values() == expected(ROWS) + expected(ROWS)
 
 
-@one_way("ranges")
-def test_restored_table_stops_the_query_and_names_the_repair(query: TableQuery) -> None:
-    assert query.run() == ""
-    table = deltalake.DeltaTable(query.path)
-    table.restore(table.version() - 1)
-    query.produce(ROWS, 60)
-    for _ in range(2):
-        failure = query.run()
-        assert "was restored to its version" in failure
-        assert f"spark-groups table repair TABLE --group {query.group_id} --execute" in failure
-    assert query.values() == expected(60)
-
-
 @both_ways
 def test_stream_whose_rows_were_changed_is_refused(query: TableQuery) -> None:
     changed = query.source().where("partition = 0")
@@ -392,21 +266,7 @@ def _kind(text: Any) -> Any:
 
 
 @one_way("ranges")
-def test_transform_of_record_batches_runs_on_executors(query: TableQuery) -> None:
-    def transform(batch: pa.RecordBatch) -> pa.RecordBatch:
-        number = pc.cast(pc.cast(batch["value"], pa.string()), pa.int32())
-        found = pa.RecordBatch.from_arrays(
-            [batch["value"], number, batch["topic"].dictionary_encode()],
-            names=["value", "number", "topic"],
-        )
-        return found.filter(pc.greater_equal(number, 10))
-
-    query.transform = transform
-    assert query.run() == ""
-    table = query.table()
-    assert sorted(table["number"].to_pylist()) == list(range(10, ROWS))
-    assert set(table["topic"].to_pylist()) == {query.topic}
-    query.produce(ROWS, 30)
+def test_transform_that_returns_no_record_batch_is_refused(query: TableQuery) -> None:
     query.transform = lambda batch: batch.to_pylist()
     assert "takes a pyarrow.RecordBatch and returns one, not list" in query.run()
 

@@ -20,16 +20,13 @@ from pyspark.sql import DataFrame
 import spark_groups
 from spark_groups.offsets.starting import commit_metadata
 from spark_groups.protocol.messages import OffsetAndMetadata
-from spark_groups.spark.tables.fence import (
-    FenceKey,
-)
+from spark_groups.spark.tables.fence import FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import (
-    Batch,
-)
+from spark_groups.spark.tables.write import Batch
 from spark_groups.types import OffsetRange
 from tests.spark.queries import READ_S, GroupQuery
-from tests.spark.tables.delta_setup import GROUP, Writer, reads, rows
+from tests.spark.tables.batches_setup import GROUP, reads, rows
+from tests.spark.tables.places import Place, Writer
 from workshop.parts.brokers import ANSWER_S, Row, admin, produce
 
 PARTITIONS = 3
@@ -94,6 +91,7 @@ def race(
     count: int,
     crews: Sequence[Sequence[int]],
     writer_of: Callable[[], Callable[[Batch], object]],
+    sizes: tuple[int, int],
 ) -> None:
     """Have members and zombies write the same partitions at once, each in a thread of its own.
 
@@ -104,6 +102,7 @@ def race(
         count: Records of each partition.
         crews: The partitions of each writer.
         writer_of: Returns a function that writes a batch; called once for each writer.
+        sizes: The fewest and the most records of a partition in a batch.
     """
     failures: list[Exception] = []
 
@@ -111,7 +110,7 @@ def race(
         try:
             write, position = writer_of(), 0
             while position < count:
-                end = min(count, position + chance.randint(1, 9))
+                end = min(count, position + chance.randint(*sizes))
                 batch = batch_of(*(reads(position, end, each) for each in partitions))
                 for _ in range(chance.choice([1, 1, 2])):
                     write(batch)
@@ -176,6 +175,19 @@ class TableQuery(GroupQuery):
             Row(b"%d" % i, key=b"k", partition=i % PARTITIONS) for i in range(first, first + count)
         ]
         produce(self.kafka.bootstrap_servers, self.topic, rows)
+
+
+@dataclass
+class PlaceQuery(TableQuery):
+    """A query on one group that writes to a table of any kind."""
+
+    place: Place = field(default_factory=Place)
+
+    def writer(self) -> Callable[[DataFrame, int], None]:
+        return spark_groups.write_table(self.place.fenced(), self.transform)
+
+    def values(self) -> Counter[bytes]:
+        return Counter(bytes(value) for (value,) in self.place.values("value"))
 
 
 def values_of(rows: range) -> Counter[bytes]:
