@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     NO_LEADER_EPOCH,
     EpochEnd,
     ListedOffset,

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic
 
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.broker.properties import LISTENER, random_cluster_id
-from spark_groups.protocol.messages import FindCoordinatorRequest
+from spark_groups.group.member.messages import FindCoordinatorRequest
 from spark_groups.wire.cluster import Cluster
 from workshop.parts.brokers import ANSWER_S, admin, await_partitions
 from workshop.parts.waiting import wait_until

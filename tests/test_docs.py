@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, expect
 
 import spark_groups
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets import events as offset_events
-from spark_groups.protocol import events as member_events
+from spark_groups.group.ledger import events as offset_events
+from spark_groups.group.member import events as member_events
 from spark_groups.spark.options.checks import REFUSED
 from tests.documents import (
     ROOT,

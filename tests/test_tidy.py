@@ -42,9 +42,9 @@ PURE = (
     "spark_groups/types.py",
     "spark_groups/values.py",
     "spark_groups/systems.py",
-    "spark_groups/client/",
-    "spark_groups/protocol/",
-    "spark_groups/offsets/",
+    "spark_groups/group/",
+    "spark_groups/group/member/",
+    "spark_groups/group/ledger/",
     "lab/group_lab/assignors/",
     "lab/group_lab/coordinator/",
     "spark_groups/records/",
@@ -165,7 +165,7 @@ def is_pure(source: Source) -> bool:
 
 
 def is_outside_the_client(source: Source) -> bool:
-    rooms = ("tests/", "lab/tests/", "workshop/tests/", "spark_groups/client/")
+    rooms = ("tests/", "lab/tests/", "workshop/tests/", "spark_groups/group/")
     return is_python(source) and not str(source.path).startswith(rooms)
 
 
@@ -334,7 +334,7 @@ def public_things_are_documented(source: Source) -> Iterator[str]:
 @cache
 def parts_of_the_client() -> frozenset[str]:
     """Names of the public attributes that GroupClient makes of other classes."""
-    path = ROOT / "spark_groups/client/group_client.py"
+    path = ROOT / "spark_groups/group/client.py"
     (client,) = (
         node
         for node in ast.parse(path.read_text(encoding="utf-8")).body

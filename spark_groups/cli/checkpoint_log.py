@@ -23,8 +23,8 @@ from typing import Final, Protocol
 
 from spark_groups.cli.topic_partitions import is_chosen
 from spark_groups.errors import CheckpointError, OptionsError
-from spark_groups.offsets.foreign_offsets import sparks_kafka_offsets
-from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text
+from spark_groups.group.ledger.sparks_kafka_offsets import sparks_kafka_offsets
 from spark_groups.types import TopicPartition
 
 OFFSETS: Final = "offsets"

@@ -27,9 +27,9 @@ from spark_groups.errors import (
     printable,
     rule_for,
 )
+from spark_groups.group.member.messages import MetadataRequest
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import View
-from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
 from spark_groups.wire import group_admin
 from spark_groups.wire.cluster import Cluster

@@ -39,10 +39,10 @@ from spark_groups.cli.output import (
 )
 from spark_groups.cli.render import render_group
 from spark_groups.errors import GroupNotFoundError, SparkGroupsError, printable
+from spark_groups.group.ledger.sparks_kafka_offsets import as_starting_offsets
+from spark_groups.group.member.messages import MetadataRequest
 from spark_groups.observation.plain_values import by_topic, partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, PartitionView
-from spark_groups.offsets.foreign_offsets import as_starting_offsets
-from spark_groups.protocol.messages import MetadataRequest
 from spark_groups.types import TopicPartition
 
 _COLUMNS: Final = "in the columns of kafka-consumer-groups.sh"

@@ -31,9 +31,9 @@ from spark_groups.cli.connecting import (
 )
 from spark_groups.cli.output import Column, show, table_of
 from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, printable, rule_for
+from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
 from spark_groups.observation.plain_values import View
-from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import AdvertisedAddressError
 

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Final
 
 from spark_groups.errors import ErrorCode, rule_for
+from spark_groups.group.member.embedded import CONSUMER_PROTOCOL_TYPE
+from spark_groups.group.member.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from spark_groups.group.member.rights import Identity, remedy_of
 from spark_groups.observation.plain_values import View, partition_ranges
 from spark_groups.observation.reading import GroupType
-from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE
-from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
-from spark_groups.protocol.rights import Identity, remedy_of
 from spark_groups.types import TopicPartition
 from spark_groups.wire.group_settings import GroupSettings
 

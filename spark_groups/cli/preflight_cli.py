@@ -29,10 +29,8 @@ from spark_groups.cli.preflight_checks import (
     check_group,
 )
 from spark_groups.errors import ErrorCode, OptionsError, ProtocolError, printable
-from spark_groups.observation.reading import GroupType
-from spark_groups.observation.views import MEMBER_TYPES, authorized_operations
-from spark_groups.offsets.starting import known_counts
-from spark_groups.protocol.messages import (
+from spark_groups.group.ledger.starting import known_counts
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
@@ -45,8 +43,10 @@ from spark_groups.protocol.messages import (
     OffsetAndMetadata,
     found_and_failed,
 )
-from spark_groups.protocol.rights import Identity
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.observation.reading import GroupType
+from spark_groups.observation.views import MEMBER_TYPES, authorized_operations
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource, refuse

@@ -18,9 +18,9 @@ from rich.text import Text
 from spark_groups.cli.connecting import Brokers, DryRunFlag, GroupArgument, JsonFlag, connects
 from spark_groups.cli.output import dry_run_note, show
 from spark_groups.errors import ErrorCode, printable, rule_for
+from spark_groups.group.member.messages import DescribedMember
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import View
-from spark_groups.protocol.messages import DescribedMember
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
 from spark_groups.wire.group_admin import MemberIdentity, leave_group

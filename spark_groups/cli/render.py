@@ -26,10 +26,10 @@ from spark_groups.cli.output import (
     table_of,
 )
 from spark_groups.errors import printable
+from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.observation.local_members import LocalMember
 from spark_groups.observation.plain_values import duration_text, partition_ranges
 from spark_groups.observation.views import GroupView, LagOrigin, MemberView, PartitionView
-from spark_groups.offsets.events import WithheldRange
 from spark_groups.types import TopicPartition, sum_of_known
 
 WIDE_COLUMNS: Final = 150

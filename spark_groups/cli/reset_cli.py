@@ -32,13 +32,8 @@ from spark_groups.cli.reset_plan import (
 )
 from spark_groups.cli.topic_partitions import TOPIC_OPTION, parse_topics, partitions_of
 from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable
-from spark_groups.observation.observe import describe_any_group, why_unknown
-from spark_groups.offsets.starting import (
-    commit_metadata,
-    committed_topics,
-    known_counts,
-)
-from spark_groups.protocol.messages import (
+from spark_groups.group.ledger.starting import commit_metadata, committed_topics, known_counts
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
@@ -49,6 +44,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.observation.observe import describe_any_group, why_unknown
 from spark_groups.text_files import decoded
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster

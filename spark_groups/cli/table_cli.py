@@ -53,15 +53,15 @@ from spark_groups.errors import (
     TableRestoredError,
     printable,
 )
-from spark_groups.observation.observe import describe_any_group, known_offsets
-from spark_groups.offsets.starting import is_reset
-from spark_groups.protocol.messages import (
+from spark_groups.group.ledger.starting import is_reset
+from spark_groups.group.member.messages import (
     NO_OFFSET,
     Fetched,
     MetadataRequest,
     OffsetAndMetadata,
     PartitionError,
 )
+from spark_groups.observation.observe import describe_any_group, known_offsets
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,

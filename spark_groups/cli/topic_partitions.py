@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 
 from spark_groups.errors import OptionsError
-from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.group.member.messages import TopicMetadata
 from spark_groups.types import TopicPartition
 
 TOPIC_OPTION: Final[Any] = typer.Option(

@@ -13,8 +13,8 @@ from rich.text import Text
 from spark_groups.cli.connecting import Brokers, JsonFlag, connects
 from spark_groups.cli.output import show
 from spark_groups.errors import printable
+from spark_groups.group.member.subscription import Subscription, surprising
 from spark_groups.observation.plain_values import View
-from spark_groups.protocol.subscription import Subscription, surprising
 
 _INTERNAL: Final = "  internal to Kafka: assigned, not read"
 

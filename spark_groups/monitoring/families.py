@@ -19,9 +19,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from spark_groups.client.health import Condition, View, assess
-from spark_groups.client.metrics import WINDOW_S, Count, Took
-from spark_groups.protocol.membership import MemberState
+from spark_groups.group.health import Condition, View, assess
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.metrics import WINDOW_S, Count, Took
 from spark_groups.types import sum_of_known
 
 PREFIX: Final = "kafka_group_"

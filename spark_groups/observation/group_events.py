@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from spark_groups.group.member.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.observation.views import GroupView, MemberView
-from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.types import TopicPartition
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_groups.offsets.events import WithheldRange
+from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.types import TopicPartition
 
 _PLAIN_ADDRESS: Final = re.compile(

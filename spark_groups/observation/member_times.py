@@ -8,6 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spark_groups.errors import SparkGroupsError
+from spark_groups.group.member.messages import (
+    EARLIEST_TIMESTAMP,
+    ListOffsetsRequest,
+    found_and_failed,
+)
 from spark_groups.observation.catch_up import Outlook, Progress, RecentProgress
 from spark_groups.observation.lag_times import (
     UNKNOWN_RETENTION,
@@ -17,11 +22,6 @@ from spark_groups.observation.lag_times import (
     unread_lag,
 )
 from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
-from spark_groups.protocol.messages import (
-    EARLIEST_TIMESTAMP,
-    ListOffsetsRequest,
-    found_and_failed,
-)
 from spark_groups.types import TopicIdPartition, parse_topic_id
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity

@@ -17,11 +17,7 @@ from spark_groups.errors import (
     ProtocolError,
     rule_for,
 )
-from spark_groups.observation.plain_values import partition_ranges
-from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
-from spark_groups.observation.unread_times import UnreadTimes
-from spark_groups.observation.views import GroupView, view_group
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
@@ -34,6 +30,10 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.observation.plain_values import partition_ranges
+from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
+from spark_groups.observation.unread_times import UnreadTimes
+from spark_groups.observation.views import GroupView, view_group
 from spark_groups.runtime.snapshots import read_snapshots
 from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import parse_bootstrap_servers

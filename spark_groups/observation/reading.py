@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from spark_groups.observation.lag_times import UnreadReading
-from spark_groups.offsets.starting import committed_topics
-from spark_groups.protocol.messages import (
+from spark_groups.group.ledger.starting import committed_topics
+from spark_groups.group.member.messages import (
     NO_OFFSET,
     UNANSWERED,
     DescribedMember,
@@ -21,6 +20,7 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.observation.lag_times import UnreadReading
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.wire.group_admin import ClassicGroup
 

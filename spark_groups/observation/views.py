@@ -12,6 +12,15 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode
+from spark_groups.group.ledger.events import WithheldRange
+from spark_groups.group.member.messages import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    UNKNOWN_AUTHORIZED_OPERATIONS,
+    DescribedMember,
+    DescribeGroupResponse,
+    PartitionError,
+)
 from spark_groups.observation.lag_times import (
     NO_UNREAD_RECORD,
     UNKNOWN_RETENTION,
@@ -24,15 +33,6 @@ from spark_groups.observation.lag_times import (
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.observation.plain_values import View
 from spark_groups.observation.reading import GroupReading, GroupType
-from spark_groups.offsets.events import WithheldRange
-from spark_groups.protocol.messages import (
-    NO_LEADER_EPOCH,
-    NO_OFFSET,
-    UNKNOWN_AUTHORIZED_OPERATIONS,
-    DescribedMember,
-    DescribeGroupResponse,
-    PartitionError,
-)
 from spark_groups.types import (
     TopicId,
     TopicIdPartition,

@@ -6,9 +6,8 @@ import queue
 import threading
 from collections.abc import Callable
 
-from spark_groups.client import Channel, Outgoing
 from spark_groups.errors import AccessError, ProtocolError
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
     GroupSettingsRequest,
@@ -23,6 +22,7 @@ from spark_groups.protocol.messages import (
     RequestFailed,
     Response,
 )
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import AnotherClusterError, RequestError

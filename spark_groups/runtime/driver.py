@@ -10,10 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from spark_groups.client import ClientConfig, GroupClient
-from spark_groups.client.metrics import Count
-from spark_groups.client.open_requests import OpenRequests
-from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import (
     BrokerUnreachableError,
     DeadOwnershipError,
@@ -24,11 +20,13 @@ from spark_groups.errors import (
     SparkGroupsError,
     rule_for,
 )
-from spark_groups.offsets.batch_bytes import BytesSearch, Sample
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol.events import Event, NameOf
-from spark_groups.protocol.member import MemberConfig
-from spark_groups.protocol.messages import (
+from spark_groups.group.batches.batch_bytes import BytesSearch, Sample
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.client import GroupClient
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.member.events import Event, NameOf
+from spark_groups.group.member.member import MemberConfig
+from spark_groups.group.member.messages import (
     LATEST_TIMESTAMP,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -38,6 +36,9 @@ from spark_groups.protocol.messages import (
     Node,
     found_and_failed,
 )
+from spark_groups.group.metrics import Count
+from spark_groups.group.requests.open_requests import OpenRequests
+from spark_groups.group.snapshot import take_snapshot
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock

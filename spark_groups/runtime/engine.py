@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from spark_groups.client import GroupClient, Outgoing
 from spark_groups.errors import AccessError, CheckpointError
-from spark_groups.protocol.events import Event, NameOf
-from spark_groups.protocol.messages import Node, RequestFailed, Response
+from spark_groups.group.client import GroupClient
+from spark_groups.group.member.events import Event, NameOf
+from spark_groups.group.member.messages import Node, RequestFailed, Response
+from spark_groups.group.requests.channels import Outgoing
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.wire.connection import AnotherClusterError
 

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 from spark_groups.errors import ErrorCode, ProtocolError, rule_for
-from spark_groups.protocol.backoff import Patience
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.backoff import Patience
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     DescribeGroupRequest,
     DescribeGroupResponse,

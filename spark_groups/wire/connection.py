@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, ProtocolError
-from spark_groups.protocol.messages import RequestFailed
+from spark_groups.group.member.messages import RequestFailed
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.schemas.codec import Frame, Values, decode, decode_start, encode

@@ -12,14 +12,14 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     EmbeddedAssignment,
     Subscription,
     decode_assignment,
     decode_subscription,
 )
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     UNKNOWN_AUTHORIZED_OPERATIONS,
     HeartbeatRequest,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_groups.errors import ProtocolError
-from spark_groups.protocol.messages import FindCoordinatorRequest
+from spark_groups.group.member.messages import FindCoordinatorRequest
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError

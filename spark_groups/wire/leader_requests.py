@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     UNANSWERED,
     ListedOffset,
     ListOffsetsRequest,

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, ProtocolError
-from spark_groups.protocol.backoff import Backoff, Patience
-from spark_groups.protocol.messages import Node
+from spark_groups.group.member.backoff import Backoff, Patience
+from spark_groups.group.member.messages import Node
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import (

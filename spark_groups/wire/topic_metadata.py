@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import UNKNOWN_AUTHORIZED_OPERATIONS, Node, TopicMetadata
+from spark_groups.group.member.messages import UNKNOWN_AUTHORIZED_OPERATIONS, Node, TopicMetadata
 from spark_groups.types import TopicId
 from spark_groups.wire.schemas.codec import Values
 

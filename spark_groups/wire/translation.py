@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribedMember,
     DescribeGroupRequest,
     DescribeGroupResponse,

@@ -7,7 +7,11 @@ from contextlib import contextmanager
 
 from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE, EmbeddedAssignment, Subscription
+from spark_groups.group.member.embedded import (
+    CONSUMER_PROTOCOL_TYPE,
+    EmbeddedAssignment,
+    Subscription,
+)
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.group_admin import MemberIdentity, leave_group

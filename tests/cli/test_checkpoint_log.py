@@ -19,7 +19,7 @@ from spark_groups.cli.checkpoint_log import (
     read_checkpoint,
 )
 from spark_groups.errors import CheckpointError, OptionsError
-from spark_groups.offsets.plan_text import plan_text
+from spark_groups.group.ledger.plan_text import plan_text
 from spark_groups.types import BatchPlan, PlanTopic, TopicPartition
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795470947898,"conf":{}}'
@@ -126,8 +126,8 @@ OWN = plan_text(BatchPlan("g", "m", 3, (), (PlanTopic(uuid.UUID(int=1), "a", 4),
 @pytest.mark.parametrize(
     ("texts", "reason"),
     [
-        ({}, "has no offsets/ with batches: give the checkpointLocation"),
-        ({"offsets_.0.crc": ""}, "has no offsets/ with batches"),
+        ({}, "has no group/ledger/ with batches: give the checkpointLocation"),
+        ({"offsets_.0.crc": ""}, "has no group/ledger/ with batches"),
         ({"offsets_1": v1(kafka(a=(7,)))}, "no committed batch, and no sources/*/0 says"),
         (
             {"offsets_1": v1(kafka(a=(7,))), "commits_2": COMMITTED},

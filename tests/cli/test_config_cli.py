@@ -20,7 +20,7 @@ from spark_groups.cli.config_cli import (
     view_settings,
 )
 from spark_groups.errors import OptionsError
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigOrigin

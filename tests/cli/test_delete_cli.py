@@ -19,7 +19,7 @@ from spark_groups.cli.delete_cli import (
 )
 from spark_groups.cli.topic_partitions import parse_topics, partitions_of
 from spark_groups.errors import ErrorCode, OptionsError
-from spark_groups.protocol.messages import TopicMetadata
+from spark_groups.group.member.messages import TopicMetadata
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire import group_admin
 from spark_groups.wire.cluster import Cluster

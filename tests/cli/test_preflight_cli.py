@@ -14,8 +14,8 @@ import pytest
 from group_lab.assignors.embedded import encode_assignment
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import EmbeddedAssignment
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.embedded import EmbeddedAssignment
+from spark_groups.group.member.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,

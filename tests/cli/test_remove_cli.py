@@ -18,8 +18,8 @@ from spark_groups.cli.remove_cli import (
     with_answers,
 )
 from spark_groups.errors import ErrorCode
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.observation.observe import describe_any_group
-from spark_groups.protocol.messages import HeartbeatRequest
 from spark_groups.wire.cluster import Cluster
 from tests.cli.classic_member import classic_leader, subscribed_to
 from tests.cli.commands import Run

@@ -13,9 +13,10 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.registry import Collector
 
-from spark_groups.client.health import Condition
-from spark_groups.client.metrics import Count, Took
-from spark_groups.client.snapshot import take_snapshot
+from spark_groups.group.health import Condition
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.metrics import Count, Took
+from spark_groups.group.snapshot import take_snapshot
 from spark_groups.monitoring.families import (
     GAUGES,
     INFO,
@@ -25,8 +26,7 @@ from spark_groups.monitoring.families import (
     families,
     sentence,
 )
-from spark_groups.protocol.membership import MemberState
-from tests.client.harness import ClientHarness
+from tests.group.harness import ClientHarness
 from tests.monitoring.scraping import Scrape
 from tests.monitoring.views import busy_view
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_groups.client import Channel
-from spark_groups.client.snapshot import take_snapshot
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol import messages as m
-from tests.client.harness import ClientHarness, accepted, all_of, ends, parts
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Channel
+from spark_groups.group.snapshot import take_snapshot
+from tests.group.harness import ClientHarness, accepted, all_of, ends, parts
 
 
 def busy_view() -> dict[str, Any]:

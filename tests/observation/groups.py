@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spark_groups.observation.reading import GroupReading
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribedMember,
     DescribeGroupResponse,
     Node,
     OffsetAndMetadata,
     TopicMetadata,
 )
+from spark_groups.observation.reading import GroupReading
 from spark_groups.types import Assignment, TopicIdPartition
 from tests.answers import fetch_answer, list_answer
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from spark_groups.client import ClientConfig, GroupClient
-from spark_groups.client.snapshot import take_snapshot
+from spark_groups.group.client import GroupClient
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.events import WithheldRange
+from spark_groups.group.ledger.starting import StartingOffsets
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.snapshot import take_snapshot
 from spark_groups.observation.local_members import LocalMember, parse_local_members
-from spark_groups.offsets.events import WithheldRange
-from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import TopicPartition
 from tests.observation.groups import ONE, TWO
 from tests.observation.local_members_setup import PENDING_RANGES, SNAPSHOT

@@ -16,10 +16,10 @@ import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.cli.main import app
 from spark_groups.errors import BrokerUnreachableError, GroupNotFoundError, OptionsError
+from spark_groups.group.member.messages import found_and_failed
 from spark_groups.observation.frames import GroupWatch
 from spark_groups.observation.observe import GroupObserver, why_not_found
 from spark_groups.observation.reading import GroupType
-from spark_groups.protocol.messages import found_and_failed
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import ListedGroup
 from spark_groups.wire.connection import Connection

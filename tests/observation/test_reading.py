@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription
+from spark_groups.group.member.messages import OffsetAndMetadata, TopicMetadata
 from spark_groups.observation.reading import described_as_consumer_group
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
-from spark_groups.protocol.messages import OffsetAndMetadata, TopicMetadata
 from spark_groups.types import TopicPartition
 from spark_groups.wire.group_admin import ClassicGroup, ClassicMember
 from tests.observation.groups import FLIGHTS, ONE, key, member, read

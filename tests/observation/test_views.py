@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode, printable
+from spark_groups.group.member.messages import UNKNOWN_AUTHORIZED_OPERATIONS, OffsetAndMetadata
 from spark_groups.observation.plain_values import by_topic, json_value, partition_ranges
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import (
@@ -21,10 +22,6 @@ from spark_groups.observation.views import (
     authorized_operations,
     group_totals,
     view_group,
-)
-from spark_groups.protocol.messages import (
-    UNKNOWN_AUTHORIZED_OPERATIONS,
-    OffsetAndMetadata,
 )
 from spark_groups.types import Assignment, TopicPartition, topic_id_text
 from tests.answers import fetch_answer

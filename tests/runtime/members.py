@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from spark_groups.client import ClientConfig
-from spark_groups.client.liveness import ADAPTIVE, LivenessLimits
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.settling import USUAL_SETTLING, Settling
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.messages import (
+from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.settling import USUAL_SETTLING, Settling
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
     FindCoordinatorRequest,
@@ -22,7 +22,7 @@ from spark_groups.protocol.messages import (
     MetadataRequest,
     found_and_failed,
 )
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.types import BatchPlan
 from spark_groups.wire.cluster import Cluster

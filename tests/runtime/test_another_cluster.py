@@ -9,7 +9,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, ErrorCode
-from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.messages import CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT_V10
 from tests.runtime.members import all_at, committed, fill, queries

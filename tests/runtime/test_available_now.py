@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import AvailableNowError
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.settling import Settling, WhenUnsettled
-from spark_groups.protocol.messages import ListedOffset, MetadataRequest, MetadataResponse
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.settling import Settling, WhenUnsettled
+from spark_groups.group.member.messages import ListedOffset, MetadataRequest, MetadataResponse
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.requests.metadata import BELIEVED_S
 from spark_groups.runtime import driver as driver_module
 from spark_groups.runtime.driver import POLL_AGAIN_S, GroupDriver
 from spark_groups.wire.security.security import Security
-from tests.client.harness import ClientHarness, ends
+from tests.group.harness import ClientHarness, ends
 from tests.runtime.members import QueryLike, fill, queries
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until

@@ -9,7 +9,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.planning import PlanLimit
+from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.types import BatchPlan
 from tests.runtime.members import queries
 from workshop.parts.brokers import Row, create_topic, produce

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client import Channel, Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     GroupSettingsRequest,
@@ -24,6 +23,7 @@ from spark_groups.protocol.messages import (
     OffsetFetchRequest,
     RequestFailed,
 )
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS

@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.starting import StartingPoint
+from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

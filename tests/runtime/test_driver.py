@@ -10,8 +10,8 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import (
     DataLossError,
 )
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.starting import StartingPoint
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
 from tests.runtime.members import all_at, committed, evict, fill, queries, two_sharing

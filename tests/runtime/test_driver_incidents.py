@@ -7,13 +7,13 @@ import time
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client.health import Condition, assess
 from spark_groups.errors import (
     BrokerUnreachableError,
     DeadOwnershipError,
     GroupError,
 )
-from spark_groups.offsets.starting import StartingPoint
+from spark_groups.group.health import Condition, assess
+from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.runtime.driver import OUTAGE_S
 from spark_groups.runtime.engine import suspension_clock
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries

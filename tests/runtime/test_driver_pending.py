@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client import Outgoing
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol.messages import (
-    OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-)
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.member.messages import OffsetFetchRequest, OffsetForLeaderEpochRequest
+from spark_groups.group.requests.channels import Outgoing
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import Ends, LogEnds
 from spark_groups.types import TopicIdPartition

@@ -7,8 +7,8 @@ import queue
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.events import RevocationHeld
-from spark_groups.protocol.events import Event, NameOf
+from spark_groups.group.ledger.events import RevocationHeld
+from spark_groups.group.member.events import Event, NameOf
 from tests.runtime.members import QueryLike, fill, queries
 from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.waiting import wait_until

@@ -9,13 +9,14 @@ import uuid
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client import ClientConfig, GroupClient
 from spark_groups.errors import DeadOwnershipError
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol.events import Event, MemberLeft, QueryReturned
-from spark_groups.protocol.member import MemberConfig
-from spark_groups.protocol.messages import Node
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.client import GroupClient
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
+from spark_groups.group.member.events import Event, MemberLeft, QueryReturned
+from spark_groups.group.member.member import MemberConfig
+from spark_groups.group.member.messages import Node
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import leave_at_once
 from spark_groups.runtime.engine import TIMELINE_LENGTH, Engine, Timeline, suspension_clock

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.group.ledger.starting import StartingPoint
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.views import GroupView, view_group
-from spark_groups.offsets.starting import StartingPoint
-from spark_groups.protocol.subscription import Subscription
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
 from tests.cli.commands import invoke

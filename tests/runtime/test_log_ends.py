@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode, GroupError
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     LATEST_TIMESTAMP,
     ListOffsetsRequest,
     ListOffsetsResponse,

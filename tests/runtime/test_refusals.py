@@ -13,7 +13,7 @@ from spark_groups.broker import embedded
 from spark_groups.broker.artifacts import KafkaArtifacts, _fill, _is_complete
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.directories import cache_dir
 from spark_groups.wire.schemas.messages import FIND_COORDINATOR, METADATA
 from tests.runtime.classic import ClassicConsumer

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spark_groups.client import GroupClient
-from spark_groups.offsets.batch_bytes import UNKNOWN_RECORD_BYTES, Sample
-from spark_groups.offsets.ledger import Phase
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol.messages import ListedOffset
+from spark_groups.group.batches.batch_bytes import UNKNOWN_RECORD_BYTES, Sample
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.ledger import Phase
+from spark_groups.group.member.messages import ListedOffset
 from spark_groups.runtime import driver as driver_module
 from spark_groups.runtime.driver import GroupDriver, LogEnds
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.security.security import Security
-from tests.client.harness import ClientHarness, ends, key
+from tests.group.harness import ClientHarness, ends, key
 
 KB = 1024
 LIMIT = PlanLimit(max_bytes=10 * KB)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client.liveness import LivenessLimits
+from spark_groups.group.batches.liveness import LivenessLimits
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource
 from spark_groups.wire.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS

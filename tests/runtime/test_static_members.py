@@ -11,7 +11,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource

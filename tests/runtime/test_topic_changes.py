@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.starting import StartingPoint
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.ledger.starting import StartingPoint
+from spark_groups.group.member.subscription import Subscription
 from tests.runtime.members import QueryLike, committed, fill, queries
 from workshop.parts.brokers import create_topic, delete_topic, grow_topic
 from workshop.parts.waiting import wait_until

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.settling import Settling
-from spark_groups.protocol.messages import (
+from spark_groups.group.batches.settling import Settling
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,

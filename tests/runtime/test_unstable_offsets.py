@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.client.positions import SAID_AFTER_S
 from spark_groups.errors import AvailableNowError
+from spark_groups.group.batches.settling import Settling, WhenUnsettled
+from spark_groups.group.ledger.positions import SAID_AFTER_S
+from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.observation.local_members import parse_local_members
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.offsets.settling import Settling, WhenUnsettled
-from spark_groups.offsets.starting import StartingPoint
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

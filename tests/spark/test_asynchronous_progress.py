@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text
 from spark_groups.types import BatchPlan
 from tests.runtime.members import committed
 from tests.spark.processing.topics import records_in

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.errors import CheckpointError
-from spark_groups.offsets.plan_text import plan_as_json
+from spark_groups.group.ledger.plan_text import plan_as_json
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.types import BatchPlan, PlanTopic

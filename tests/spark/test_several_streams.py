@@ -13,7 +13,7 @@ from pyspark.sql.functions import expr
 
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import planner_of
+from spark_groups.group.ledger.plan_text import planner_of
 from tests.spark.queries import READ_S, GroupQuery
 from workshop.parts.brokers import Row, create_topic, produce
 

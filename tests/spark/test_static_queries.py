@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
 from tests.runtime.members import instance_epochs

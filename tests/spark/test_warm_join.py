@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
 from tests.spark.queries import written_rows

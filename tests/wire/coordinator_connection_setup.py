@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, replace
 
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     FindCoordinatorRequest,
     HeartbeatRequest,
     HeartbeatResponse,

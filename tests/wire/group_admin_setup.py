@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS
 from tests.runtime.members import heartbeat
 from workshop.parts.waiting import wait_until

@@ -13,7 +13,7 @@ import pytest
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.cli.doctor_cli import Outcome, check_brokers
 from spark_groups.errors import AccessError
-from spark_groups.protocol.messages import DescribeGroupRequest, FindCoordinatorRequest
+from spark_groups.group.member.messages import DescribeGroupRequest, FindCoordinatorRequest
 from spark_groups.wire import addresses
 from spark_groups.wire.addresses import REACHED, Address, ReachedTargets
 from spark_groups.wire.cluster import Cluster

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AccessError, ErrorCode, OptionsError, ProtocolError
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     DescribeGroupRequest,

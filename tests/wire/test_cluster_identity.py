@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from spark_groups.protocol.messages import FindCoordinatorRequest, Node
+from spark_groups.group.member.messages import FindCoordinatorRequest, Node
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity

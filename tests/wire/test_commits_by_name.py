@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import Node, OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.messages import Node, OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection

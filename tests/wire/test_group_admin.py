@@ -9,8 +9,8 @@ import pytest
 
 from group_lab.assignors.embedded import encode_assignment, encode_subscription
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
-from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription
+from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import (

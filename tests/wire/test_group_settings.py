@@ -11,11 +11,7 @@ from confluent_kafka.admin import (
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    Node,
-)
+from spark_groups.group.member.messages import FindCoordinatorRequest, FindCoordinatorResponse, Node
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError

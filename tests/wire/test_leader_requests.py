@@ -9,7 +9,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     LATEST_TIMESTAMP,
     EpochEnd,
     EpochLookup,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_groups.protocol.messages import Node
+from spark_groups.group.member.messages import Node
 from spark_groups.wire import pool as pools
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.connection import AdvertisedAddressError, RequestError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     EpochLookup,
     ListedOffset,
     ListOffsetsRequest,

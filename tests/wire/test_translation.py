@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribedMember,
     DescribeGroupRequest,
     DescribeGroupResponse,

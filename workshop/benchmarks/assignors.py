@@ -25,7 +25,7 @@ from group_lab.assignors.classic import (
 )
 from group_lab.assignors.registry import assignors
 from group_lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
-from spark_groups.protocol.embedded import NO_GENERATION, EmbeddedAssignment, Subscription
+from spark_groups.group.member.embedded import NO_GENERATION, EmbeddedAssignment, Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 Wanted = Mapping[str, tuple[str, ...]]

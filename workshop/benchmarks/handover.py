@@ -37,7 +37,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from workshop.benchmarks.cpu import CpuAccount, CpuAccountError, MachineTime
 from workshop.benchmarks.handover_report import KINDS, PAGE, SPARK, Figure, write_page

@@ -18,12 +18,12 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.protocol.member import Member
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.messages import FindCoordinatorRequest, HeartbeatResponse, Node
-from spark_groups.protocol.pace import DEFAULT_INTERVAL_S, FAST_INTERVAL_S
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.member import Member
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.messages import FindCoordinatorRequest, HeartbeatResponse, Node
+from spark_groups.group.member.pace import DEFAULT_INTERVAL_S, FAST_INTERVAL_S
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 

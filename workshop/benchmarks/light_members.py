@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import Final
 
 from spark_groups.errors import ProtocolError
-from spark_groups.protocol.member import Member
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.member import Member
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     Node,
@@ -26,7 +26,7 @@ from spark_groups.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import Assignment
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection

@@ -30,8 +30,8 @@ from rich.console import Console
 
 from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.observation.observe import GroupObserver
-from spark_groups.protocol.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from workshop.benchmarks.figures import percentile
 from workshop.benchmarks.heartbeats import coordinator_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import parse_plan_text, plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text
 from workshop.benchmarks.load_spark import Query, notes_of, running
 from workshop.benchmarks.member_watch import MemberWatch
 from workshop.benchmarks.processes import usage_by_role, usage_of

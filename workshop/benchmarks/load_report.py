@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spark_groups.offsets.commits import MAX_PARTITIONS_PER_COMMIT
+from spark_groups.group.ledger.commits import MAX_PARTITIONS_PER_COMMIT
 from workshop.benchmarks.figures import percentile
 from workshop.benchmarks.noted import markdown_table
 from workshop.benchmarks.report import NOT_MEASURED

@@ -22,7 +22,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.protocol.messages import DescribeGroupRequest
+from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from workshop.parts.applications import Application
 from workshop.parts.brokers import create_topic

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import plan_text
+from spark_groups.group.ledger.plan_text import plan_text
 from workshop.benchmarks.columnar import classes
 from workshop.benchmarks.cpu import CpuAccount, CpuSeconds, MachineTime
 from workshop.benchmarks.nowhere import NowhereSource

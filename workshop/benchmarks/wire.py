@@ -15,11 +15,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from spark_groups.protocol.messages import (
-    LATEST_TIMESTAMP,
-    ListOffsetsRequest,
-    MetadataRequest,
-)
+from spark_groups.group.member.messages import LATEST_TIMESTAMP, ListOffsetsRequest, MetadataRequest
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.codec import decode, encode

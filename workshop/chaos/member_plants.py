@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from spark_groups.client.group_client import GroupClient
-from spark_groups.offsets.commits import PendingCommit
-from spark_groups.offsets.ledger import FinishedBatch, Ledger, OwnedPartition, Phase
+from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.commits import PendingCommit
+from spark_groups.group.ledger.ledger import FinishedBatch, Ledger, OwnedPartition, Phase
 from spark_groups.types import (
     Assignment,
     BatchPlan,

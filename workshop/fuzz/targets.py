@@ -39,19 +39,15 @@ from group_lab.assignors.streams_metadata import (
     encode_member,
 )
 from spark_groups.errors import OptionsError, ProtocolError, SparkGroupsError
-from spark_groups.offsets.plan_text import parse_plan_text, plan_text, planner_of
-from spark_groups.offsets.starting import (
-    commit_metadata,
-    mark_of,
-    parse_commit_metadata,
-)
-from spark_groups.protocol.embedded import (
+from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text, planner_of
+from spark_groups.group.ledger.starting import commit_metadata, mark_of, parse_commit_metadata
+from spark_groups.group.member.embedded import (
     EmbeddedAssignment,
     Subscription,
     decode_assignment,
     decode_subscription,
 )
-from spark_groups.protocol.messages import OffsetAndMetadata
+from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.control.messages import (
     BatchReported,
     Drain,

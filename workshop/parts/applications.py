@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text
 from spark_groups.types import BatchPlan
 from workshop.parts.processes import descendants, environment, is_alive
 from workshop.parts.waiting import wait_until

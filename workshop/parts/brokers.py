@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from spark_groups.protocol.messages import found_and_failed
+from spark_groups.group.member.messages import found_and_failed
 from spark_groups.wire.cluster import Cluster
 from workshop.parts.waiting import wait_until
 

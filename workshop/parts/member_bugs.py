@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.commits import CommitOutcome, CommitQueue
-from spark_groups.offsets.ledger import FinishedBatch, FinishedRun, Ledger, OwnedPartition
-from spark_groups.protocol.messages import OffsetCommitResponse
+from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.commits import CommitOutcome, CommitQueue
+from spark_groups.group.ledger.ledger import FinishedBatch, FinishedRun, Ledger, OwnedPartition
+from spark_groups.group.member.messages import OffsetCommitResponse
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,

@@ -22,10 +22,10 @@ from typer.main import get_command
 from spark_groups.cli.lag_rules import STATUS_MEANINGS
 from spark_groups.cli.main import DISTRIBUTION, app
 from spark_groups.errors import ERROR_RULES, REPORT_IT, ErrorCode, Reaction, rule_for
+from spark_groups.group.ledger import events as offset_events
+from spark_groups.group.member import events as member_events
+from spark_groups.group.member.events import Event, MemberEvent
 from spark_groups.observation.views import STATE_MEANINGS
-from spark_groups.offsets import events as offset_events
-from spark_groups.protocol import events as member_events
-from spark_groups.protocol.events import Event, MemberEvent
 from spark_groups.spark.jobs.run import ExitCode
 from spark_groups.spark.options.checks import REFUSED
 from workshop.tools.docs_options import grouped_options, options_on_restart

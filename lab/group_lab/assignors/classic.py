@@ -15,7 +15,7 @@ from itertools import cycle
 from typing import Protocol
 
 from group_lab.assignors.range_assignor import ranges, static_first
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription
 from spark_groups.types import TopicPartition
 
 

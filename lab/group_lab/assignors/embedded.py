@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from spark_groups.protocol.embedded import EmbeddedAssignment, FieldReader, Subscription
+from spark_groups.group.member.embedded import EmbeddedAssignment, FieldReader, Subscription
 from spark_groups.types import TopicPartition
 from spark_groups.values import dataclass
 

@@ -35,7 +35,7 @@ from math import ceil
 from group_lab.assignors.embedded import ProposedAssignment
 from group_lab.assignors.sticky import sticky_assignment
 from group_lab.assignors.sticky_general import Claim
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 Resources = frozenset[TopicPartition]

@@ -27,7 +27,7 @@ from group_lab.assignors.embedded import decode_owned, encode_owned
 from group_lab.assignors.java_order import grown_table, hash_order, string_hash
 from group_lab.assignors.sticky_general import Claim, Claims, general_assignment
 from spark_groups.errors import ProtocolError
-from spark_groups.protocol.embedded import NO_GENERATION, EmbeddedAssignment
+from spark_groups.group.member.embedded import NO_GENERATION, EmbeddedAssignment
 from spark_groups.types import TopicPartition
 
 

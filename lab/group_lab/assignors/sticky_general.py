@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from group_lab.assignors.java_order import grown_table, hash_order, string_hash
-from spark_groups.protocol.embedded import NO_GENERATION
+from spark_groups.group.member.embedded import NO_GENERATION
 from spark_groups.types import TopicPartition
 
 

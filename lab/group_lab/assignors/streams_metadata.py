@@ -17,7 +17,7 @@ from uuid import UUID
 
 from group_lab.assignors.embedded import bytes_field, string_field
 from spark_groups.errors import ProtocolError
-from spark_groups.protocol.embedded import FieldReader
+from spark_groups.group.member.embedded import FieldReader
 from spark_groups.types import Assignment, TopicId
 from spark_groups.values import dataclass
 

@@ -37,7 +37,7 @@ from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.member import GroupMember
 from group_lab.coordinator.profile import Profile
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribedMember,
     DescribeGroupRequest,
     DescribeGroupResponse,

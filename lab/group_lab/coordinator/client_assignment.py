@@ -33,7 +33,7 @@ from group_lab.coordinator.member import ClientAssignor, GroupMember
 from group_lab.coordinator.profile import Profile
 from group_lab.coordinator.subscriptions import names_of
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.types import TopicIdPartition
 
 _RULES: Final[tuple[Rule[ClientAssignor], ...]] = (

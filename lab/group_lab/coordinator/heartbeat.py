@@ -40,7 +40,7 @@ from group_lab.coordinator.profile import KIP_848, MemberIds, Profile
 from group_lab.coordinator.reconciliation import Reconciliation
 from group_lab.coordinator.subscriptions import Change, GroupSubscription, subscription
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,

@@ -16,7 +16,7 @@ from group_lab.coordinator.effects import Outcome, R, RequestContext, Timer, Tim
 from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.member import GroupMember, ReconciliationState
 from group_lab.coordinator.profile import Profile
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
     HeartbeatResponse,

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import Enum
 
 from group_lab.coordinator.classic.messages import ClassicProtocol
-from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from spark_groups.group.member.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.types import Assignment, TopicIdPartition
 from spark_groups.values import dataclass
 

@@ -17,7 +17,7 @@ from group_lab.coordinator.member import GroupMember
 from group_lab.coordinator.profile import Profile
 from group_lab.coordinator.settings import BrokerSettings
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
+from spark_groups.group.member.messages import JOIN_GROUP_MEMBER_EPOCH, HeartbeatRequest
 from spark_groups.types import Assignment, TopicIdPartition
 from spark_groups.values import dataclass
 

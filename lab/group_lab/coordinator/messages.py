@@ -27,8 +27,8 @@ from group_lab.coordinator.design_0_9.messages import (
     DesignJoinGroupResponse,
 )
 from group_lab.coordinator.member import ClientAssignor
-from spark_groups.protocol import messages as p
-from spark_groups.protocol.messages import (
+from spark_groups.group.member import messages as p
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
     HeartbeatRequest,

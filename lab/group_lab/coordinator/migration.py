@@ -50,7 +50,7 @@ from group_lab.coordinator.member import (
 from group_lab.coordinator.profile import Profile
 from group_lab.coordinator.target_assignment import timeline_order
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     NEWEST_EMBEDDED_VERSION,
     EmbeddedAssignment,

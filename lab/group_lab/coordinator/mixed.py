@@ -48,7 +48,7 @@ from group_lab.coordinator.profile import DowngradeRebalance, Profile
 from group_lab.coordinator.settings import MigrationPolicy
 from group_lab.coordinator.subscriptions import Change, subscription
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
     Subscription,

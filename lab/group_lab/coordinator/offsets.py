@@ -25,7 +25,7 @@ from group_lab.coordinator.records import OffsetCommitKey, OffsetCommitValue, Re
 from group_lab.coordinator.subscriptions import subscribed_names
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     NO_OFFSET,
     OffsetAndMetadata,
     OffsetCommitRequest,

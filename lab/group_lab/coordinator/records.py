@@ -16,7 +16,7 @@ from group_lab.coordinator.member import (
     GroupMember,
     ReconciliationState,
 )
-from spark_groups.protocol.messages import NO_LEADER_EPOCH
+from spark_groups.group.member.messages import NO_LEADER_EPOCH
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,

@@ -59,7 +59,7 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.subscriptions import is_touched, topics_changed
 from group_lab.coordinator.topic_images import TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     HeartbeatRequest,
     OffsetCommitRequest,

@@ -35,7 +35,7 @@ from group_lab.coordinator.member_checks import Sender
 from group_lab.coordinator.profile import AssignorBump, Profile
 from group_lab.coordinator.topic_images import TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.subscription import Subscription, re2_fault
+from spark_groups.group.member.subscription import Subscription, re2_fault
 from spark_groups.types import TopicId
 from spark_groups.values import dataclass
 

@@ -33,17 +33,17 @@ from group_lab.sim.facts import ClassicHappened, Consumed, Sent
 from group_lab.sim.queries import LEAVE_S, PLANNED_LEAST, RESTART_S
 from group_lab.sim.scene import RestartedApplication, Scene
 from group_lab.sim.swarm import GroupProtocol, Swarm
-from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import (
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.events import (
     Event,
     MemberFailed,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
 )
-from spark_groups.protocol.membership import MemberState
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import Assignment, TopicIdPartition, TopicPartition
 from spark_groups.values import dataclass
 

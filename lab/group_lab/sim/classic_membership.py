@@ -20,8 +20,8 @@ from group_lab.coordinator.effects import CoordinatorErrorCode
 from group_lab.coordinator.messages import LeaveGroupRequest, LeaveGroupResponse, LeavingMember
 from group_lab.sim.embedded_protocols import EmbeddedProtocol, Partitions, Received
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.backoff import Backoff
-from spark_groups.protocol.embedded import NO_GENERATION
+from spark_groups.group.member.backoff import Backoff
+from spark_groups.group.member.embedded import NO_GENERATION
 
 ClassicRequest = (
     c.JoinGroupRequest | c.SyncGroupRequest | c.ClassicHeartbeatRequest | LeaveGroupRequest

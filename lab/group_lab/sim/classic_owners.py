@@ -5,7 +5,7 @@ from __future__ import annotations
 from group_lab.sim import facts
 from group_lab.sim.classic_consumer import ClassicRun
 from group_lab.sim.scene import Listeners, Scene
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.group.member.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.types import TopicIdPartition
 
 

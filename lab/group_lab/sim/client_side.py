@@ -35,9 +35,9 @@ from group_lab.sim.facts import Computed
 from group_lab.sim.network import Network, Serve
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.swarm import Swarm
-from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import NO_PARTITIONS
 
 TIMEOUT_S: Final = 5.0

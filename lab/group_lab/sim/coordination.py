@@ -46,9 +46,9 @@ from group_lab.sim.embedded_protocols import assignments_of
 from group_lab.sim.network import Reply
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.storage import Storage
-from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Outgoing
 from spark_groups.types import TopicIdPartition
 from spark_groups.values import dataclass
 

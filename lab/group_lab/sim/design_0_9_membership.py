@@ -36,10 +36,10 @@ from group_lab.sim.classic_membership import (
 )
 from group_lab.sim.embedded_protocols import Partitions
 from spark_groups.errors import REPORT_IT, ErrorCode
-from spark_groups.protocol.backoff import Backoff
-from spark_groups.protocol.embedded import NO_GENERATION
-from spark_groups.protocol.membership import IllegalTransitionError
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.backoff import Backoff
+from spark_groups.group.member.embedded import NO_GENERATION
+from spark_groups.group.member.membership import IllegalTransitionError
+from spark_groups.group.member.subscription import Subscription
 
 DesignRequest = DesignJoinGroupRequest | DesignHeartbeatRequest
 DesignResponse = DesignJoinGroupResponse | DesignHeartbeatResponse

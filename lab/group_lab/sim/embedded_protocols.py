@@ -28,7 +28,7 @@ from group_lab.coordinator.classic.group import ClassicGroup
 from group_lab.coordinator.classic.group import ClassicMember as GroupMember
 from group_lab.coordinator.classic.messages import ClassicProtocol, JoinGroupResponse
 from group_lab.coordinator.design_0_9.group import DesignGroup
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
     Subscription,

@@ -19,7 +19,7 @@ from group_lab.coordinator.profile import Profile
 from group_lab.coordinator.records import CurrentAssignmentValue, PartitionMetadataValue, Record
 from group_lab.coordinator.settings import BrokerSettings, Settings
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
 
 K = TypeVar("K")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.topic_images import TopicImage
 from group_lab.sim.coordination import AcceptedOffset
-from spark_groups.client.channels import Outgoing
-from spark_groups.client.group_client import GroupClient
-from spark_groups.protocol.events import Event
-from spark_groups.protocol.messages import Request, Response
+from spark_groups.group.client import GroupClient
+from spark_groups.group.member.events import Event
+from spark_groups.group.member.messages import Request, Response
+from spark_groups.group.requests.channels import Outgoing
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.values import dataclass
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from group_lab.sim import facts
 from group_lab.sim.scene import Listeners
-from spark_groups.offsets.events import PartitionsGivenUp, RangesInherited
-from spark_groups.protocol.events import PartitionsAssigned
+from spark_groups.group.ledger.events import PartitionsGivenUp, RangesInherited
+from spark_groups.group.member.events import PartitionsAssigned
 from spark_groups.types import TopicIdPartition
 
 Ranges = dict[TopicIdPartition, list[tuple[int, int]]]

@@ -13,10 +13,10 @@ from group_lab.sim.network import ANY_BROKER
 from group_lab.sim.queries import LEAVE_S, Query
 from group_lab.sim.scene import Application, Scene
 from group_lab.sim.swarm import Swarm
-from spark_groups.client.channels import Channel, Outgoing
-from spark_groups.offsets.starting import commit_metadata, parse_commit_metadata
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.membership import MemberState
+from spark_groups.group.ledger.starting import commit_metadata, parse_commit_metadata
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 NAME: Final = "operator"

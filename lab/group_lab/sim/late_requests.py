@@ -3,7 +3,7 @@
 A request on a broken connection may reach the coordinator seconds later. A member repeats such a
 commit and fetches the committed offset before it relies on it: it detects a late commit that
 arrives before the fetch, but not one that arrives after. That race is documented beside
-`CommitQueue` in `spark_groups/offsets/commits.py`.
+`CommitQueue` in `spark_groups/group/ledger/commits.py`.
 
 The other race is a late heartbeat. It has the previous epoch and the partitions owned then, so the
 coordinator treats all others as revoked and reassigns them while the sender still reads them. A
@@ -28,9 +28,9 @@ from typing import Any
 from group_lab.sim import facts
 from group_lab.sim.coordination import AcceptedOffset
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.events import PartitionsGivenUp
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.group.ledger.events import PartitionsGivenUp
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 from spark_groups.types import TopicIdPartition
 
 Sender = tuple[str, TopicIdPartition]

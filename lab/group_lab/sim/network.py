@@ -13,8 +13,8 @@ from typing import Final
 from group_lab.sim.chance import Chance
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.swarm import Swarm
-from spark_groups.client.channels import Outgoing
-from spark_groups.protocol.messages import RequestFailed, Response
+from spark_groups.group.member.messages import RequestFailed, Response
+from spark_groups.group.requests.channels import Outgoing
 
 NEAREST_S: Final = 0.001
 FARTHEST_S: Final = 0.01

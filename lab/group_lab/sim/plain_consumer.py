@@ -10,14 +10,14 @@ from typing import Final
 
 from group_lab.sim.facts import Consumed, Sent
 from group_lab.sim.scene import Scene
-from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode, Reaction
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import PartitionsLost, PartitionsRevoked
-from spark_groups.protocol.member import Member
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.events import PartitionsLost, PartitionsRevoked
+from spark_groups.group.member.member import Member
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import TopicIdPartition
 
 POLL_S: Final = 0.25

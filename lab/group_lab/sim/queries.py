@@ -26,18 +26,18 @@ from group_lab.sim.scene import RestartedApplication, Scene
 from group_lab.sim.schedule import EXACT, Clock
 from group_lab.sim.spark_logs import SparkLogs
 from group_lab.sim.swarm import Assignor
-from spark_groups.client.channels import Outgoing
-from spark_groups.client.client_config import ClientConfig
-from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import AvailableNowError, DataLossError, GroupError
-from spark_groups.offsets.events import RevocationHeld
-from spark_groups.offsets.plan_text import parse_plan_text, plan_text
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.protocol.events import Event, NameOf
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.messages import RequestFailed, Response
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.client import GroupClient
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.events import RevocationHeld
+from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text
+from spark_groups.group.member.events import Event, NameOf
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.messages import RequestFailed, Response
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.requests.channels import Outgoing
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 RESTART_S: Final = 3.0

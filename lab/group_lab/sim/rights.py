@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from group_lab.coordinator.messages import error_answer
 from group_lab.coordinator.topic_images import TopicsImage
-from spark_groups.client.warm_up import READ_BIT
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.batches.warm_up import READ_BIT
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicIdPartition
 
 Finish = Callable[[m.Response], m.Response]

@@ -17,8 +17,8 @@ from group_lab.sim.rights import Rights
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.storage import Storage
 from group_lab.sim.swarm import Swarm
-from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.protocol.membership import MemberState
+from spark_groups.group.ledger.starting import StartingOffsets
+from spark_groups.group.member.membership import MemberState
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
 LINES_KEPT: Final = 400

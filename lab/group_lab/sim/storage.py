@@ -12,8 +12,8 @@ from typing import Final
 
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.messages import NO_LEADER_EPOCH, NO_OFFSET, EpochEnd
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.messages import NO_LEADER_EPOCH, NO_OFFSET, EpochEnd
 from spark_groups.types import TopicId, TopicIdPartition
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from group_lab.sim import facts
 from group_lab.sim.scene import Listeners, Scene
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.protocol.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from spark_groups.group.member.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.group.member.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.types import TopicIdPartition
 
 

@@ -24,8 +24,8 @@ from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from group_lab.sim.chance import Bits
 from group_lab.sim.transcripts import Step
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as p
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member import messages as p
+from spark_groups.group.member.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
     EmbeddedAssignment,

@@ -31,11 +31,11 @@ from group_lab.sim.scene import Application, Listeners, Scene, restless
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.storage import NONE_REFUSED, Refused, Storage
 from group_lab.sim.swarm import Swarm
-from spark_groups.client.channels import Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.requests.channels import Outgoing
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 GROUP_ID: Final = "g"

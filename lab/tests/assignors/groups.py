@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from group_lab.assignors.assignor import GroupSpec, MemberSpec
 from group_lab.assignors.classic import ClassicAssignor, ClassicMember
-from spark_groups.protocol.embedded import NO_GENERATION, Subscription
+from spark_groups.group.member.embedded import NO_GENERATION, Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicPartition
 
 

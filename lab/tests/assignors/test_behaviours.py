@@ -19,7 +19,7 @@ from group_lab.assignors.registry import assignors
 from group_lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from group_lab.assignors.uniform import UniformAssignor
 from lab.tests.assignors.groups import assigned, claiming, group, has, member, partitions, topic_id
-from spark_groups.protocol.embedded import NO_GENERATION
+from spark_groups.group.member.embedded import NO_GENERATION
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition, TopicPartition
 
 TOPICS = ("t", "u", "v")

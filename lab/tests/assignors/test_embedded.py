@@ -16,7 +16,7 @@ from group_lab.assignors.embedded import (
     encode_subscription,
 )
 from spark_groups.errors import ProtocolError
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 OWNED = frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1)})

@@ -25,7 +25,7 @@ from lab.tests.assignors.incremental_setup import (
     NEW_LEADER,
     NONE,
 )
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 T1_TO_T4 = {"T": range(1, 5)}

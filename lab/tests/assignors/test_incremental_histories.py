@@ -23,7 +23,7 @@ from lab.tests.assignors.incremental_setup import (
     NEW_LEADER,
     NONE,
 )
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 
 
 class GroupOfMembers:

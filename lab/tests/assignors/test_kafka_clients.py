@@ -16,7 +16,7 @@ from group_lab.assignors.classic import (
 )
 from group_lab.assignors.embedded import encode_subscription
 from group_lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
-from spark_groups.protocol.embedded import NO_GENERATION, Subscription
+from spark_groups.group.member.embedded import NO_GENERATION, Subscription
 from spark_groups.types import TopicPartition
 
 SEEDS = range(60)

@@ -10,7 +10,7 @@ from group_lab.assignors.classic import ClassicAssignor, ClassicMember
 from group_lab.assignors.embedded import decode_owned
 from group_lab.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from lab.tests.assignors.groups import assigned, claiming, classic_member, partitions
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 
 STICKY = StickyAssignor()
 COOPERATIVE = CooperativeStickyAssignor()

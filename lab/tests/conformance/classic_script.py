@@ -16,7 +16,7 @@ from lab.tests.conformance.script import INSTANCES, NO_MEMBER, Asked, GroupScrip
 from lab.tests.scenarios.wording import MEMBER_ID_REQUIRED
 from lab.tests.scenarios.world import ClassicResponse
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription, decode_assignment
 from spark_groups.types import TopicPartition
 
 LONG_MS, SHORT_MS = 120_000, 1_500

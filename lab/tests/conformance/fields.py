@@ -10,8 +10,8 @@ from typing import Any
 
 from group_lab.coordinator.classic import messages as k
 from spark_groups.errors import ProtocolError
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.embedded import decode_assignment
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.embedded import decode_assignment
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
 ABSENT = "(absent)"

@@ -19,7 +19,7 @@ from lab.tests.scenarios.model_world import ModelWorld
 from lab.tests.scenarios.scene import AGAIN_S, BOUND_S
 from lab.tests.scenarios.world import World
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicId
 
 GROUPS = 3

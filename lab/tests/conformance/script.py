@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from group_lab.coordinator import messages as c
 from lab.tests.scenarios.world import CLIENT_ID, ClassicRequest
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,

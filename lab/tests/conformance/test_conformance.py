@@ -25,7 +25,7 @@ from lab.tests.conformance.script import REBALANCE_MS, Asked
 from lab.tests.conformance.tally import PROPERTY, Played
 from lab.tests.scenarios.broker_world import StartWorld
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import NO_PARTITIONS
 
 IN_EVERY_RUN = ("4.3.1", "4.4.0")

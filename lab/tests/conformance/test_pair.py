@@ -18,7 +18,7 @@ from lab.tests.conformance.script import GroupScript
 from lab.tests.scenarios.model_world import ModelWorld
 from lab.tests.scenarios.world import CLIENT_ID, Operated, Operation
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicId
 
 MORE_SEEDS = range(20)

@@ -25,7 +25,7 @@ from group_lab.coordinator.records import Record
 from group_lab.coordinator.settings import BrokerSettings, Settings
 from group_lab.coordinator.shard import Origin, Shard, Ticket
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition
 
 FOO = uuid.UUID(int=0xF00)

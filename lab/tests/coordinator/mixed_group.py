@@ -18,7 +18,7 @@ from group_lab.coordinator.classic.messages import (
 )
 from group_lab.coordinator.effects import Outcome
 from lab.tests.coordinator.driving import Driven
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription, decode_assignment
 from spark_groups.types import TopicPartition
 
 DEFAULT_PROTOCOLS = ("range",)

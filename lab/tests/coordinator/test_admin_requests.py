@@ -29,7 +29,7 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.topic_images import TopicsImage
 from lab.tests.coordinator.driving import BAR, FOO, JOIN, Driven, foo, group_of, record_types
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribedMember,
     DescribeGroupRequest,
     DescribeGroupResponse,

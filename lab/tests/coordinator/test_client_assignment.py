@@ -24,8 +24,8 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.shard import Shard
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import Subscription
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.embedded import Subscription
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,
     HeartbeatRequest,

@@ -16,7 +16,7 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.shard import Shard
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatResponse
+from spark_groups.group.member.messages import HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
 
 FOO = TopicImage(TopicId(int=1), "foo", 3)

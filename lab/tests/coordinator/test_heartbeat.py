@@ -27,7 +27,7 @@ from group_lab.coordinator.shard import Shard
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from lab.tests.coordinator.driving import AT_ONCE, JOIN, Driven, bar, foo, record_types
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId
 
 EVERY = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)

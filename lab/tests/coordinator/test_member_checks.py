@@ -16,7 +16,7 @@ from group_lab.coordinator.records import OffsetCommitKey, OffsetCommitValue, Re
 from group_lab.coordinator.settings import BrokerSettings
 from lab.tests.coordinator.driving import Driven, foo, settled_pair
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.types import Assignment
 
 

@@ -18,8 +18,8 @@ from lab.tests.sim.scenes import scene
 from spark_groups.broker.artifacts import fetch_kafka
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.broker.java import find_java
-from spark_groups.client.channels import Channel, Outgoing
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 
 NOT_IN_THE_MODEL = re.compile(r"share|streams|background|batch-(buffer|linger|flush-rate)")

@@ -36,8 +36,8 @@ from lab.tests.coordinator.classic.driving import GROUP, METADATA, RANGE, Driven
 from lab.tests.coordinator.driving import EVERY_PROFILE, FOO, JOIN, foo
 from lab.tests.coordinator.mixed_group import owned
 from spark_groups.errors import ErrorCode as E
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription, decode_assignment
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     HeartbeatRequest,
     HeartbeatResponse,

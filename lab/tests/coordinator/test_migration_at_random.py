@@ -24,8 +24,8 @@ from lab.tests.coordinator.classic.driving import GROUP, DrivenShard
 from lab.tests.coordinator.driving import TOPICS
 from lab.tests.coordinator.mixed_group import owned
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import EmbeddedAssignment, Subscription, decode_assignment
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.member.embedded import EmbeddedAssignment, Subscription, decode_assignment
+from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 PARTITIONS = TOPICS.by_name["foo"].partition_count

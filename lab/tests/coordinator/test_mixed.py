@@ -27,7 +27,7 @@ from lab.tests.coordinator.driving import EVERY_PROFILE, FOO, foo, record_types
 from lab.tests.coordinator.mixed_group import Mixed, owned, subscribed
 from lab.tests.scenarios.kip_states import rebalance_state
 from spark_groups.errors import ErrorCode as E
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     OffsetAndMetadata,
     OffsetCommitRequest,

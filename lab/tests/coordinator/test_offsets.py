@@ -20,7 +20,7 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.shard import Shard
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode as E
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetCommitResponse,

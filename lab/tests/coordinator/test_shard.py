@@ -16,7 +16,7 @@ from group_lab.coordinator.shard import Shard, Timers
 from group_lab.coordinator.topic_images import TopicsImage
 from lab.tests.coordinator.driving import FOO, TOPICS
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 EMPTY_GROUP = (

@@ -16,7 +16,7 @@ from group_lab.coordinator.settings import Settings
 from group_lab.coordinator.shard import Shard, Ticket
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     OffsetAndMetadata,

@@ -19,7 +19,7 @@ from group_lab.coordinator.profile import KAFKA_4_3, KIP_848, PROFILES, Profile,
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from lab.tests.coordinator.driving import foo, given_at
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 
 FOO = TopicIdPartition(TopicId(int=1), 0)

@@ -42,7 +42,7 @@ from lab.tests.scenarios.world import (
     Operation,
 )
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster

@@ -11,7 +11,7 @@ from group_lab.coordinator.classic import messages as k
 from lab.tests.scenarios.scene import AGAIN_S, BOUND_S, ClassicMember, Command, Scene
 from lab.tests.scenarios.wording import MEMBER_ID_REQUIRED, code_text, partitions_by_name
 from lab.tests.scenarios.world import Asked, ClassicRequest, ClassicResponse
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     NO_GENERATION,
     EmbeddedAssignment,
     Subscription,

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 
 from lab.tests.scenarios.exchange_text import exchange_text
 from lab.tests.scenarios.scene import Command, Scene
-from spark_groups.client import ClientConfig, GroupClient, Outgoing
-from spark_groups.client.snapshot import take_snapshot
 from spark_groups.errors import SparkGroupsError
-from spark_groups.offsets.events import CoordinatorFound, PositionFound
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import SessionTimeoutKnown
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.client import GroupClient
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.events import CoordinatorFound, PositionFound
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.events import SessionTimeoutKnown
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.requests.channels import Outgoing
+from spark_groups.group.snapshot import take_snapshot
 from spark_groups.types import BatchPlan
 
 HIDDEN = (CoordinatorFound, PositionFound, SessionTimeoutKnown)

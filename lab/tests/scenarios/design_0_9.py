@@ -28,7 +28,7 @@ from group_lab.coordinator.shard import Shard, Ticket
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from lab.tests.scenarios.scene import Command
 from lab.tests.scenarios.wording import by_topic_text
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetFetchRequest,

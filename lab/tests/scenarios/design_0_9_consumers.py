@@ -35,7 +35,7 @@ from group_lab.sim.design_0_9_membership import (
 from lab.tests.scenarios.members_in_time import MembersInTime
 from lab.tests.scenarios.scene import Command
 from lab.tests.scenarios.wording import by_topic_text
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 GROUP_ID: Final = "group"

@@ -25,7 +25,7 @@ from group_lab.sim.embedded_protocols import IncrementalProtocol
 from lab.tests.scenarios.members_in_time import MembersInTime
 from lab.tests.scenarios.scene import Command
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import Subscription, decode_subscription
+from spark_groups.group.member.embedded import Subscription, decode_subscription
 from spark_groups.types import TopicPartition
 
 GROUP_ID: Final = "g"

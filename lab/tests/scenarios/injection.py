@@ -17,7 +17,7 @@ from lab.tests.scenarios.scene import Command, Scene
 from lab.tests.scenarios.wording import code_text
 from lab.tests.scenarios.world import World
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicId
 from tests.answers import list_answer
 

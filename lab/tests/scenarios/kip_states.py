@@ -32,8 +32,8 @@ from group_lab.coordinator.shard import Shard
 from lab.tests.scenarios.model_world import CLIENT_ID, ModelWorld
 from lab.tests.scenarios.scene import Command, RawMember, Scene
 from lab.tests.scenarios.wording import by_topic_text
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.embedded import (
     CONSUMER_PROTOCOL_TYPE,
     EmbeddedAssignment,
     Subscription,

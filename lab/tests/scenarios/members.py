@@ -7,7 +7,7 @@ from dataclasses import replace
 from group_lab.coordinator.messages import KipHeartbeatResponse
 from lab.tests.scenarios.scene import AGAIN_S, BOUND_S, Command, RawMember, Scene
 from lab.tests.scenarios.wording import code_text
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 REBALANCE_MS = 30_000

@@ -30,7 +30,7 @@ from lab.tests.scenarios.world import (
     Operation,
 )
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicId, TopicIdPartition
 from tests.answers import epoch_answer, list_answer
 

@@ -6,7 +6,7 @@ from group_lab.coordinator import messages as c
 from lab.tests.scenarios.members import RawMembers
 from lab.tests.scenarios.scene import AGAIN_S, BOUND_S, Command, Scene
 from lab.tests.scenarios.wording import by_topic_text, code_text
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicPartition
 
 

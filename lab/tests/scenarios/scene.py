@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from group_lab.coordinator.classic.messages import JoinedMember, JoinGroupRequest
 from lab.tests.scenarios.wording import Names
 from lab.tests.scenarios.world import Asked, ClassicClient, World
-from spark_groups.protocol.embedded import NO_GENERATION, Subscription
+from spark_groups.group.member.embedded import NO_GENERATION, Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicPartition
 
 BOUND_S = 30.0

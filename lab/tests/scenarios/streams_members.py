@@ -23,7 +23,7 @@ from group_lab.sim.client_side import entry_of, installed_members, received, spe
 from lab.tests.scenarios.members import RawMembers
 from lab.tests.scenarios.model_world import ModelWorld
 from lab.tests.scenarios.scene import Command, Scene
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 
 
 class StreamsMembers(RawMembers):

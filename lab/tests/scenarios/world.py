@@ -12,7 +12,7 @@ from typing import Protocol
 
 from group_lab.coordinator import messages as c
 from group_lab.coordinator.classic import messages as k
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicId
 
 CLIENT_ID = "scenario"

@@ -15,14 +15,14 @@ from group_lab.coordinator.messages import InstallAssignmentRequest
 from group_lab.coordinator.subscriptions import Change
 from group_lab.sim.swarm import GroupProtocol
 from lab.tests.sim.mutations_setup import plans_what_is_being_revoked
-from spark_groups.client.planner import BatchPlanner
-from spark_groups.client.warm_up import WarmUp
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.resolution import PositionResolver
-from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.offsets.validation import PositionValidator
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.member import Member
+from spark_groups.group.batches.planner import BatchPlanner
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.warm_up import WarmUp
+from spark_groups.group.ledger.resolution import PositionResolver
+from spark_groups.group.ledger.starting import StartingOffsets
+from spark_groups.group.ledger.validation import PositionValidator
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.member import Member
 from workshop.parts.member_bugs import (
     commits_with_the_epoch_of_the_moment,
     keeps_its_partitions_when_it_is_fenced,

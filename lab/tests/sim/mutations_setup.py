@@ -17,13 +17,13 @@ from group_lab.coordinator.shard import Timers
 from group_lab.sim.storage import PartitionLog
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
-from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import ErrorCode, Reaction
-from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.ledger import Ledger, Phase
-from spark_groups.offsets.resolution import PositionResolver
-from spark_groups.protocol import backoff, member
-from spark_groups.protocol import messages as m
+from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.commits import CommitQueue
+from spark_groups.group.ledger.ledger import Ledger, Phase
+from spark_groups.group.ledger.resolution import PositionResolver
+from spark_groups.group.member import backoff, member
+from spark_groups.group.member import messages as m
 from spark_groups.types import Assignment, TopicIdPartition
 from workshop.parts.member_bugs import (
     acknowledges_before_its_batch_is_committed,

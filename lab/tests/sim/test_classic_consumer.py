@@ -20,7 +20,7 @@ from group_lab.sim.scene import Listeners, Scene
 from group_lab.sim.swarm import GroupProtocol, Swarm
 from lab.tests.sim.classic_consumer_setup import Patch, keeps_what_it_must_revoke
 from lab.tests.sim.scenes import Facts, world
-from spark_groups.protocol import events
+from spark_groups.group.member import events
 
 CLASSIC = (GroupProtocol.CLASSIC_EAGER, GroupProtocol.CLASSIC_COOPERATIVE)
 OF_KAFKA = (*CLASSIC, GroupProtocol.CONSUMER)

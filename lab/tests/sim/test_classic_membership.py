@@ -23,7 +23,7 @@ from group_lab.sim.classic_membership import (
 )
 from group_lab.sim.embedded_protocols import ConsumerProtocol
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     NO_GENERATION,
     EmbeddedAssignment,
     Subscription,

@@ -12,9 +12,9 @@ from group_lab.sim.coordination import AcceptedOffset, Coordination, Watch
 from group_lab.sim.scene import Scene
 from group_lab.sim.swarm import Swarm
 from lab.tests.sim.scenes import scene
-from spark_groups.client.channels import Channel, Outgoing
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import NO_PARTITIONS
 
 JOIN = m.HeartbeatRequest(

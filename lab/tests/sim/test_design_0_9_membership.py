@@ -27,9 +27,9 @@ from group_lab.sim.design_0_9_membership import (
     next_state,
 )
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.backoff import FIRST_BACKOFF_S
-from spark_groups.protocol.embedded import NO_GENERATION
-from spark_groups.protocol.membership import IllegalTransitionError
+from spark_groups.group.member.backoff import FIRST_BACKOFF_S
+from spark_groups.group.member.embedded import NO_GENERATION
+from spark_groups.group.member.membership import IllegalTransitionError
 from spark_groups.types import TopicPartition
 
 COUNTS = {"t": 4}

@@ -20,7 +20,7 @@ from group_lab.sim.design_0_9_membership import ConsumerState, DesignMembership
 from group_lab.sim.scene import Listeners, Scene
 from group_lab.sim.swarm import CONVERTIBLE, GroupProtocol, Swarm
 from lab.tests.sim.classic_consumer_setup import keeps_what_it_must_revoke
-from spark_groups.protocol import events
+from spark_groups.group.member import events
 
 Patch = pytest.MonkeyPatch
 EARLIER = tuple(each for each in GroupProtocol if each not in CONVERTIBLE)

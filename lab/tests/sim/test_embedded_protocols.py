@@ -15,7 +15,7 @@ from group_lab.coordinator.classic import messages as c
 from group_lab.coordinator.effects import CoordinatorErrorCode
 from group_lab.sim.classic_membership import ClassicConfig, ClassicMembership
 from group_lab.sim.embedded_protocols import IncrementalProtocol
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 from spark_groups.types import TopicPartition
 
 POLICY = Policy.DELAYED

@@ -9,7 +9,7 @@ from group_lab.sim.incidents import Incidents, Operator, longest_reset_s
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
 from lab.tests.sim.scenes import Facts, world
-from spark_groups.offsets.starting import parse_commit_metadata
+from spark_groups.group.ledger.starting import parse_commit_metadata
 
 COUNTED = {
     "growth": "grows",

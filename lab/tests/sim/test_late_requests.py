@@ -9,8 +9,8 @@ import pytest
 from group_lab.sim import facts
 from group_lab.sim.coordination import AcceptedOffset
 from group_lab.sim.late_requests import LateRequests
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsRevoked
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.events import PartitionsAssigned, PartitionsRevoked
 from spark_groups.types import Assignment, TopicIdPartition
 from tests.answers import fetch_answer
 

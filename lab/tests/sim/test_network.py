@@ -9,8 +9,8 @@ import pytest
 from group_lab.sim.network import ANY_BROKER, FARTHEST_S, Network, Reply
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.swarm import Swarm
-from spark_groups.client.channels import Channel, Outgoing
-from spark_groups.protocol import messages as m
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Channel, Outgoing
 
 NODE = m.Node(1, "broker", 9092)
 FIND = Outgoing(Channel.SEARCH, m.FindCoordinatorRequest(group_id="g"))

@@ -10,15 +10,15 @@ from group_lab.sim.schedule import Clock
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
 from lab.tests.sim.scenes import Facts, world
-from spark_groups.client.client_config import ClientConfig
-from spark_groups.client.group_client import GroupClient
 from spark_groups.errors import AccessError
-from spark_groups.offsets.events import RevocationHeld
-from spark_groups.offsets.starting import StartingOffsets
-from spark_groups.protocol.events import PartitionsRevoked
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.client import GroupClient
+from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.events import RevocationHeld
+from spark_groups.group.ledger.starting import StartingOffsets
+from spark_groups.group.member.events import PartitionsRevoked
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.subscription import Subscription
 
 SKEWED = Clock(1_000.0, 1.01)
 ONE = Swarm(queries=1, from_latest=0, batch_s=4.0, starts_s=0.0)

@@ -8,9 +8,9 @@ import pytest
 
 from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from group_lab.sim.rights import GROUP_DENIED, TOPIC_DENIED, Rights, sent_by_name
-from spark_groups.client.warm_up import READ_BIT
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
+from spark_groups.group.batches.warm_up import READ_BIT
+from spark_groups.group.member import messages as m
 from spark_groups.types import TopicIdPartition
 from tests.answers import fetch_answer, list_answer
 

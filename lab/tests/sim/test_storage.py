@@ -6,8 +6,8 @@ import pytest
 
 from group_lab.sim.storage import OLD_LEADER_ANSWERS_S, PartitionLog, Storage
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol import messages as m
-from spark_groups.protocol.messages import EpochEnd
+from spark_groups.group.member import messages as m
+from spark_groups.group.member.messages import EpochEnd
 from spark_groups.types import TopicIdPartition
 from tests.answers import epoch_answer, list_answer
 

@@ -16,8 +16,8 @@ from group_lab.sim import facts
 from group_lab.sim.scene import Listeners, Scene
 from group_lab.sim.swarm import FAULTS, Swarm
 from lab.tests.sim.scenes import world
-from spark_groups.offsets import events as offset
-from spark_groups.protocol import events as member
+from spark_groups.group.ledger import events as offset
+from spark_groups.group.member import events as member
 
 ROOT = Path(__file__).parents[3]
 SEEDS = range(40)

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.client.health import assess
-from spark_groups.offsets.plan_text import planner_of
+from spark_groups.group.health import assess
+from spark_groups.group.ledger.plan_text import planner_of
 from spark_groups.runtime.snapshots import read_snapshots
 
 

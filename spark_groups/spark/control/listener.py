@@ -33,7 +33,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.plan_text import planner_of
+from spark_groups.group.ledger.plan_text import planner_of
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.messages import (

@@ -18,11 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from spark_groups.client.metrics import Count
 from spark_groups.errors import GroupError, OptionsError
-from spark_groups.offsets.events import PartitionsGivenUp, RevocationHeld
-from spark_groups.offsets.plan_text import plan_text
-from spark_groups.protocol.events import (
+from spark_groups.group.ledger.events import PartitionsGivenUp, RevocationHeld
+from spark_groups.group.ledger.plan_text import plan_text
+from spark_groups.group.member.events import (
     Event,
     MemberEvent,
     MemberLeft,
@@ -31,6 +30,7 @@ from spark_groups.protocol.events import (
     PartitionsLost,
     PartitionsRevoked,
 )
+from spark_groups.group.metrics import Count
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.channel import ControlClient, Link, directories_of_runner
 from spark_groups.spark.control.messages import (

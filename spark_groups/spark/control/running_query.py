@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text
 from spark_groups.spark.options.packed import SOURCE_NAME
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions

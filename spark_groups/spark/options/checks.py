@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spark_groups.errors import OptionsError
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.masking import IS_SECRET
-from spark_groups.protocol.subscription import Subscription
 from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.options.values import (
     parse_ending_offsets,

@@ -25,17 +25,17 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.planning import PlanLimit
-from spark_groups.offsets.settling import Settling, WhenUnsettled
-from spark_groups.offsets.starting import (
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.settling import Settling, WhenUnsettled
+from spark_groups.group.ledger.starting import (
     StartingOffsets,
     StartingPoint,
     Timestamps,
     WithoutRecord,
 )
-from spark_groups.protocol.member_config import MemberConfig
-from spark_groups.protocol.messages import LATEST_TIMESTAMP
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.member_config import MemberConfig
+from spark_groups.group.member.messages import LATEST_TIMESTAMP
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.options.checks import (
     SECURITY_OPTIONS,
     read_security,
@@ -78,7 +78,7 @@ from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from spark_groups.client import ClientConfig
+    from spark_groups.group.client_config import ClientConfig
 
 GROUP_PROTOCOL: Final = "consumer"
 READING_GROUP: Final = "spark-groups"
@@ -544,8 +544,8 @@ class SourceOptions:
         Args:
             restart_s: Seconds that a restart of the application takes, if known.
         """
-        from spark_groups.client import ClientConfig
-        from spark_groups.client.liveness import LivenessLimits
+        from spark_groups.group.batches.liveness import LivenessLimits
+        from spark_groups.group.client_config import ClientConfig
 
         return ClientConfig(
             member=MemberConfig(

@@ -13,8 +13,8 @@ from math import inf
 from typing import Final, TypeVar
 
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.starting import StartingOffsets, StartingPoint, Timestamps
-from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint, Timestamps
+from spark_groups.group.member.subscription import LEGAL_TOPIC_NAME
 from spark_groups.spark.options.range_settings import VARIABLE_REFERENCE
 from spark_groups.types import TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final
 
-from spark_groups.client.revocation import WARN_PERCENT
 from spark_groups.errors import OptionsError
-from spark_groups.protocol.subscription import LEGAL_TOPIC_NAME
+from spark_groups.group.batches.revocation import WARN_PERCENT
+from spark_groups.group.member.subscription import LEGAL_TOPIC_NAME
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.strategies import (

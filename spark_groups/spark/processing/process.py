@@ -17,10 +17,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.client.metrics import Count
 from spark_groups.errors import OptionsError, RelinquishedError
+from spark_groups.group.member.messages import found_and_failed
+from spark_groups.group.metrics import Count
 from spark_groups.observation.observe import why_unknown
-from spark_groups.protocol.messages import found_and_failed
 from spark_groups.spark.control.listener import report_records
 from spark_groups.spark.control.running_query import RunningQuery, running_query
 from spark_groups.spark.processing.arrow_map import map_in_arrow

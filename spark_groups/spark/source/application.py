@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.runtime.snapshots import read_snapshots
 

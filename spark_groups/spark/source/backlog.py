@@ -12,15 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_groups.errors import GroupNotFoundError, OptionsError
-from spark_groups.observation.observe import GroupObserver
-from spark_groups.observation.reading import GroupReading
-from spark_groups.offsets.starting import (
-    Timestamps,
-    committed_topics,
-    known_counts,
-    no_record,
-)
-from spark_groups.protocol.messages import (
+from spark_groups.group.ledger.starting import Timestamps, committed_topics, known_counts, no_record
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
@@ -30,6 +23,8 @@ from spark_groups.protocol.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.observation.observe import GroupObserver
+from spark_groups.observation.reading import GroupReading
 from spark_groups.spark.control.running_query import cluster_of
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions

@@ -15,15 +15,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.errors import CheckpointError
-from spark_groups.offsets.foreign_offsets import sparks_kafka_offsets
-from spark_groups.offsets.plan_text import (
-    NOTHING_PLANNED,
-    plan_as_json,
-    plan_from_json,
-)
-from spark_groups.offsets.planning import FIRST_BYTES, FirstBatches, PlanLimit
-from spark_groups.offsets.starting import reset_command
-from spark_groups.protocol.subscription import surprising
+from spark_groups.group.batches.planning import FIRST_BYTES, FirstBatches, PlanLimit
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json, plan_from_json
+from spark_groups.group.ledger.sparks_kafka_offsets import sparks_kafka_offsets
+from spark_groups.group.ledger.starting import reset_command
+from spark_groups.group.member.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.source_options import SourceOptions

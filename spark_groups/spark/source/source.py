@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.own_columns import OwnColumns
 from spark_groups.spark.options.packed import SOURCE_NAME, Load
 from spark_groups.spark.source.packing import pack

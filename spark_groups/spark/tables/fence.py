@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from spark_groups.errors import TableGapError, TableRestoredError
-from spark_groups.offsets.starting import is_truncated, parse_commit_metadata
-from spark_groups.protocol.messages import OffsetAndMetadata
+from spark_groups.group.ledger.starting import is_truncated, parse_commit_metadata
+from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, TopicId
 
 NEW_CHECKPOINT: Final = (

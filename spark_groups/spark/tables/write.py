@@ -26,15 +26,15 @@ from spark_groups.errors import (
     TableError,
     rule_for,
 )
-from spark_groups.observation.observe import known_offsets
-from spark_groups.protocol.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     UNANSWERED,
     ListOffsetsRequest,
     OffsetAndMetadata,
     PartitionError,
 )
+from spark_groups.observation.observe import known_offsets
 from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack

@@ -23,7 +23,7 @@ from spark_groups.compressed import (
     whole_zstd_frames,
 )
 from spark_groups.errors import ProtocolError
-from spark_groups.offsets.batch_bytes import Sample
+from spark_groups.group.batches.batch_bytes import Sample
 from spark_groups.wire.schemas.codec import Frame
 
 NO_TIMESTAMP_MS: Final = -1

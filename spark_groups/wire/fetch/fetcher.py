@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode
-from spark_groups.protocol.backoff import Backoff
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.backoff import Backoff
+from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsRequest,

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.offsets.batch_bytes import Sample
-from spark_groups.protocol.messages import Node
+from spark_groups.group.batches.batch_bytes import Sample
+from spark_groups.group.member.messages import Node
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.fetch.batches import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_groups.protocol.rights import Identity
+from spark_groups.group.member.rights import Identity
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.schemas.codec import Values
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_groups.errors import AccessError, BrokerUnreachableError
-from spark_groups.protocol.backoff import Backoff
+from spark_groups.group.member.backoff import Backoff
 from spark_groups.wire.security.bearer_token import BearerToken, refresh_at_ms
 
 CALL_TIMEOUT_S: Final = 15.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_groups import figures
-from spark_groups.offsets.plan_text import plan_text
+from spark_groups.group.ledger.plan_text import plan_text
 from spark_groups.runtime import snapshots
 from spark_groups.runtime.snapshots import SnapshotPublisher
 from spark_groups.types import BatchPlan

@@ -11,7 +11,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.offsets.plan_text import plan_as_json
+from spark_groups.group.ledger.plan_text import plan_as_json
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.values import MoveWithState
 from tests.runtime.members import QueryLike, evict, fill, queries

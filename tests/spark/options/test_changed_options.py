@@ -12,7 +12,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, OptionsError
-from spark_groups.offsets.plan_text import NOTHING_PLANNED
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import OnRestart, SourceOptions
 from spark_groups.spark.source.query_run import Offset, QueryRun
 from tests.runtime.members import committed

@@ -8,9 +8,9 @@ from math import inf
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from spark_groups.client.liveness import LivenessLimits
 from spark_groups.errors import OptionsError
-from spark_groups.offsets.starting import StartingPoint
+from spark_groups.group.batches.liveness import LivenessLimits
+from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.spark.options.checks import REFUSED, REFUSED_PREFIXES
 from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
 from spark_groups.spark.options.range_settings import ReaderChoice

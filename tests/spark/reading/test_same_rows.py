@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.protocol.messages import LATEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.group.member.messages import LATEST_TIMESTAMP, ListOffsetsRequest
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groups.offsets.plan_text import plan_from_json
+from spark_groups.group.ledger.plan_text import plan_from_json
 from spark_groups.spark.source.query_run import Offset, QueryRun
 from spark_groups.types import OffsetRange
 from workshop.parts.waiting import wait_until

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.protocol.subscription import Subscription
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.runtime.snapshots import SnapshotPublisher
 from spark_groups.spark.source import application as siblings_module

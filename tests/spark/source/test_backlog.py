@@ -14,13 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import DataLossError, GroupNotFoundError, OptionsError, ProtocolError
+from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.member.messages import OffsetAndMetadata, TopicMetadata
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
-from spark_groups.offsets.starting import commit_metadata
-from spark_groups.protocol.messages import (
-    OffsetAndMetadata,
-    TopicMetadata,
-)
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
-from spark_groups.protocol.messages import found_and_failed
+from spark_groups.group.member.messages import found_and_failed
 from spark_groups.spark.source.batch_rows import TUNING, check_further, reading_options
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster

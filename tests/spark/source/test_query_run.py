@@ -12,8 +12,8 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError
-from spark_groups.offsets import planning
-from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json
+from spark_groups.group.batches import planning
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source import query_run

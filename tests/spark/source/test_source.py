@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.plan_text import parse_plan_text
+from spark_groups.group.ledger.plan_text import parse_plan_text
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.types import BatchPlan
 from tests.runtime.members import committed, queries

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import TableGapError
-from spark_groups.offsets.starting import commit_metadata
-from spark_groups.protocol.messages import OffsetAndMetadata
+from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import LOOK_AGAIN_S, Batch, Beginnings, Notices, write_batch

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_groups.errors import TableGapError, TableRestoredError
-from spark_groups.offsets.starting import commit_metadata
-from spark_groups.protocol.messages import OffsetAndMetadata
+from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import (
     NEW_CHECKPOINT,
     Decision,

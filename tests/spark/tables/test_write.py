@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, length
 
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
-from spark_groups.protocol.backoff import MAX_BACKOFF_S
+from spark_groups.group.member.backoff import MAX_BACKOFF_S
 from spark_groups.spark.tables.fence import Decision, Entry, EntryChange, TableState
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import COMMIT_WAIT_S, Beginnings, Notices, write_batch

@@ -18,8 +18,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import spark_groups
-from spark_groups.offsets.starting import commit_metadata
-from spark_groups.protocol.messages import OffsetAndMetadata
+from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.tables.fence import FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Batch

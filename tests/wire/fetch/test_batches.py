@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from spark_groups.errors import ProtocolError
-from spark_groups.offsets.batch_bytes import Sample
+from spark_groups.group.batches.batch_bytes import Sample
 from spark_groups.wire.fetch import batches
 from spark_groups.wire.fetch.batches import (
     FirstRecord,

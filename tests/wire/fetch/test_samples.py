@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from spark_groups.offsets.batch_bytes import Sample
+from spark_groups.group.batches.batch_bytes import Sample
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.fetch.batches import sample_size

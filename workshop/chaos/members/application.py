@@ -20,7 +20,7 @@ from pyspark.sql.functions import lit
 import spark_groups
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import TableGapError
-from spark_groups.offsets.plan_text import plan_from_json
+from spark_groups.group.ledger.plan_text import plan_from_json
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from spark_groups.offsets.plan_text import plan_from_json
+from spark_groups.group.ledger.plan_text import plan_from_json
 from spark_groups.types import BatchPlan
 
 KEPT: Final = 100

@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spark_groups.offsets.events import (
+from spark_groups.group.ledger.events import (
     BatchFinished,
     BatchPlanned,
     OffsetsCommitted,
     PartitionsGivenUp,
 )
-from spark_groups.offsets.plan_text import plan_as_json, plan_from_json
-from spark_groups.protocol.events import (
+from spark_groups.group.ledger.plan_text import plan_as_json, plan_from_json
+from spark_groups.group.member.events import (
     Event,
     NameOf,
     PartitionsAssigned,

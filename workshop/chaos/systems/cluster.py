@@ -23,8 +23,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from spark_groups.cli.reset_plan import INACTIVE_STATES
 from spark_groups.errors import ErrorCode, SparkGroupsError
+from spark_groups.group.member.messages import NO_OFFSET, MetadataRequest, found_and_failed
 from spark_groups.observation.observe import describe_any_group
-from spark_groups.protocol.messages import NO_OFFSET, MetadataRequest, found_and_failed
 from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.protocol.messages import HeartbeatResponse
+from spark_groups.group.member.messages import HeartbeatResponse
 from spark_groups.types import Assignment, TopicIdPartition
-from tests.offsets.ledger_setup import parts
+from tests.group.ledger.ledger_setup import parts
 from workshop.benchmarks.heartbeats import coordinator_of
 from workshop.benchmarks.light_members import LightMember, LightMembers
 from workshop.parts.brokers import create_topic

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.offsets.commits import CommitQueue
-from spark_groups.offsets.ledger import Ledger, Phase
+from spark_groups.group.ledger.commits import CommitQueue
+from spark_groups.group.ledger.ledger import Ledger, Phase
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import BatchPlan, OffsetRange
-from tests.client.harness import ClientHarness
-from tests.offsets.ledger_setup import commits, key, owning, parts, plan, ready, span
+from tests.group.harness import ClientHarness
+from tests.group.ledger.ledger_setup import commits, key, owning, parts, plan, ready, span
 from tests.spark.reading.both_readers import topic_ids
 from workshop.chaos.member_plants import IN_MEMBERS, Lasting, plant_in_member
 from workshop.chaos.plants import DESCRIPTIONS, CompareBefore, NoCompare, Plant, planted

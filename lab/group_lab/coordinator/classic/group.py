@@ -20,7 +20,7 @@ from group_lab.assignors.java_order import grown_table, hash_order, string_hash
 from group_lab.coordinator import records as r
 from group_lab.coordinator.classic.messages import ClassicProtocol
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE
+from spark_groups.group.member.embedded import CONSUMER_PROTOCOL_TYPE
 from spark_groups.values import dataclass
 
 NO_LEADER: Final = ""

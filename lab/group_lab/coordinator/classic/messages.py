@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from spark_groups.protocol.embedded import CONSUMER_PROTOCOL_TYPE, NO_GENERATION
+from spark_groups.group.member.embedded import CONSUMER_PROTOCOL_TYPE, NO_GENERATION
 from spark_groups.values import dataclass
 
 MEMBER_ID_REQUIRED_VERSION: Final = 4

@@ -45,7 +45,7 @@ from typing import Final
 from group_lab.coordinator import records as r
 from group_lab.coordinator.design_0_9.messages import DesignErrorCode
 from group_lab.coordinator.topic_images import TopicsImage
-from spark_groups.protocol.messages import OffsetCommitRequest
+from spark_groups.group.member.messages import OffsetCommitRequest
 from spark_groups.values import dataclass
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from spark_groups.protocol.embedded import NO_GENERATION
-from spark_groups.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from spark_groups.group.member.embedded import NO_GENERATION
+from spark_groups.group.member.messages import OffsetCommitRequest, OffsetFetchRequest
 from spark_groups.types import TopicPartition
 from spark_groups.values import dataclass
 

@@ -26,7 +26,7 @@ from group_lab.coordinator.design_0_9.messages import DesignJoinGroupResponse
 from group_lab.coordinator.effects import Outcome, RequestContext, Timer, TimerKind
 from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.profile import Profile
-from spark_groups.protocol.embedded import Subscription
+from spark_groups.group.member.embedded import Subscription
 
 RETRY_MS: Final = 500
 """Delay before a lost generation without consumers is written again."""

@@ -11,8 +11,8 @@ from group_lab.sim.coordination import AcceptedOffset
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from spark_groups.group.member.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.group.member.messages import OffsetCommitRequest, OffsetCommitResponse
 from spark_groups.types import TopicIdPartition
 
 

@@ -10,11 +10,11 @@ from group_lab.sim.checkers.checker import Checker, on
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene
 from group_lab.sim.storage import OLD_LEADER_ANSWERS_S
-from spark_groups.client.requests.metadata import BELIEVED_S
 from spark_groups.errors import ErrorCode
-from spark_groups.offsets.events import DataLost
-from spark_groups.protocol.events import MemberFailed
-from spark_groups.protocol.messages import HeartbeatRequest
+from spark_groups.group.ledger.events import DataLost
+from spark_groups.group.member.events import MemberFailed
+from spark_groups.group.member.messages import HeartbeatRequest
+from spark_groups.group.requests.metadata import BELIEVED_S
 from spark_groups.types import TopicIdPartition
 
 ANSWER_AGE_S: Final = OLD_LEADER_ANSWERS_S + 0.1

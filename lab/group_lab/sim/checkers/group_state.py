@@ -14,7 +14,7 @@ from group_lab.sim.checkers.checker import Checker, on
 from group_lab.sim.embedded_protocols import assignments_of
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene
-from spark_groups.protocol.events import EpochChanged, PartitionsAssigned
+from spark_groups.group.member.events import EpochChanged, PartitionsAssigned
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 SLACK_S: Final = 2.0

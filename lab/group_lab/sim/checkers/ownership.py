@@ -10,9 +10,9 @@ from group_lab.sim.checkers.checker import Checker, on
 from group_lab.sim.classic_consumer import ClassicRun
 from group_lab.sim.history import History
 from group_lab.sim.scene import MemberView, Scene
-from spark_groups.protocol.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.protocol.membership import MemberState
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.group.member.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 

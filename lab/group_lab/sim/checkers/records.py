@@ -6,7 +6,7 @@ from group_lab.sim import facts
 from group_lab.sim.checkers.checker import Checker, on
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene
-from spark_groups.protocol.events import PartitionsRevoked
+from spark_groups.group.member.events import PartitionsRevoked
 from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 
 

@@ -19,8 +19,8 @@ from group_lab.coordinator.effects import NEWEST_API_VERSION, CoordinatorErrorCo
 from group_lab.coordinator.settings import BrokerSettings, Settings
 from group_lab.coordinator.shard import Ticket
 from lab.tests.coordinator.driving import BAR, FOO, ShardByHand
-from spark_groups.protocol.embedded import Subscription
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.embedded import Subscription
+from spark_groups.group.member.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition
 
 GROUP = "g"

@@ -14,7 +14,11 @@ from group_lab.coordinator.log import MAX_BATCH_BYTES
 from group_lab.coordinator.messages import LeavingMember
 from lab.tests.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import HeartbeatRequest, OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.messages import (
+    HeartbeatRequest,
+    OffsetAndMetadata,
+    OffsetCommitRequest,
+)
 from spark_groups.types import Assignment, TopicIdPartition
 
 UNAVAILABLE, UNKNOWN = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_MEMBER_ID

@@ -28,7 +28,7 @@ from lab.tests.coordinator.classic.driving import (
     commit,
 )
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.messages import (
+from spark_groups.group.member.messages import (
     OffsetAndMetadata,
     OffsetCommitRequest,
     OffsetFetchRequest,

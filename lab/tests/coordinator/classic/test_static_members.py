@@ -16,8 +16,8 @@ from group_lab.coordinator.messages import LeavingMember
 from lab.tests.coordinator.classic.driving import GROUP, RANGE, STICKY, DrivenShard
 from lab.tests.coordinator.driving import FOO
 from spark_groups.errors import ErrorCode
-from spark_groups.protocol.embedded import EmbeddedAssignment, decode_assignment
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.embedded import EmbeddedAssignment, decode_assignment
+from spark_groups.group.member.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 STABLE, PREPARING = ClassicState.STABLE, ClassicState.PREPARING_REBALANCE

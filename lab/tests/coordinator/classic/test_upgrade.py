@@ -23,7 +23,7 @@ from group_lab.coordinator.effects import CoordinatorErrorCode
 from group_lab.coordinator.messages import LeavingMember
 from group_lab.coordinator.shard import Ticket
 from lab.tests.coordinator.classic.driving import DrivenShard
-from spark_groups.protocol.embedded import (
+from spark_groups.group.member.embedded import (
     NO_GENERATION,
     Subscription,
     decode_assignment,

@@ -15,7 +15,7 @@ from group_lab.coordinator.profile import DESIGN_0_9, Profile
 from group_lab.coordinator.shard import Ticket
 from group_lab.coordinator.topic_images import TopicImage
 from lab.tests.coordinator.driving import BAR, FOO, ShardByHand
-from spark_groups.protocol.messages import OffsetAndMetadata, OffsetCommitRequest
+from spark_groups.group.member.messages import OffsetAndMetadata, OffsetCommitRequest
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 GROUP = "g"

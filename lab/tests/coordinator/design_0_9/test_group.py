@@ -26,7 +26,7 @@ from lab.tests.coordinator.design_0_9.driving import (
     joined,
     partitions,
 )
-from spark_groups.protocol.messages import OffsetCommitResponse
+from spark_groups.group.member.messages import OffsetCommitResponse
 
 PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "design_0_9.md"
 

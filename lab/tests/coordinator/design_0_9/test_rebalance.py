@@ -18,7 +18,7 @@ from lab.tests.coordinator.design_0_9.driving import (
     partitions,
 )
 from lab.tests.coordinator.driving import FOO, TOPICS
-from spark_groups.protocol.messages import OffsetCommitResponse
+from spark_groups.group.member.messages import OffsetCommitResponse
 
 PREPARE, STEADY = CoordinatorState.PREPARE_FOR_REBALANCE, CoordinatorState.STEADY
 NONE, ILLEGAL = DesignErrorCode.NONE, DesignErrorCode.ILLEGAL_GENERATION

@@ -17,7 +17,7 @@ from group_lab.sim.history import History
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
 from lab.tests.sim.scenes import scene, world
-from spark_groups.protocol.events import PartitionsAssigned
+from spark_groups.group.member.events import PartitionsAssigned
 from spark_groups.types import Assignment
 
 

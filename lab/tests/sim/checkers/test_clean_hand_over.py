@@ -13,9 +13,9 @@ from group_lab.sim.coordination import AcceptedOffset
 from group_lab.sim.history import History
 from group_lab.sim.swarm import Swarm
 from lab.tests.sim.scenes import Facts, world
-from spark_groups.offsets.events import PartitionsGivenUp
-from spark_groups.protocol.events import PartitionsRevoked
-from spark_groups.protocol.membership import MemberState
+from spark_groups.group.ledger.events import PartitionsGivenUp
+from spark_groups.group.member.events import PartitionsRevoked
+from spark_groups.group.member.membership import MemberState
 from spark_groups.types import Assignment, BatchPlan
 
 

@@ -15,8 +15,8 @@ from group_lab.sim.checkers.failures import ABSENCE_AGE_S, FullHeartbeats, NoFin
 from group_lab.sim.checkers.ownership import OnlyAssigned
 from group_lab.sim.history import History
 from lab.tests.sim.scenes import scene
-from spark_groups.client.channels import Channel, Outgoing
-from spark_groups.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition
 
 KEY = TopicIdPartition(uuid.UUID(int=1), 0)

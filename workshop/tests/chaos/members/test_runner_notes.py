@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.offsets.plan_text import NOTHING_PLANNED, plan_as_json, plan_text
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json, plan_text
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic, parse_topic_id
 from workshop.chaos.faults.schedule import Point
 from workshop.chaos.members.checkpoint import Checkpoint

@@ -1,1 +1,0 @@
-"""The client's requests: one file for each kind, each class a `client.channels.Requester`."""

@@ -1,0 +1,105 @@
+"""Decides whether an AvailableNow query has read everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_groups.errors import AvailableNowError
+from spark_groups.group.batches.settling import Settling, WhenUnsettled
+from spark_groups.group.ledger.events import AvailableNowUnsettled, NothingMatches
+from spark_groups.group.ledger.positions import Positions
+from spark_groups.group.requests.describe import PendingOffsets, TargetAssignment
+from spark_groups.group.requests.metadata import AbsentTopics
+from spark_groups.group.requests.settings import SessionTimeout
+
+
+@dataclass(slots=True)
+class AvailableNowEnd:
+    """Decides whether to wait, to end, or to fail once there is nothing left to read."""
+
+    settling: Settling
+    positions: Positions
+    absent: AbsentTopics
+    target: TargetAssignment
+    pending: PendingOffsets
+    session: SessionTimeout
+    _said_nothing_matches: bool = field(default=False, init=False)
+
+    def prepare(self) -> None:
+        """Note that the query runs under AvailableNow."""
+        self.absent.is_wanted = True
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a named topic may not exist, or may not have been assigned by the group yet."""
+        return not self.absent.in_doubt <= self.target.planned_topics
+
+    def check(self) -> None:
+        """Raise if it is useless to begin.
+
+        Raises:
+            AvailableNowError: A named topic does not exist.
+        """
+        absent = self.absent
+        if absent.is_wanted and absent.missing:
+            raise AvailableNowError(
+                "subscribe names topics that do not exist or that this user may not describe:"
+                f" {', '.join(absent.missing)}. AvailableNow would end without reading them:"
+                " correct the names, create the topics, or leave them out"
+            )
+
+    def is_over(self, *, is_settled: bool, waited_s: float, now: float) -> bool:
+        """Return whether to end although nothing more could be read; reports unread partitions.
+
+        Args:
+            is_settled: Whether the member owns its whole target assignment.
+            waited_s: How long nothing could be read, in seconds.
+
+        Raises:
+            AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.
+        """
+        if is_settled:
+            self._look_for_a_match(now)
+            return True
+        settling = self.settling
+        found = self._unsettled(waited_s, now)
+        session_ms = (
+            self.session.session_timeout_ms or self.positions.member.config.session_timeout_ms
+        )
+        limit_s = settling.timeout_s if found.is_harmless else settling.limit_s(session_ms)
+        if waited_s < limit_s:
+            return False
+        if settling.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
+            self.positions.emit(found)
+            return True
+        raise AvailableNowError(found.text(self.positions.topics.name))
+
+    def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
+        member, target = self.positions.member, self.target
+        pending = self.positions.to_read(target.pending - member.owned)
+        self.pending.look_again(now)
+        withheld = self.pending.withheld(pending)
+        return AvailableNowUnsettled(
+            now,
+            waited_s=waited_s,
+            withheld=withheld,
+            unresolved=len(pending) - len(withheld),
+            holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
+            unready=tuple(sorted(self.positions.ledger.unready())),
+            waits_for=tuple(sorted(set(map(str, self.positions.waits().values())))),
+            is_target_known=bool(pending) or target.settled(member.member_epoch),
+            has_waited=self.settling.when_unsettled is WhenUnsettled.WAIT,
+        )
+
+    def _look_for_a_match(self, now: float) -> None:
+        """Report, once, that a pattern matches no topic of the whole group."""
+        subscription = self.positions.member.config.subscription
+        if (
+            subscription.topic_regex is None
+            or self.positions.member.assigned
+            or self._said_nothing_matches
+        ):
+            return
+        if not any(subscription.matches(name) for name in self.target.planned_topics):
+            self._said_nothing_matches = True
+            self.positions.emit(NothingMatches(now, subscription.topic_regex))

@@ -1,0 +1,239 @@
+"""Where a partition without a committed offset starts.
+
+Spark's `startingOffsets`, or a timestamp, applies when the *group* first reads a topic. The first
+position is committed at once, with the topic's partition count as metadata: resolving "latest"
+again later would skip records. A partition beyond that count was added later and starts at its
+beginning. The metadata also says which commit it is (`offsets.marks`), and shows offsets set by an
+operator and those to which a member went back because the log was truncated.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+from spark_groups.group.ledger.marks import MARK, NO_MARK
+from spark_groups.group.member.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    OffsetAndMetadata,
+)
+from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+
+
+class StartingPoint(Enum):
+    """The names in `startingOffsets`; the value is ListOffsets' timestamp."""
+
+    EARLIEST = EARLIEST_TIMESTAMP
+    LATEST = LATEST_TIMESTAMP
+
+
+class WithoutRecord(Enum):
+    """Spark's `startingOffsetsByTimestampStrategy`: no record has the timestamp or a later one."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """Spark's `startingTimestamp` or `startingOffsetsByTimestamp`, or those for the end of a batch.
+
+    A timestamp means the first record with this timestamp or a later one.
+
+    Args:
+        option: The option's name, for messages.
+        default_ms: For partitions that are not named; None: none.
+        by_partition_ms: Timestamps by partition.
+        without_record: Where a partition starts that has no such record.
+    """
+
+    option: str
+    default_ms: int | None = None
+    by_partition_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    without_record: WithoutRecord = WithoutRecord.ERROR
+
+    def of(self, partition: TopicPartition) -> int | None:
+        """Return the timestamp of a partition in ms, if any."""
+        return self.by_partition_ms.get(partition, self.default_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class StartingOffsets:
+    """Spark's `startingOffsets`, or what takes its place.
+
+    Args:
+        default: For partitions that are not named.
+        by_partition: -2 earliest, -1 latest, or the first offset to read, by partition.
+        timestamps: Take precedence in their partitions.
+    """
+
+    default: StartingPoint = StartingPoint.LATEST
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamps: Timestamps | None = None
+
+    @classmethod
+    def at(cls, timestamps: Timestamps) -> StartingOffsets:
+        """Return what starts at timestamps, and in other partitions at the beginning."""
+        return cls(StartingPoint.EARLIEST, timestamps=timestamps)
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a partition may start after its beginning at an offset that time determines."""
+        return (
+            self.default is StartingPoint.LATEST
+            or LATEST_TIMESTAMP in self.by_partition.values()
+            or self.timestamps is not None
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether partitions that are not named start at their beginning."""
+        return self.default is StartingPoint.EARLIEST and self.timestamps is None
+
+    @property
+    def else_latest(self) -> bool:
+        """Whether a partition without a record for its timestamp starts at its end."""
+        return (
+            self.timestamps is not None and self.timestamps.without_record is WithoutRecord.LATEST
+        )
+
+    def timestamp_ms(self, partition: TopicPartition, *, known_count: int | None) -> int | None:
+        """Return the timestamp at which a partition starts; None: `of` tells where.
+
+        Args:
+            partition: A partition without a committed offset.
+            known_count: As for `of`; a partition that was added later starts at its beginning.
+        """
+        if self.timestamps is None or _is_new(partition, known_count):
+            return None
+        return self.timestamps.of(partition)
+
+    def of(self, partition: TopicPartition, *, known_count: int | None) -> int:
+        """Return the first offset to read, or one of ListOffsets' timestamps (negative).
+
+        Args:
+            partition: A partition without a committed offset.
+            known_count: Partitions of the topic when the group began to read it; None: it has not.
+        """
+        wanted = self.by_partition.get(partition, self.default.value)
+        # "latest" would skip records written before the new partition was noticed.
+        skips_new = _is_new(partition, known_count) and wanted == LATEST_TIMESTAMP
+        return EARLIEST_TIMESTAMP if skips_new else wanted
+
+    def names_start(self, partition: TopicPartition) -> bool:
+        """Return whether an offset of a partition is named, or its beginning."""
+        return self.by_partition.get(partition, LATEST_TIMESTAMP) != LATEST_TIMESTAMP
+
+    def skips(self, partition: TopicPartition) -> bool:
+        """Return whether a partition may start at its end, or at a timestamp."""
+        is_latest = self.by_partition.get(partition, self.default.value) == LATEST_TIMESTAMP
+        return is_latest or self.timestamp_ms(partition, known_count=None) is not None
+
+
+def _is_new(partition: TopicPartition, known_count: int | None) -> bool:
+    """Return whether a partition was added after the group began to read its topic."""
+    return known_count is not None and partition.partition >= known_count
+
+
+def commit_metadata(
+    known_count: int,
+    *,
+    mark: str = NO_MARK,
+    offset: int = NO_OFFSET,
+    is_reset: bool = False,
+    is_truncated: bool = False,
+) -> str:
+    """Return the metadata of an offset commit.
+
+    Args:
+        known_count: Partitions of the topic when the group began to read it.
+        mark: The mark of a query's commit.
+        offset: The committed offset, if there is a mark: a tool that writes another offset and
+            keeps the metadata does not write a commit of a query.
+        is_reset: Whether an operator set the offset.
+        is_truncated: Whether the log was truncated to the offset, below what the group had read.
+    """
+    flags = {"reset": is_reset, "truncated": is_truncated}
+    fields: dict[str, object] = {"partitions": known_count}
+    if mark:
+        fields |= {"mark": mark, "offset": offset}
+    fields |= {name: True for name, is_set in flags.items() if is_set}
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def parse_commit_metadata(metadata: str) -> int | None:
+    """Return the partition count in an offset's metadata, None if another client wrote it."""
+    count = _fields(metadata).get("partitions")
+    return count if type(count) is int and 0 <= count < 2**31 else None
+
+
+def mark_of(committed: OffsetAndMetadata) -> str:
+    """Return the mark of a commit, NO_MARK if no query of this version committed this offset."""
+    fields = _fields(committed.metadata)
+    mark, offset = fields.get("mark"), fields.get("offset")
+    is_of_offset = type(offset) is int and offset == committed.committed_offset
+    is_mark = isinstance(mark, str) and MARK.fullmatch(mark) is not None
+    return str(mark) if is_of_offset and is_mark else NO_MARK
+
+
+def is_reset(metadata: str) -> bool:
+    """Return whether an operator set an offset with `spark-groups`."""
+    return _fields(metadata).get("reset") is True
+
+
+def is_truncated(metadata: str) -> bool:
+    """Return whether a log was truncated to the offset, below what the group had read."""
+    return _fields(metadata).get("truncated") is True
+
+
+@lru_cache(maxsize=64)
+def _fields(metadata: str) -> Mapping[str, object]:
+    try:
+        fields = json.loads(metadata)
+    except (ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def committed_topics(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> set[TopicId]:
+    """Return the topics with any committed offset."""
+    return {key.topic_id for key, each in offsets.items() if each.committed_offset != NO_OFFSET}
+
+
+def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[TopicId, int]:
+    """Return the partition counts in the metadata of committed offsets, by topic."""
+    counts: dict[TopicId, int] = {}
+    for key, committed in offsets.items():
+        count = parse_commit_metadata(committed.metadata)
+        if committed.committed_offset != NO_OFFSET and count is not None:
+            counts[key.topic_id] = min(count, counts.get(key.topic_id, count))
+    return counts
+
+
+def no_record(what: str, timestamp_ms: int) -> str:
+    """Return the message for a starting timestamp that is later than every record.
+
+    Args:
+        what: The option and its partition, as the beginning of the message.
+    """
+    return (
+        f"{what} {timestamp_ms}, but no record there has this timestamp or a later one: name an"
+        " earlier time, or set startingOffsetsByTimestampStrategy to latest to start at the end"
+    )
+
+
+def reset_command(group_id: str, command_options: str, *words: str) -> str:
+    """Return a command that resets offsets of a group.
+
+    Args:
+        command_options: The options that reach the brokers.
+        words: Which offsets, and where to.
+    """
+    command = shlex.join(("spark-groups", "reset-offsets", group_id, *words, "--execute"))
+    return f"{command} {command_options}".rstrip()

@@ -1,0 +1,1 @@
+"""The client's requests: one file for each kind, each class a `channels.Requester`."""
