@@ -7,11 +7,9 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.errors import (
-    BrokerUnreachableError,
     DeadOwnershipError,
     ErrorCode,
     GroupError,
@@ -31,7 +29,6 @@ from spark_groups.group.member.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
-    ListedOffset,
     ListOffsetsRequest,
     Node,
     found_and_failed,
@@ -39,6 +36,18 @@ from spark_groups.group.member.messages import (
 from spark_groups.group.metrics import Count
 from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.group.snapshot import take_snapshot
+from spark_groups.group.trigger import (
+    End,
+    Ends,
+    ListEnds,
+    NothingToRead,
+    Over,
+    Patience,
+    Planned,
+    SampleRecords,
+    Trigger,
+    WaitUntil,
+)
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
@@ -53,25 +62,7 @@ from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
 logger = logging.getLogger(__name__)
 
-Ends = Mapping[TopicIdPartition, ListedOffset]
-"""The log ends that were listed."""
-
 LOG_ENDS: Final = "ListOffsetsRequest (the log ends of a plan)"
-SAMPLING_S: Final = 3.0
-"""How long a plan samples records for `maxBytesPerTrigger`."""
-FIRST_ASSIGNMENT_S: Final = 3.0
-"""How long the first plan waits for partitions that other members still own."""
-OUTAGE_S: Final = 300.0
-"""How long a running query continues without an answer from any broker."""
-POLL_AGAIN_S: Final = 0.1
-UNDER_WAY_S: Final = 0.1
-"""How long a plan waits for a heartbeat under way: a healthy coordinator answers in milliseconds,
-and a slow one must not delay every batch."""
-RESOLVING_S: Final = 0.5
-"""How long a plan waits for the positions of partitions assigned this recently: no member reads
-those that it omits for a whole batch, and only a plan after an assignment waits."""
-VALIDATION_S: Final = 2.0
-"""How long a plan waits for new leaders to confirm positions; it omits unconfirmed partitions."""
 
 
 class GroupDriver:
@@ -83,7 +74,6 @@ class GroupDriver:
 
     Attributes:
         identity: The cluster of this run: that of the checkpoint, or the first one met.
-        sizes: How the last plan was limited in bytes; None: it was not.
     """
 
     def __init__(
@@ -97,7 +87,6 @@ class GroupDriver:
         timeouts: Timeouts = USUAL_TIMEOUTS,
     ) -> None:
         self.identity = ClusterIdentity()
-        self.sizes: BytesSearch[TopicIdPartition] | None = None
         self._engine = Engine(config.member.group_id)
         self._config = config
         self._servers = bootstrap_servers
@@ -106,11 +95,9 @@ class GroupDriver:
         self._api_timeout_s = api_timeout_s
         self._timeouts = timeouts
         self._ends: LogEnds | None = None
-        self._samples: Mapping[TopicIdPartition, Sample] = {}
-        """The last sample of each partition, for plans that cannot sample it."""
+        self._trigger: Trigger | None = None
         self._open_requests = OpenRequests(config.request_timeout_s)
         self._available_now = False
-        self._has_begun = False
         self._instance_lock: InstanceLock | None = None
         self._holds_revocations = False
         self._counted: Counter[Count] = Counter()
@@ -140,8 +127,10 @@ class GroupDriver:
                 warm_up_tasks=warm_up_tasks,
                 open_requests=self._open_requests,
             )
+            patience = Patience(self._api_timeout_s, self._config.settling.timeout_s)
+            self._trigger = Trigger(client, patience, self._servers)
             if self._available_now:
-                client.prepare_available_now()
+                self._trigger.prepare_available_now()
             if self._instance_lock is not None:
                 self._instance_lock.note(member_id=client.member_id)
             client.hold_revocations(self._holds_revocations, suspension_clock())
@@ -215,8 +204,8 @@ class GroupDriver:
         """Read each partition up to its end at the time of its assignment, then end."""
         with self._engine.changed:
             self._available_now = True
-            if self._engine.client is not None:
-                self._engine.client.prepare_available_now()
+            if self._trigger is not None:
+                self._trigger.prepare_available_now()
 
     def plan(self, limit: PlanLimit) -> BatchPlan | None:
         """Return the next plan, or None: nothing to read and nothing new to record.
@@ -232,22 +221,30 @@ class GroupDriver:
             BrokerUnreachableError: No broker answered in time; names the addresses.
             AvailableNowError: AvailableNow cannot read all its records.
         """
-        client, settle_s = self._engine.started(), self._config.settling.timeout_s
-        began_at = suspension_clock()
-        with self._calling(client):
-            if not self._has_begun:
-                self._await_first_answer(client)
-                if client.is_warming_up:
-                    return self._plan_from(client, limit, {})
-                self._has_begun = True
-                began_at = suspension_clock()
-                wait_s = settle_s if self._available_now else FIRST_ASSIGNMENT_S
-                self._await(lambda: self._may_begin(client), wait_s)
-            if not self._available_now:
-                self._await_assignment(client)
-                ends = self._ends_to_plan(client)
-                return self._plan_from(client, self._in_offsets(client, limit, ends), ends)
-            return self._plan_available_now(client, limit, began_at)
+        trigger = self._started_trigger()
+        with self._engine.changed:
+            trigger.begin(limit, suspension_clock())
+            self._engine.pump()
+        try:
+            while True:
+                step = self._next_step(trigger)
+                match step:
+                    case ListEnds():
+                        self._list_ends(trigger, step)
+                    case SampleRecords():
+                        self._sample(trigger, step)
+                    case Planned(plan=plan):
+                        return plan
+                    case NothingToRead() | Over():
+                        return None
+        finally:
+            with self._engine.changed:
+                trigger.ended(suspension_clock())
+
+    @property
+    def sizes(self) -> BytesSearch[TopicIdPartition] | None:
+        """How the last plan was limited in bytes; None: it was not."""
+        return None if self._trigger is None else self._trigger.sizes
 
     def await_commits(self, timeout_s: float) -> bool:
         """Wait until every finished batch is committed; return False after the timeout."""
@@ -310,132 +307,45 @@ class GroupDriver:
                 view["failure"] = f"a thread of the member failed: {self._engine.crash!r}"
             return view
 
-    def _plan_available_now(
-        self, client: GroupClient, limit: PlanLimit, began_at: float
-    ) -> BatchPlan | None:
-        """Plan until no records are left; an unanswered request does not end the query."""
-        answered_at = suspension_clock()
-        answer_timeout_s = max(self._config.settling.timeout_s, self._api_timeout_s)
-        while True:
-            ends = self._ends_to_plan(client)
-            fitting = self._in_offsets(client, limit, ends)
-            with self._engine.changed:
-                plan = self._plan_from(client, fitting, ends)
-                now = suspension_clock()
-                # A partition that became ready while others were sampled is for the next plan.
-                is_all_read = not client.unread(limit, _offsets(ends), now)
-                knows_all_ends = is_all_read and client.knows_all_ends(_offsets(ends), now)
-                answered_at = now if knows_all_ends else answered_at
-                if plan is not None:
-                    return plan
-                is_over = knows_all_ends and client.is_available_now_over(now - began_at, now)
-                self._engine.pump()
-            if is_over:
-                return None
-            if now - answered_at >= answer_timeout_s:
-                raise BrokerUnreachableError(
-                    f"the brokers {', '.join(self._servers)} did not report the remaining records"
-                    f" within {answer_timeout_s:.0f} s: {self._missing_answer()}"
-                )
-            self._await(lambda: client.is_settled, POLL_AGAIN_S)
-            # Settled, but a request is unanswered or a topic is in doubt: pause before retrying.
-            may_ask = knows_all_ends and not client.is_in_doubt
-            self._engine.wait_for(lambda: self._engine.is_closing, 0 if may_ask else POLL_AGAIN_S)
+    def _started_trigger(self) -> Trigger:
+        self._engine.started()
+        assert self._trigger is not None
+        return self._trigger
 
-    def _ends_to_plan(self, client: GroupClient) -> Ends:
+    def _next_step(self, trigger: Trigger) -> End | ListEnds | SampleRecords:
+        """Wait as long as the trigger waits, and return what it needs then, or its end."""
         with self._engine.changed:
-            self._check(client)
-            keys = client.ends_to_list(suspension_clock())
-            shown = client.ends_only_shown
-        ends = self._listed(keys, shown)
-        self._await_positions(client)
-        with self._engine.changed:
-            if client.listed(_offsets(ends), _leader_epochs(ends)):
+            while True:
+                self._check()
+                step = trigger.poll(suspension_clock())
                 self._engine.pump()
-                self._await(lambda: not client.is_validating, VALIDATION_S)
-        return ends
+                if not isinstance(step, WaitUntil):
+                    return step
+                # Every input of the client notifies, and so does the timer.
+                self._engine.changed.wait(max(0.0, step.at - suspension_clock()))
 
-    def _listed(
-        self, keys: frozenset[TopicIdPartition], shown: frozenset[TopicIdPartition]
-    ) -> Ends:
-        """Return the log ends of partitions; the client knows what this thread waits for."""
-        if self._ends is None or not keys:
-            return {}
+    def _list_ends(self, trigger: Trigger, asked: ListEnds) -> None:
+        """List log ends; the client knows what this thread waits for."""
+        assert self._ends is not None
         began_at = suspension_clock()
         with self._engine.changed:
             self._open_requests.asked(LOG_ENDS, 0.0, began_at)
             # The timer reports it in time.
             self._engine.changed.notify_all()
-        ends = self._ends.list(keys, shown)
+        ends = self._ends.list(asked.keys, asked.shown)
         with self._engine.changed:
             now, problem = suspension_clock(), self._ends.problem
             if problem:
                 self._open_requests.failed(LOG_ENDS, problem, now - began_at, now)
             else:
                 self._open_requests.answered(LOG_ENDS, now - began_at)
-        return ends
+            trigger.listed(ends, problem, now)
 
-    def _in_offsets(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> PlanLimit:
-        """Return the limit with that in bytes as offsets; only sampled partitions are read."""
-        self.sizes = None
-        if limit.max_bytes is None or self._ends is None:
-            return limit
+    def _sample(self, trigger: Trigger, asked: SampleRecords) -> None:
+        assert self._ends is not None
+        found = self._ends.sample(asked.offsets, asked.timeout_s)
         with self._engine.changed:
-            unread = client.unread(limit, _offsets(ends), suspension_clock())
-            known = {key: each for key, each in self._samples.items() if key in client.assigned}
-        sizes = self.sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
-        until = suspension_clock() + SAMPLING_S
-        while wanted := sizes.wanted():
-            sizes.take(*self._ends.sample(wanted, max(0.0, until - suspension_clock())))
-        self._samples = sizes.known
-        return replace(limit, until_offsets=sizes.until_offsets())
-
-    def _plan_from(self, client: GroupClient, limit: PlanLimit, ends: Ends) -> BatchPlan | None:
-        with self._engine.changed:
-            now = suspension_clock()
-            plan = client.plan(limit, _offsets(ends), now, _leader_epochs(ends))
-            self._engine.pump()
-            return plan
-
-    def _await_assignment(self, client: GroupClient) -> None:
-        """Wait for a heartbeat under way, so that this plan includes the partitions it brings."""
-        since = suspension_clock() - UNDER_WAY_S
-        self._await(lambda: not client.is_heartbeat_under_way(since), UNDER_WAY_S)
-
-    def _await_positions(self, client: GroupClient) -> None:
-        """Wait for the positions of partitions assigned recently; longer while none is known."""
-        now = suspension_clock()
-
-        def may_plan() -> bool:
-            may_read = client.readable(suspension_clock())
-            return bool(may_read) or not client.is_resolving(now - FIRST_ASSIGNMENT_S)
-
-        self._await(may_plan, FIRST_ASSIGNMENT_S)
-        self._await(lambda: not client.is_resolving(now - RESOLVING_S), RESOLVING_S)
-
-    def _missing_answer(self) -> str:
-        return (self._ends.problem if self._ends is not None else "") or "membership not confirmed"
-
-    def _may_begin(self, client: GroupClient) -> bool:
-        if self._available_now:
-            return client.may_begin_available_now
-        if client.is_settled:
-            return True
-        # Without DESCRIBE permission the member never learns that its assignment is complete.
-        return not client.may_describe or bool(client.assigned)
-
-    def _await_first_answer(self, client: GroupClient) -> None:
-        """Wait until the member has joined or may warm up, and for the instance id's release."""
-        began_at = suspension_clock()
-        wait_s = self._api_timeout_s
-        while not self._await(lambda: client.is_member or client.is_warming_up, wait_s):
-            with self._engine.changed:
-                now = suspension_clock()
-                # Before this deadline the member itself decides whether it has waited long enough.
-                released_by = client.instance_deadline or began_at
-                wait_s = released_by + self._api_timeout_s - now
-                if wait_s <= 0:
-                    raise BrokerUnreachableError(self._unreachable(client, now - began_at))
+            trigger.sampled(*found, suspension_clock())
 
     def _lock_instance(self) -> None:
         instance_id = self._config.member.instance_id
@@ -452,52 +362,23 @@ class GroupDriver:
             yield self._engine.started()
             self._engine.pump()
 
-    @contextmanager
-    def _calling(self, client: GroupClient) -> Iterator[None]:
-        """Note that Spark calls: a query that waits for the answer is alive."""
-        with self._engine.changed:
-            was_absent = client.is_absent
-            client.called(suspension_clock())
-            if was_absent:
-                self._has_begun = False
-                self._engine.pump()
-        try:
-            yield
-        finally:
-            with self._engine.changed:
-                client.call_ended(suspension_clock())
-
     def _await(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        client = self._engine.started()
+        trigger = self._started_trigger()
 
         def met_or_failed() -> bool:
-            self._check(client)
+            self._check()
+            trigger.check(suspension_clock())
             return condition()
 
         return self._engine.wait_for(met_or_failed, timeout_s)
 
-    def _check(self, client: GroupClient) -> None:
+    def _check(self) -> None:
         if self._engine.crash is not None:
             raise DeadOwnershipError(
                 f"a thread of the member failed: {self._engine.crash!r}"
             ) from self._engine.crash
         if self._engine.is_closing:
             raise DeadOwnershipError("the member has left the group")
-        client.check()
-        since, now = client.failing_since, suspension_clock()
-        released_by = client.instance_deadline
-        if released_by is not None and now <= released_by + self._api_timeout_s:
-            # As long as brokers answer, the member itself fails when its wait is over.
-            return
-        if since is not None and now - since > max(OUTAGE_S, self._api_timeout_s):
-            raise BrokerUnreachableError(self._unreachable(client, OUTAGE_S))
-
-    def _unreachable(self, client: GroupClient, waited_s: float) -> str:
-        reason = client.last_failure or "the coordinator did not answer a join"
-        return (
-            f"none of the brokers {', '.join(self._servers)} let this query join the group"
-            f" {self._config.member.group_id!r} within {waited_s:.0f} s: {reason}"
-        )
 
     def close(self) -> None:
         """End all threads without leaving the group; a second call does nothing."""
@@ -540,14 +421,6 @@ def leave_at_once(
     finally:
         connection.close()
     return getattr(response, "error_code", None) == 0
-
-
-def _offsets(ends: Ends) -> dict[TopicIdPartition, int]:
-    return {key: each.offset for key, each in ends.items()}
-
-
-def _leader_epochs(ends: Ends) -> dict[TopicIdPartition, int]:
-    return {key: each.leader_epoch for key, each in ends.items()}
 
 
 class LogEnds:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
+
+import pytest
 
 from spark_groups.errors import ErrorCode
 from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
@@ -23,6 +26,7 @@ from spark_groups.group.member.messages import (
     found_and_failed,
 )
 from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.trigger import Patience
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.types import BatchPlan
 from spark_groups.wire.cluster import Cluster
@@ -32,6 +36,11 @@ from workshop.parts.brokers import Row, produce
 from workshop.parts.waiting import wait_until
 
 NO_LIMIT = PlanLimit()
+
+
+def patient(monkeypatch: pytest.MonkeyPatch, **waits_s: float) -> None:
+    """Let the triggers of new drivers wait so long, however busy this machine is."""
+    monkeypatch.setattr("spark_groups.runtime.driver.Patience", partial(Patience, **waits_s))
 
 
 class QueryLike:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.settling import Settling, WhenUnsettled
-from spark_groups.group.member.messages import ListedOffset, MetadataRequest, MetadataResponse
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.requests.metadata import BELIEVED_S
-from spark_groups.runtime import driver as driver_module
-from spark_groups.runtime.driver import POLL_AGAIN_S, GroupDriver
-from spark_groups.wire.security.security import Security
-from tests.group.harness import ClientHarness, ends
 from tests.runtime.members import QueryLike, fill, queries
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
@@ -107,42 +100,3 @@ def test_pattern_that_matches_nothing_is_a_warning(
         query = available_now(start(member={"subscription": subscription}))
         assert read_all(query) == 0
         assert "matches no topic that exists" in query.timeline
-
-
-def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A settled member that may not end yet, without a broker: each question waits a moment."""
-    harness = ClientHarness()
-    harness.client.prepare_available_now()
-    harness.own(0)
-    client = harness.client
-    first = client.plan(PlanLimit(), ends({0: 0}), harness.now)
-    assert first is not None
-    client.finish(first, harness.now)
-    assert client.is_settled
-    names = MetadataRequest(topic_names=frozenset({"flihgts"}))
-    client.absent.learn(names, MetadataResponse(), harness.now)
-    driver = GroupDriver(
-        client.config, bootstrap_servers=("localhost:1",), client_id="test", security=Security()
-    )
-    listed = {key: ListedOffset(end) for key, end in ends({0: 0}).items()}
-    waits_s: list[float] = []
-
-    def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
-        if not condition():
-            waits_s.append(timeout_s)
-        if len(waits_s) == 5:
-            harness.now += BELIEVED_S
-            client.absent.learn(names, MetadataResponse(), harness.now)
-        return condition()
-
-    engine = driver._engine
-    engine.client = client
-    monkeypatch.setattr(engine, "wait_for", wait_for)
-    monkeypatch.setattr(engine, "pump", lambda: None)
-    monkeypatch.setattr(driver_module, "suspension_clock", lambda: harness.now)
-    monkeypatch.setattr(driver, "_ends_to_plan", lambda client: listed)
-    with pytest.raises(AvailableNowError, match="flihgts"):
-        driver._plan_available_now(client, PlanLimit(), harness.now)
-    assert waits_s == [POLL_AGAIN_S] * 5

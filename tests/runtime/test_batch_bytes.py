@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.types import BatchPlan
-from tests.runtime.members import queries
+from tests.runtime.members import patient, queries
 from workshop.parts.brokers import Row, create_topic, produce
 
 pytestmark = pytest.mark.broker
@@ -117,7 +117,7 @@ def test_a_batch_without_samples_is_small_and_the_reason_is_logged(
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [Row(b"v")] * 100)
-    monkeypatch.setattr("spark_groups.runtime.driver.SAMPLING_S", 0.0)
+    patient(monkeypatch, sampling_s=0.0)
     with (
         caplog.at_level(logging.WARNING),
         queries(kafka.bootstrap_servers, group_id, topic_name) as start,

@@ -14,7 +14,7 @@ from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
-from tests.runtime.members import all_at, committed, evict, fill, queries, two_sharing
+from tests.runtime.members import all_at, committed, evict, fill, patient, queries, two_sharing
 from workshop.parts.brokers import Row, create_topic, delete_topic, grow_topic, produce
 from workshop.parts.waiting import wait_until
 
@@ -110,8 +110,7 @@ def test_a_partition_that_delays_nothing_is_read_while_another_is_withheld(
 def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However busy this machine is.
-    monkeypatch.setattr("spark_groups.runtime.driver.UNDER_WAY_S", 10.0)
+    patient(monkeypatch, under_way_s=10.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         stays, goes = two_sharing(start)

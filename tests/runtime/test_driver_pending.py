@@ -13,10 +13,11 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.member.messages import OffsetFetchRequest, OffsetForLeaderEpochRequest
 from spark_groups.group.requests.channels import Outgoing
+from spark_groups.group.trigger import Ends
 from spark_groups.runtime.channel_threads import ChannelThreads
-from spark_groups.runtime.driver import Ends, LogEnds
+from spark_groups.runtime.driver import LogEnds
 from spark_groups.types import TopicIdPartition
-from tests.runtime.members import QueryLike, evict, fill, queries, two_sharing
+from tests.runtime.members import QueryLike, evict, fill, patient, queries, two_sharing
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
 
@@ -93,10 +94,7 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OffsetFetch is answered only once the log ends are asked for: both are under way together."""
-    # However busy this machine is.
-    monkeypatch.setattr("spark_groups.runtime.driver.RESOLVING_S", 10.0)
-    monkeypatch.setattr("spark_groups.runtime.driver.UNDER_WAY_S", 10.0)
-    monkeypatch.setattr("spark_groups.runtime.driver.FIRST_ASSIGNMENT_S", 20.0)
+    patient(monkeypatch, resolving_s=10.0, under_way_s=10.0, first_assignment_s=20.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
@@ -139,8 +137,7 @@ def test_plan_waits_for_the_position_of_a_partition_that_was_just_assigned(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise no member reads the partition for a whole batch."""
-    # However busy this machine is.
-    monkeypatch.setattr("spark_groups.runtime.driver.RESOLVING_S", 20.0)
+    patient(monkeypatch, resolving_s=20.0)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         stays, goes = two_sharing(start)

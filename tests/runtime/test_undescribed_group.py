@@ -23,10 +23,9 @@ from spark_groups.group.member.messages import (
     FindCoordinatorRequest,
     HeartbeatRequest,
 )
-from spark_groups.runtime import driver
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.cluster import Cluster
-from tests.runtime.members import fill, heartbeat, queries
+from tests.runtime.members import fill, heartbeat, patient, queries
 from workshop.parts.brokers import admin, create_topic
 from workshop.parts.waiting import wait_until
 
@@ -81,7 +80,7 @@ def undescribed(restricted: str, group_id: str) -> str:
 def test_the_first_plan_does_not_wait_for_a_word_that_never_comes(
     restricted: str, undescribed: str, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "FIRST_ASSIGNMENT_S", FOR_EVER_S)
+    patient(monkeypatch, first_assignment_s=FOR_EVER_S)
     with queries(restricted, undescribed, topic_name) as start:
         query = start()
         began_at = time.monotonic()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from math import inf
 from typing import Final
@@ -26,7 +27,12 @@ from group_lab.sim.scene import RestartedApplication, Scene
 from group_lab.sim.schedule import EXACT, Clock
 from group_lab.sim.spark_logs import SparkLogs
 from group_lab.sim.swarm import Assignor
-from spark_groups.errors import AvailableNowError, DataLossError, GroupError
+from spark_groups.errors import (
+    AvailableNowError,
+    BrokerUnreachableError,
+    DataLossError,
+    GroupError,
+)
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
@@ -35,9 +41,18 @@ from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
-from spark_groups.group.member.messages import RequestFailed, Response
+from spark_groups.group.member.messages import ListedOffset, RequestFailed, Response
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Outgoing
+from spark_groups.group.trigger import (
+    ListEnds,
+    NothingToRead,
+    Over,
+    Patience,
+    Planned,
+    Trigger,
+    WaitUntil,
+)
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 RESTART_S: Final = 3.0
@@ -46,21 +61,16 @@ LEAVE_S: Final = 5.0
 """How long a stopped query may take to leave the group."""
 NO_NEWS_S: Final = (0.05, 0.3, 1.0)
 """After how many seconds a query triggers again that found no records."""
-JOB_GIVES_UP_S: Final = 60.0
-"""How long a job may lack the end offsets it needs (`kafka.default.api.timeout.ms`)."""
 JOB_EVERY_S: Final = (0.5, 5.0)
 """How long a job is away before it restarts."""
 
-FIRST_ASSIGNMENT_S: Final = 3.0
-"""How long the first plan waits for partitions of other members (runtime/driver.py)."""
-FIRST_LOOK_S: Final = 0.05
+PATIENCE: Final = Patience(answer_s=60.0, settled_s=60.0, again_s=0.3)
+"""That of a planned run; a drawn run waits for each thing so long, or not at all."""
 WARM_UP_TASKS: Final = 2
 EMPTY_S: Final = 0.3
 """The longest empty batch of a planned run."""
 PLANNED_LEAST: Final = 0.8
 """The shortest batch of a planned run, as a part of the longest."""
-
-Ends = Mapping[TopicIdPartition, tuple[int, int]]
 
 Act = Callable[[GroupClient, float], object]
 """An action on a client, at an instant of its clock."""
@@ -80,6 +90,8 @@ class Incarnation:
         self.is_alive = True
         self.paused_until = 0.0
         self.clock = clock
+        self.waits: Callable[[], None] | None = None
+        """Called after each input, while a trigger waits."""
         self._scene = scene
         self._wake_at: float | None = None
 
@@ -98,7 +110,7 @@ class Incarnation:
         self._scene.schedule.at(self.paused_until, self.pump)
 
     def take(self, act: Act) -> None:
-        """Act on the client now, or once it is awake, then send its requests."""
+        """Act on the client now, or once it is awake, then send its requests, and poll."""
         if not self.is_alive:
             return
         if self._scene.now < self.paused_until:
@@ -106,6 +118,8 @@ class Incarnation:
             return
         act(self.client, self.now)
         self.pump()
+        if self.waits is not None:
+            self.waits()
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
         """Act after a delay, once it is awake, if it is still alive."""
@@ -156,7 +170,7 @@ class Incarnation:
     def _wake(self, wake_at: float) -> None:
         if self._wake_at == wake_at:
             self._wake_at = None
-            self.pump()
+            self.take(lambda _, __: None)
 
     def _say(self, event: Event) -> None:
         epoch = str(self.client.member_epoch)
@@ -207,9 +221,6 @@ class Query(RestartedApplication[Incarnation]):
         self._drains = False
         """Whether this run is an AvailableNow run."""
         self._began_at = 0.0
-        self._found_nothing_since: float | None = None
-        self._knew_ends_at = 0.0
-        """When a job last knew the end offsets of its partitions."""
         self._forgives = False
         """Whether the next run has `failOnDataLoss` set to false."""
         self._is_strict = False
@@ -222,6 +233,10 @@ class Query(RestartedApplication[Incarnation]):
         """The batch that Spark runs, unless it fails."""
         self._triggered_at = 0.0
         """When Spark asked for the last batch; seconds."""
+        self._calls: Trigger | None = None
+        """The triggers of this run."""
+        self._polls_at = inf
+        """When a trigger that waits is polled without an input; seconds of the run's clock."""
 
     @property
     def member(self) -> GroupClient | None:
@@ -247,7 +262,7 @@ class Query(RestartedApplication[Incarnation]):
         self._incarnations += 1
         self._stop_for_s = None
         self._drains = self._is_job and scene.is_faulty
-        self._began_at, self._found_nothing_since = scene.now, None
+        self._began_at = scene.now
         swarm = scene.swarm
         loses = swarm.truncations or swarm.retentions or swarm.vanishings or swarm.deletions
         self._is_strict = (bool(swarm.strict) or not loses) and not self._forgives
@@ -261,17 +276,16 @@ class Query(RestartedApplication[Incarnation]):
             warm_up_tasks=WARM_UP_TASKS if swarm.warm else 0,
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
+        self._calls = calls = Trigger(client, self._patience())
         self._say(current, "starts", "from", logged)
         scene.publish(Began(self.name, name, client, self._drains))
         if self._drains:
-            client.prepare_available_now()
+            calls.prepare_available_now()
         client.start(current.now)
         client.hold_revocations(bool(scene.swarm.holds), current.now)
         if plan is not None and not self._is_finished:
             client.replay(plan, current.now)
             self._run_batch(current, plan)
-        elif scene.swarm.planned:
-            self._begin(current, inf)
         else:
             current.after(0.0, lambda: self._trigger(current))
         current.pump()
@@ -332,35 +346,69 @@ class Query(RestartedApplication[Incarnation]):
 
     # Actions of Spark.
 
-    def _begin(self, current: Incarnation, waits_until: float) -> None:
-        """Delay the first trigger until the assignment, as the driver of a real query does.
-
-        A drawn run does not wait, so that more can go wrong.
-        """
-        now, client = self._scene.now, current.client
-        if waits_until == inf and client.is_member:
-            waits_until = now + FIRST_ASSIGNMENT_S
-        may_begin = client.is_settled or client.is_warming_up or client.readable(current.now)
-        if may_begin or now >= waits_until:
-            self._trigger(current)
-        else:
-            current.after(FIRST_LOOK_S, lambda: self._begin(current, waits_until))
-
     def _trigger(self, current: Incarnation) -> None:
         """Call latestOffset between batches: it commits the last batch and plans the next."""
-        if self.current is not current or self._stop_for_s is not None:
+        if self._is_stale(current):
             return
-        scene, client = self._scene, current.client
-        self._triggered_at = scene.now
-        client.called(current.now)
+        self._triggered_at = self._scene.now
         plan = self.plan
         if plan is not None and self._is_finished:
-            client.finish(plan, current.now)
-        if self._has_failed(client):
+            current.client.finish(plan, current.now)
+        assert self._calls is not None
+        self._calls.begin(self._limit(), current.now)
+        self._poll(current)
+
+    def _poll(self, current: Incarnation) -> None:
+        """Carry a trigger to its next wait, or to its end."""
+        current.waits = None
+        if self._is_stale(current):
             return
-        ends: Ends = {
-            key: end
-            for key in sorted(client.ends_to_list(current.now))
+        assert self._calls is not None
+        try:
+            step = self._calls.poll(current.now)
+        except (GroupError, BrokerUnreachableError):
+            self.kill(RESTART_S, forget=False)
+            return
+        except DataLossError:
+            current.pump()
+            self._forgive()
+            return
+        except AvailableNowError as error:
+            self._fail_unavailable(error)
+            return
+        current.pump()
+        match step:
+            case WaitUntil(at=at):
+                self._wait(current, at)
+            case ListEnds(keys=keys):
+                self._list_ends(current, keys)
+            case Planned(plan=plan):
+                self._planned(current, plan)
+            case NothingToRead():
+                self._found_nothing(current)
+            case Over():
+                self._drained(current)
+            case other:
+                raise TypeError(f"the simulation has no {other}")
+
+    def _wait(self, current: Incarnation, at: float) -> None:
+        """Poll after the next input, or at a time of the run's clock."""
+        current.waits = lambda: self._poll(current)
+        self._polls_at = at
+        delay_s = max(0.0, current.clock.instant(at) - self._scene.now)
+
+        def due() -> None:
+            if current.waits is not None and self._polls_at == at:
+                self._poll(current)
+
+        current.after(delay_s, due)
+
+    def _list_ends(self, current: Incarnation, keys: frozenset[TopicIdPartition]) -> None:
+        scene, calls = self._scene, self._calls
+        assert calls is not None
+        ends = {
+            key: ListedOffset(*end)
+            for key in sorted(keys)
             if (scene.chance.random() > 0.02 or scene.swarm.planned)
             and (
                 end := scene.storage.list_end(
@@ -371,23 +419,38 @@ class Query(RestartedApplication[Incarnation]):
                 )
             )
         }
-        current.after(scene.chance.uniform(0.001, 0.05), lambda: self._plan(current, ends))
-        current.pump()
+        problem = "an end is missing" if len(ends) < len(keys) else ""
 
-    def _has_failed(self, client: GroupClient) -> bool:
-        """Return whether Spark's call raises; the query then ends and restarts."""
-        try:
-            client.check()
-        except GroupError:
-            self.kill(RESTART_S, forget=False)
-            return True
-        except DataLossError:
-            self._forgive()
-            return True
-        except AvailableNowError as error:
-            self._fail_unavailable(error)
-            return True
-        return False
+        def listed() -> None:
+            if self._calls is calls and not self._is_stale(current):
+                calls.listed(ends, problem, current.now)
+                self._poll(current)
+
+        current.after(scene.chance.uniform(0.001, 0.05), listed)
+
+    def _is_stale(self, current: Incarnation) -> bool:
+        return self.current is not current or self._stop_for_s is not None
+
+    def _limit(self) -> PlanLimit:
+        scene, swarm = self._scene, self._scene.swarm
+        few = scene.chance.choice((None, swarm.max_offsets or None))
+        return PlanLimit(
+            max_offsets=few if scene.is_faulty else None,
+            min_offsets=swarm.min_offsets or None,
+            max_trigger_delay_s=swarm.max_delay_s,
+        )
+
+    def _patience(self) -> Patience:
+        chance = self._scene.chance
+        if self._scene.swarm.planned:
+            return PATIENCE
+        return replace(
+            PATIENCE,
+            first_assignment_s=chance.choice((0.0, PATIENCE.first_assignment_s)),
+            under_way_s=chance.choice((0.0, PATIENCE.under_way_s)),
+            resolving_s=chance.choice((0.0, PATIENCE.resolving_s)),
+            validation_s=chance.choice((0.0, PATIENCE.validation_s)),
+        )
 
     def _fail_unavailable(self, error: AvailableNowError) -> None:
         self._scene.publish(Unavailable(self.name, str(error)))
@@ -398,68 +461,31 @@ class Query(RestartedApplication[Incarnation]):
         self._forgives = True
         self.kill(RESTART_S, forget=False)
 
-    def _plan(self, current: Incarnation, ends: Ends) -> None:
-        if self.current is not current or self._stop_for_s is not None:
-            return
-        if self._has_failed(current.client):
-            return
-        scene, client = self._scene, current.client
-        swarm = scene.swarm
-        few = scene.chance.choice((None, swarm.max_offsets or None))
-        limit = PlanLimit(
-            max_offsets=few if scene.is_faulty else None,
-            min_offsets=swarm.min_offsets or None,
-            max_trigger_delay_s=swarm.max_delay_s,
-        )
-        offsets = {key: end for key, (end, _) in ends.items()}
-        leader_epochs = {key: leader_epoch for key, (_, leader_epoch) in ends.items()}
-        client.listed(offsets, leader_epochs)
-        try:
-            plan = client.plan(limit, offsets, current.now, leader_epochs)
-        except DataLossError:
-            current.pump()
-            self._forgive()
-            return
-        client.call_ended(current.now)
-        current.pump()
-        scene.publish(Triggered(self.name, client, plan))
-        if plan is None and self._drains:
-            self._drain(current, knows_ends=client.knows_all_ends(offsets, current.now))
-            return
-        self._found_nothing_since = None
-        if plan is None:
-            wait_s = scene.chance.choice(NO_NEWS_S)
-            if scene.swarm.planned and scene.swarm.trigger_s:
-                wait_s = self._until_trigger_s()
-            current.after(wait_s, lambda: self._trigger(current))
-            return
+    def _planned(self, current: Incarnation, plan: BatchPlan) -> None:
+        self._end_call(current, plan)
         self.plan, self._is_finished = plan, False
         self._logs.began(plan_text(plan), current.after)
         self._run_batch(current, plan)
 
-    def _drain(self, current: Incarnation, *, knows_ends: bool) -> None:
-        """End a job that found no records, or trigger it again, as `GroupDriver` does."""
+    def _found_nothing(self, current: Incarnation) -> None:
+        self._end_call(current, None)
+        wait_s = self._scene.chance.choice(NO_NEWS_S)
+        if self._scene.swarm.planned and self._scene.swarm.trigger_s:
+            wait_s = self._until_trigger_s()
+        current.after(wait_s, lambda: self._trigger(current))
+
+    def _drained(self, current: Incarnation) -> None:
+        """End a job that has read everything."""
         scene, client = self._scene, current.client
-        if self._found_nothing_since is None:
-            self._found_nothing_since = self._knew_ends_at = scene.now
-        if knows_ends:
-            self._knew_ends_at = scene.now
-        waited_s = scene.now - self._found_nothing_since
-        is_settled = client.is_settled
-        try:
-            is_over = knows_ends and client.is_available_now_over(waited_s, current.now)
-        except AvailableNowError as error:
-            self._fail_unavailable(error)
-            return
-        current.pump()
-        if is_over:
-            scene.publish(Drained(self.name, client, self._began_at, is_settled))
-            self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
-            self._leave(current)
-        elif scene.now - self._knew_ends_at >= JOB_GIVES_UP_S:
-            self.kill(RESTART_S, forget=False)
-        else:
-            current.after(NO_NEWS_S[1], lambda: self._trigger(current))
+        self._end_call(current, None)
+        scene.publish(Drained(self.name, client, self._began_at, client.is_settled))
+        self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
+        self._leave(current)
+
+    def _end_call(self, current: Incarnation, plan: BatchPlan | None) -> None:
+        assert self._calls is not None
+        self._calls.ended(current.now)
+        self._scene.publish(Triggered(self.name, current.client, plan))
 
     def _run_batch(self, current: Incarnation, plan: BatchPlan) -> None:
         scene = self._scene

@@ -1,0 +1,364 @@
+"""One trigger of a query: from Spark's call to the plan of its next batch, with every wait between.
+
+Whoever carries it calls `begin`, then `poll` until that returns an end: `Planned`, `NothingToRead`
+or `Over`. Until then `poll` says what it waits for. It has no clock, no thread and no socket; the
+runner of a query and the simulation drive the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from spark_groups.errors import BrokerUnreachableError
+from spark_groups.group.batches.batch_bytes import BytesSearch, Sample
+from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.client import GroupClient
+from spark_groups.group.member.messages import ListedOffset
+from spark_groups.types import BatchPlan, TopicIdPartition
+from spark_groups.values import dataclass
+
+Ends: TypeAlias = Mapping[TopicIdPartition, ListedOffset]
+"""Log ends that were listed."""
+
+OUTAGE_S: Final = 300.0
+"""How long a running query continues without an answer from any broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a trigger waits, for what; all in seconds.
+
+    Args:
+        answer_s: For the coordinator's first answer, and under AvailableNow for log ends
+            (`kafka.default.api.timeout.ms`).
+        settled_s: Under AvailableNow, for the whole target assignment.
+        first_assignment_s: In the first plan, for partitions that other members still own; and in
+            each plan for a position, if none is known.
+        under_way_s: For a heartbeat under way: a healthy coordinator answers in milliseconds, and a
+            slow one must not delay every batch.
+        resolving_s: For the positions of partitions that were assigned this recently: no member
+            reads those that a plan omits for a whole batch.
+        validation_s: For new leaders that confirm positions; unconfirmed partitions are omitted.
+        sampling_s: For samples of records, to limit a batch in bytes.
+        again_s: Between two looks under AvailableNow.
+    """
+
+    answer_s: float = 60.0
+    settled_s: float = 60.0
+    first_assignment_s: float = 3.0
+    under_way_s: float = 0.1
+    resolving_s: float = 0.5
+    validation_s: float = 2.0
+    sampling_s: float = 3.0
+    again_s: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An end: Spark runs this batch."""
+
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToRead:
+    """An end: there is nothing to read, and nothing new to record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The end of AvailableNow: everything is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Poll again at this time, or after any input of the client.
+
+    Args:
+        at: Seconds of the client's clock; infinite: only after an input.
+    """
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ListEnds:
+    """List the log ends of partitions, then call `listed`.
+
+    Args:
+        shown: Those that no plan uses: their errors do not matter.
+    """
+
+    keys: frozenset[TopicIdPartition]
+    shown: frozenset[TopicIdPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecords:
+    """Measure records at offsets, then call `sampled`.
+
+    Args:
+        timeout_s: How long that may take, in seconds.
+    """
+
+    offsets: Mapping[TopicIdPartition, int]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Until:
+    """A wait inside the trigger: until a condition holds, or until a time."""
+
+    is_met: Callable[[], bool]
+    at: float
+
+
+End: TypeAlias = Planned | NothingToRead | Over
+Step: TypeAlias = End | WaitUntil | ListEnds | SampleRecords
+_Need: TypeAlias = _Until | ListEnds | SampleRecords
+_Steps: TypeAlias = Generator[_Need, None, End]
+"""Yields what it needs, continues once it has that, and returns the end."""
+
+
+class Trigger:
+    """The triggers of one run of a query, one after another.
+
+    Args:
+        servers: The bootstrap servers, for errors.
+    """
+
+    def __init__(
+        self, client: GroupClient, patience: Patience, servers: tuple[str, ...] = ()
+    ) -> None:
+        self.sizes: BytesSearch[TopicIdPartition] | None = None
+        """How the last plan was limited in bytes; None: it was not."""
+        self._client = client
+        self._patience = patience
+        self._servers = servers
+        self._is_available_now = False
+        self._has_begun = False
+        self._steps: _Steps | None = None
+        self._need: _Need | None = None
+        self._now = 0.0
+        """The time of the current call."""
+        self._ends: Ends = {}
+        self._problem = ""
+        """Why the last listing of log ends lacks partitions; empty if it is complete."""
+        self._samples: Mapping[TopicIdPartition, Sample] = {}
+        """The last sample of each partition, for plans that cannot sample it."""
+
+    def prepare_available_now(self) -> None:
+        """Read each partition up to its end at the time of its assignment, then end."""
+        self._is_available_now = True
+        self._client.prepare_available_now()
+
+    def begin(self, limit: PlanLimit, now: float) -> None:
+        """Note that Spark asks for the next batch: a query that waits for the answer is alive."""
+        if self._client.is_absent:
+            self._has_begun = False
+        self._client.called(now)
+        self._need, self._steps = _Until(_at_once, now), self._run(limit)
+
+    def poll(self, now: float) -> Step:
+        """Return what this trigger needs now, or its end.
+
+        Raises:
+            GroupError: The coordinator refused the member; not retried.
+            CheckpointError: The checkpoint is of another cluster, or of another group.
+            DataLossError: Offsets are gone and `failOnDataLoss` is true.
+            BrokerUnreachableError: No broker answered in time; names the addresses.
+            AvailableNowError: AvailableNow cannot read all its records.
+        """
+        assert self._steps is not None, "begin was not called"
+        self._now = now
+        self.check(now)
+        while isinstance(self._need, _Until):
+            if now < self._need.at and not self._need.is_met():
+                return WaitUntil(self._need.at)
+            try:
+                self._need = next(self._steps)
+            except StopIteration as stopped:
+                end: End = stopped.value
+                return end
+        assert self._need is not None
+        return self._need
+
+    def listed(self, ends: Ends, problem: str, now: float) -> None:
+        """Take the log ends that `ListEnds` asked for.
+
+        Args:
+            problem: Why some are missing; empty if none is.
+        """
+        self._ends, self._problem, self._need = ends, problem, _Until(_at_once, now)
+
+    def sampled(
+        self,
+        samples: Mapping[TopicIdPartition, Sample],
+        reached: Mapping[TopicIdPartition, int],
+        now: float,
+    ) -> None:
+        """Take what `SampleRecords` asked for.
+
+        Args:
+            samples: The size of the records at offsets.
+            reached: Offsets before which there is no record.
+        """
+        assert self.sizes is not None, "nothing asked for samples"
+        self.sizes.take(samples, reached)
+        self._need = _Until(_at_once, now)
+
+    def ended(self, now: float) -> None:
+        """Note that Spark's call returns, or fails: idle time counts from now."""
+        self._client.call_ended(now)
+
+    def check(self, now: float) -> None:
+        """Raise what prevents the query from continuing.
+
+        Raises as `poll` does, except AvailableNowError for unread records.
+        """
+        client, patience = self._client, self._patience
+        client.check()
+        since, released_by = client.failing_since, client.instance_deadline
+        if released_by is not None and now <= released_by + patience.answer_s:
+            # As long as brokers answer, the member itself fails when its wait is over.
+            return
+        if since is not None and now - since > max(OUTAGE_S, patience.answer_s):
+            raise BrokerUnreachableError(self._unreachable(OUTAGE_S))
+
+    # The steps.
+
+    def _run(self, limit: PlanLimit) -> _Steps:
+        client, patience, began_at = self._client, self._patience, self._now
+        if not self._has_begun:
+            yield from self._await_first_answer()
+            if client.is_warming_up:
+                return self._plan(limit, {})
+            self._has_begun, began_at = True, self._now
+            is_long = self._is_available_now
+            wait_s = patience.settled_s if is_long else patience.first_assignment_s
+            yield self._until(self._may_begin, wait_s)
+        if self._is_available_now:
+            return (yield from self._run_available_now(limit, began_at))
+        # This plan includes the partitions that a heartbeat under way brings.
+        since = self._now - patience.under_way_s
+        yield self._until(lambda: not client.is_heartbeat_under_way(since), patience.under_way_s)
+        ends = yield from self._list_ends()
+        fitting = yield from self._in_offsets(limit, ends)
+        return self._plan(fitting, ends)
+
+    def _run_available_now(self, limit: PlanLimit, began_at: float) -> _Steps:
+        """Plan until no records are left; an unanswered request does not end the query."""
+        client, patience, answered_at = self._client, self._patience, self._now
+        answer_s = max(patience.settled_s, patience.answer_s)
+        while True:
+            ends = yield from self._list_ends()
+            fitting = yield from self._in_offsets(limit, ends)
+            end, offsets, now = self._plan(fitting, ends), _offsets(ends), self._now
+            if isinstance(end, Planned):
+                return end
+            # A partition that became ready while others were sampled is for the next plan.
+            is_all_read = not client.unread(limit, offsets, now)
+            knows_all_ends = is_all_read and client.knows_all_ends(offsets, now)
+            if knows_all_ends:
+                answered_at = now
+                if client.is_available_now_over(now - began_at, now):
+                    return Over()
+            if now - answered_at >= answer_s:
+                raise BrokerUnreachableError(
+                    f"the brokers {', '.join(self._servers)} did not report the remaining records"
+                    f" within {answer_s:.0f} s: {self._problem or 'membership not confirmed'}"
+                )
+            yield self._until(lambda: client.is_settled, patience.again_s)
+            if not knows_all_ends or client.is_in_doubt:
+                # Settled, but a request is unanswered or a topic is in doubt.
+                yield self._until(_never, patience.again_s)
+
+    def _await_first_answer(self) -> Generator[_Need, None, None]:
+        """Wait until the member has joined or may warm up, and for the instance id's release."""
+        client, began_at, wait_s = self._client, self._now, self._patience.answer_s
+        while True:
+            yield self._until(lambda: client.is_member or client.is_warming_up, wait_s)
+            if client.is_member or client.is_warming_up:
+                return
+            # Before this deadline the member itself decides whether it has waited long enough.
+            released_by = client.instance_deadline or began_at
+            wait_s = released_by + self._patience.answer_s - self._now
+            if wait_s <= 0:
+                raise BrokerUnreachableError(self._unreachable(self._now - began_at))
+
+    def _list_ends(self) -> Generator[_Need, None, Ends]:
+        client, self._ends = self._client, {}
+        keys = client.ends_to_list(self._now)
+        if keys:
+            yield ListEnds(keys, client.ends_only_shown)
+        ends = self._ends
+        yield from self._await_positions()
+        if client.listed(_offsets(ends), _leader_epochs(ends)):
+            yield self._until(lambda: not client.is_validating, self._patience.validation_s)
+        return ends
+
+    def _await_positions(self) -> Generator[_Need, None, None]:
+        """Wait for the positions of partitions assigned recently; longer while none is known."""
+        client, patience, now = self._client, self._patience, self._now
+
+        def may_plan() -> bool:
+            is_recent = client.is_resolving(now - patience.first_assignment_s)
+            return not is_recent or bool(client.readable(self._now))
+
+        yield self._until(may_plan, patience.first_assignment_s)
+        since = now - patience.resolving_s
+        yield self._until(lambda: not client.is_resolving(since), patience.resolving_s)
+
+    def _in_offsets(self, limit: PlanLimit, ends: Ends) -> Generator[_Need, None, PlanLimit]:
+        """Return the limit with that in bytes as offsets; only sampled partitions are read."""
+        self.sizes = None
+        if limit.max_bytes is None:
+            return limit
+        client, until = self._client, self._now + self._patience.sampling_s
+        unread = client.unread(limit, _offsets(ends), self._now)
+        known = {key: each for key, each in self._samples.items() if key in client.assigned}
+        self.sizes = sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
+        while wanted := sizes.wanted():
+            yield SampleRecords(wanted, max(0.0, until - self._now))
+        self._samples = sizes.known
+        return replace(limit, until_offsets=sizes.until_offsets())
+
+    def _plan(self, limit: PlanLimit, ends: Ends) -> Planned | NothingToRead:
+        plan = self._client.plan(limit, _offsets(ends), self._now, _leader_epochs(ends))
+        return NothingToRead() if plan is None else Planned(plan)
+
+    def _until(self, is_met: Callable[[], bool], wait_s: float) -> _Until:
+        return _Until(is_met, self._now + wait_s)
+
+    def _may_begin(self) -> bool:
+        client = self._client
+        if self._is_available_now:
+            return client.may_begin_available_now
+        # Without DESCRIBE permission the member never learns that its assignment is complete.
+        return client.is_settled or not client.may_describe or bool(client.assigned)
+
+    def _unreachable(self, waited_s: float) -> str:
+        client = self._client
+        reason = client.last_failure or "the coordinator did not answer a join"
+        return (
+            f"none of the brokers {', '.join(self._servers)} let this query join the group"
+            f" {client.config.member.group_id!r} within {waited_s:.0f} s: {reason}"
+        )
+
+
+def _at_once() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False
+
+
+def _offsets(ends: Ends) -> dict[TopicIdPartition, int]:
+    return {key: each.offset for key, each in ends.items()}
+
+
+def _leader_epochs(ends: Ends) -> dict[TopicIdPartition, int]:
+    return {key: each.leader_epoch for key, each in ends.items()}
