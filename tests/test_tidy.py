@@ -385,7 +385,7 @@ class Rule:
     check: Callable[[Source], Iterator[str]]
     applies: Callable[[Source], bool]
     bad_text: str
-    bad_path: str = "spark_groups/protocol/bad.py"
+    bad_path: str = "spark_groups/group/member/bad.py"
 
 
 def is_module(source: Source) -> bool:

@@ -1,6 +1,6 @@
 """One trigger of a query: from Spark's call to the plan of its next batch, with every wait between.
 
-Whoever carries it calls `begin`, then `poll` until that returns an end: `Planned`, `NothingToRead`
+Its carrier calls `begin`, then `poll` until that returns an end: `Planned`, `NothingToRead`
 or `Over`. Until then `poll` says what it waits for. It has no clock, no thread and no socket; the
 runner of a query and the simulation drive the same object.
 """

@@ -318,7 +318,7 @@ class GroupDriver:
             while True:
                 self._check()
                 step = trigger.poll(suspension_clock())
-                self._engine.pump()
+                self._engine.send()
                 if not isinstance(step, WaitUntil):
                     return step
                 # Every input of the client notifies, and so does the timer.

@@ -94,19 +94,33 @@ class Engine:
             self.changed.notify_all()
 
     def pump(self) -> None:
-        """Send the client's requests and record its events; needs the lock."""
+        """Send the client's requests, record its events and wake all threads; needs the lock."""
+        self._send()
+        self.changed.notify_all()
+
+    def send(self) -> None:
+        """Send the client's requests and record its events; needs the lock.
+
+        Threads wake only if there were any: two that wait would otherwise wake each other forever.
+        """
+        if self._send():
+            self.changed.notify_all()
+
+    def _send(self) -> bool:
         client, threads = self.client, self._threads
         if client is None or threads is None or self.is_closing:
-            return
-        for outgoing in client.poll_requests(suspension_clock()):
+            return False
+        requests = client.poll_requests(suspension_clock())
+        for outgoing in requests:
             threads.send(outgoing)
         coordinator = client.coordinator
         if coordinator is not None and coordinator != self._coordinator:
             self._coordinator = coordinator
             threads.coordinator_is(coordinator)
-        for event in client.poll_events():
+        events = client.poll_events()
+        for event in events:
             self.timeline.add(event, client.topic_name)
-        self.changed.notify_all()
+        return bool(requests or events)
 
     def _keep_time(self) -> None:
         try:

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.errors import DeadOwnershipError
+from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
@@ -17,11 +17,12 @@ from spark_groups.group.member.events import Event, MemberLeft, QueryReturned
 from spark_groups.group.member.member import MemberConfig
 from spark_groups.group.member.messages import Node
 from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.trigger import Step, Trigger
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import leave_at_once
 from spark_groups.runtime.engine import TIMELINE_LENGTH, Engine, Timeline, suspension_clock
 from spark_groups.wire.security.security import Security
-from tests.runtime.members import instance_epochs, queries
+from tests.runtime.members import QueryLike, instance_epochs, queries
 from workshop.parts.brokers import create_topic
 
 UNREACHABLE = ("localhost:1",)
@@ -138,3 +139,23 @@ def test_it_never_goes_back_and_counts_seconds() -> None:
     assert suspension_clock() >= began_at
     passed_s = time.monotonic() - began_monotonic_s
     assert suspension_clock() - began_at >= passed_s
+
+
+def test_threads_that_wait_do_not_wake_each_other_for_nothing(
+    group_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls, poll = [0], Trigger.poll
+
+    def counted(self: Trigger, now: float) -> Step:
+        polls[0] += 1
+        return poll(self, now)
+
+    monkeypatch.setattr(Trigger, "poll", counted)
+    query = QueryLike(UNREACHABLE[0], group_id, "anything", driver={"api_timeout_s": 2.0})
+    try:
+        with pytest.raises(BrokerUnreachableError):
+            query.plan()
+    finally:
+        query.driver.leave(0.0)
+    # Each attempt and its failure are inputs, and the timer looks once in each second.
+    assert 1 < polls[0] < 100
