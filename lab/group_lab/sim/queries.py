@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -34,10 +35,11 @@ from spark_groups.errors import (
     GroupError,
 )
 from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.proofs import Offset, Proofs, Stream
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.events import RevocationHeld
-from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, parse_plan_text
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
@@ -74,6 +76,8 @@ PLANNED_LEAST: Final = 0.8
 
 Act = Callable[[GroupClient, float], object]
 """An action on a client, at an instant of its clock."""
+REPORTED_S: Final = (0.0, 0.0, 0.2, 5.0)
+"""How long the report of a finished batch may take."""
 HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
 """How long a rebalance listener holds a revocation: within its budget, and longer."""
 
@@ -235,6 +239,10 @@ class Query(RestartedApplication[Incarnation]):
         """When Spark asked for the last batch; seconds."""
         self._calls: Trigger | None = None
         """The triggers of this run."""
+        self._proofs = self._new_proofs()
+        """What is proven of the batches of this run."""
+        self._offset: Offset = NOTHING_PLANNED
+        """Where the last batch of the checkpoint ended."""
         self._polls_at = inf
         """When a trigger that waits is polled without an input; seconds of the run's clock."""
 
@@ -277,15 +285,16 @@ class Query(RestartedApplication[Incarnation]):
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._calls = calls = Trigger(client, self._patience())
+        self._proofs = self._new_proofs()
+        self._offset = NOTHING_PLANNED if logged is None else json.loads(logged)
         self._say(current, "starts", "from", logged)
         scene.publish(Began(self.name, name, client, self._drains))
         if self._drains:
             calls.prepare_available_now()
         client.start(current.now)
         client.hold_revocations(bool(scene.swarm.holds), current.now)
-        if plan is not None and not self._is_finished:
-            client.replay(plan, current.now)
-            self._run_batch(current, plan)
+        if not self._is_finished:
+            self._run_batch(current, self._given(current, NOTHING_PLANNED))
         else:
             current.after(0.0, lambda: self._trigger(current))
         current.pump()
@@ -351,9 +360,11 @@ class Query(RestartedApplication[Incarnation]):
         if self._is_stale(current):
             return
         self._triggered_at = self._scene.now
-        plan = self.plan
-        if plan is not None and self._is_finished:
-            current.client.finish(plan, current.now)
+        proof = self._proofs.asked(self._offset)
+        if proof.is_new:
+            if proof.plan is not None:
+                current.client.finish(proof.plan, current.now)
+            self._proofs.proven(proof)
         assert self._calls is not None
         self._calls.begin(self._limit(), current.now)
         self._poll(current)
@@ -463,9 +474,18 @@ class Query(RestartedApplication[Incarnation]):
 
     def _planned(self, current: Incarnation, plan: BatchPlan) -> None:
         self._end_call(current, plan)
+        before, self._offset = self._offset, self._proofs.planned(plan)
         self.plan, self._is_finished = plan, False
-        self._logs.began(plan_text(plan), current.after)
-        self._run_batch(current, plan)
+        self._logs.began(json.dumps(self._offset), current.after)
+        self._run_batch(current, self._given(current, before))
+
+    def _given(self, current: Incarnation, start: Offset) -> BatchPlan:
+        """Return the plan of the batch that Spark runs, from `start` to the last offset."""
+        run = self._proofs.ran(start, self._offset)
+        assert run.plan is not None
+        if run.is_replay:
+            current.client.replay(run.plan, current.now)
+        return run.plan
 
     def _found_nothing(self, current: Incarnation) -> None:
         self._end_call(current, None)
@@ -520,7 +540,7 @@ class Query(RestartedApplication[Incarnation]):
                 self._leave(current)
                 return
             if scene.swarm.listener:
-                current.take(lambda client, now: client.finish(plan, now))
+                self._report_late(current, json.dumps(self._offset))
             wait_s = scene.chance.uniform(0.0, scene.swarm.trigger_s)
             if scene.swarm.planned:
                 wait_s = self._until_trigger_s()
@@ -532,6 +552,18 @@ class Query(RestartedApplication[Incarnation]):
             longest_s = longest_s if plan.ranges else min(EMPTY_S, longest_s)
             least_s = PLANNED_LEAST * longest_s
         current.after(scene.chance.uniform(least_s, longest_s), end)
+
+    def _report_late(self, current: Incarnation, text: str) -> None:
+        """Have the driver report a finished batch: at once, or after Spark's next call."""
+        scene = self._scene
+        delay_s = 0.0 if scene.swarm.planned else scene.chance.choice(REPORTED_S)
+        current.after(delay_s, lambda: current.take(lambda _, __: self._report(current, text)))
+
+    def _report(self, current: Incarnation, text: str) -> None:
+        plan = self._proofs.reported(text, self.name)
+        if plan is not None:
+            current.client.finish(plan, current.now)
+            self._proofs.finished(plan, current.now)
 
     def _until_trigger_s(self) -> float:
         """Return the time until Spark's processing-time trigger: the next multiple of its interval.
@@ -551,9 +583,10 @@ class Query(RestartedApplication[Incarnation]):
     def _leave(self, current: Incarnation) -> None:
         self._suffer(current, "leaves")
         self._logs.flush()
-        plan, client = self.plan, current.client
-        if plan is not None and self._is_finished:
-            client.finish(plan, current.now)
+        client = current.client
+        if self._is_finished:
+            # The driver reports the last batch before the run leaves.
+            self._report(current, json.dumps(self._offset))
         client.leave(
             current.now,
             leave_by=current.now + LEAVE_S,
@@ -568,6 +601,9 @@ class Query(RestartedApplication[Incarnation]):
                 self.start()
 
         self._scene.schedule.after(LEAVE_S + (self._stop_for_s or 0.0), gone)
+
+    def _new_proofs(self) -> Proofs:
+        return Proofs(Stream(self._scene.coordination.group_id, self._subscription, "simulated"))
 
     def _config(self) -> ClientConfig:
         swarm = self._scene.swarm

@@ -13,14 +13,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from spark_groups.errors import GroupError, OptionsError
+from spark_groups.group.batches.proofs import Proofs
 from spark_groups.group.ledger.events import PartitionsGivenUp, RevocationHeld
-from spark_groups.group.ledger.plan_text import plan_text
 from spark_groups.group.member.events import (
     Event,
     MemberEvent,
@@ -49,7 +50,7 @@ from spark_groups.spark.control.messages import (
     Released,
 )
 from spark_groups.spark.options.values import MoveWithState
-from spark_groups.types import NO_PARTITIONS, Assignment, BatchPlan, TopicIdPartition, topic_id_text
+from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition, topic_id_text
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,6 @@ GREETING_S: Final = 1.0
 """How long a driver may take to send `Listening`."""
 MAX_UNSENT: Final = 1_000
 """How many changes of partitions may wait until their topic names are known."""
-MAX_RECENT: Final = 16
 SHOWN: Final = 8
 
 
@@ -65,6 +65,7 @@ class RunnerControl:
     """Connects one run of a query to the drivers that listen.
 
     Args:
+        proofs: What is proven of the run's batches.
         move_with_state: The option `partitionMoveWithState`.
         jvm_pid: None means the parent of this process.
         directories: Where to look for drivers' sockets; None means the JVM's directories.
@@ -73,6 +74,7 @@ class RunnerControl:
     def __init__(
         self,
         driver: GroupDriver,
+        proofs: Proofs,
         *,
         group_id: str,
         move_with_state: MoveWithState = MoveWithState.WARN,
@@ -80,23 +82,17 @@ class RunnerControl:
         directories: Sequence[Path] | None = None,
     ) -> None:
         self._driver = driver
+        self._proofs = proofs
         self._group_id = group_id
         self._move_with_state = move_with_state
         self._changed = threading.Condition()
         self._listening: dict[Link, Listening] = {}
-        self._expected: BatchPlan | None = None
-        self._expected_text: str | None = None
-        self._recent: deque[int] = deque(maxlen=MAX_RECENT)
-        self._query_id: str | None = None
         self.trigger_interval_s: float | None = None
         """Seconds between batch starts, 0 if not fixed; None before the first report."""
-        self.reported_at: float | None = None
-        """When the last plan was reported, in monotonic seconds; None: not yet."""
         self._is_stateful: bool | None = None
         """None before the first report."""
         self._unjudged: set[tuple[str, int]] = set()
         """Partitions that moved away before a report said whether the query is stateful."""
-        self._is_over = False
         self._is_draining = False
         self._failure: Exception | None = None
         self._held: dict[int, set[Link]] = {}
@@ -137,7 +133,12 @@ class RunnerControl:
     @property
     def query_id(self) -> str | None:
         """Spark's query ID, once a driver has reported a batch."""
-        return self._query_id
+        return self._proofs.query_id
+
+    @property
+    def reported_at(self) -> float | None:
+        """When the last plan was reported, in monotonic seconds; None: not yet."""
+        return self._proofs.reported_at
 
     @property
     def is_reported_to(self) -> bool:
@@ -173,25 +174,15 @@ class RunnerControl:
             GroupError: Partitions moved away from state, and `partitionMoveWithState` is `fail`.
         """
         if self._failure is not None:
-            # The run ends without waiting for another report.
-            self.expect(None)
+            with self.changing() as proofs:
+                proofs.give_up()
             raise self._failure
 
-    def expect(self, plan: BatchPlan | None) -> None:
-        """Set the plan that Spark received; the report of its batch will finish it.
-
-        Args:
-            plan: None means that Spark has finished the previous plan.
-        """
+    @contextmanager
+    def changing(self) -> Iterator[Proofs]:
+        """Change what is proven of the run's batches, which reports change as well."""
         with self._changed:
-            self._expected = plan
-            self._expected_text = self.reported_at = None
-            # The query that was reported as ended is another one, because this one continues.
-            self._is_over = False
-            if plan is not None:
-                self._expected_text = plan_text(plan)
-                # A late report finishes nothing, but still contains the properties of the query.
-                self._recent.append(hash(self._expected_text))
+            yield self._proofs
             self._changed.notify_all()
 
     def await_report(self, timeout_s: float) -> bool:
@@ -204,11 +195,12 @@ class RunnerControl:
             # The JVM is gone.
             timeout_s = 0.0
         with self._changed:
+            proofs = self._proofs
             self._changed.wait_for(
-                lambda: self._expected is None or self._is_over or not self._awaits_report(),
+                lambda: not proofs.unproven or proofs.is_over or not self._awaits_report(),
                 timeout_s,
             )
-            return self._expected is None or not self._expected.ranges
+            return not proofs.unproven or not proofs.unproven.ranges
 
     def _awaits_report(self) -> bool:
         # A drain ends with a report.
@@ -231,16 +223,12 @@ class RunnerControl:
                 self._reported(message)
             case RecordsCounted(plan=plan, counts=counts):
                 with self._changed:
-                    is_own = hash(plan) in self._recent
+                    is_own = self._proofs.is_own(plan)
                 if is_own:
                     self._driver.count({Count[name]: number for name, number in counts})
             case NothingMoreReported(query_id=query_id):
-                with self._changed:
-                    mine = query_id in ("", self._query_id)
-                    # If neither query was ever reported, the one that ended may be this one.
-                    maybe = self._query_id is None and not message.had_reports
-                    self._is_over = self._is_over or mine or maybe
-                    self._changed.notify_all()
+                with self.changing() as proofs:
+                    proofs.query_ended(query_id, had_reports=message.had_reports)
             case Drain():
                 with self._changed:
                     self._is_draining = True
@@ -261,25 +249,20 @@ class RunnerControl:
     def _reported(self, report: BatchReported) -> None:
         reported_at = time.monotonic()
         with self._changed:
-            if hash(report.plan) not in self._recent:
+            if not self._proofs.is_own(report.plan):
                 return
             unjudged, self._unjudged = sorted(self._unjudged), set()
             self._is_stateful = report.is_stateful
             self._judge(unjudged)
-            self._query_id = report.query_id
             self.trigger_interval_s = report.trigger_interval_s
-            plan = self._expected if report.plan == self._expected_text else None
+            plan = self._proofs.reported(report.plan, report.query_id)
         if report.trigger_interval_s:
             # Before finish(), because the pause until the next trigger starts there.
             self._driver.expect_calls_every(report.trigger_interval_s)
-        if plan is None:
-            return
-        self._driver.finish(plan)
-        with self._changed:
-            if self._expected is plan:
-                self._expected = self._expected_text = None
-                self.reported_at = reported_at
-            self._changed.notify_all()
+        if plan is not None:
+            self._driver.finish(plan)
+            with self.changing() as proofs:
+                proofs.finished(plan, reported_at)
 
     def _release(self, number: int, link: Link) -> None:
         with self._changed:
@@ -349,7 +332,7 @@ class RunnerControl:
         self._reported_lost.clear()
         with self._changed:
             names = self._names(partitions)
-            if self._is_stateful is None and self._recent:
+            if self._is_stateful is None and self._proofs.has_planned:
                 # The first report will say whether the query is stateful.
                 self._unjudged.update(names)
             else:

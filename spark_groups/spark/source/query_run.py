@@ -1,24 +1,15 @@
-"""One run of a query, in its runner: passes what Spark's calls prove to the group member.
-
-`latestOffset(start)` proves that the batch that ended at `start` is in the sink, one trigger before
-Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the last plan.
-With `spark_groups.listen`, the driver reports a batch as soon as it has ended.
-"""
+"""One run of a query, in its runner: passes what Spark's calls prove to the group member."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from spark_groups.errors import CheckpointError
 from spark_groups.group.batches.planning import FIRST_BYTES, FirstBatches, PlanLimit
-from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json, plan_from_json
-from spark_groups.group.ledger.sparks_kafka_offsets import sparks_kafka_offsets
-from spark_groups.group.ledger.starting import reset_command
+from spark_groups.group.batches.proofs import Offset, Proof, Proofs, Stream
 from spark_groups.group.member.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
@@ -30,7 +21,6 @@ from spark_groups.wire.security.security import warn_of_open_secrets
 
 logger = logging.getLogger(__name__)
 
-Offset = Mapping[str, Any]
 LAST_COMMIT_TIMEOUT_S: Final = 30.0
 JVM_DYING_S: Final = 0.3
 LAST_REPORT_TIMEOUT_S: Final = 3.0
@@ -50,7 +40,6 @@ class QueryRun:
 
     def __init__(self, options: SourceOptions, *, spark_passes_start: bool = True) -> None:
         options.check_stream()
-        self._spark_passes_start = spark_passes_start
         self._options = options
         self._jvm_pid = os.getppid()
         self.application = Application(
@@ -67,8 +56,17 @@ class QueryRun:
             api_timeout_s=options.api_timeout_ms / 1000,
             timeouts=options.timeouts,
         )
+        stream = Stream(
+            options.group_id,
+            options.subscription,
+            ",".join(options.bootstrap_servers),
+            options.command_options(),
+        )
         self.control = RunnerControl(
-            self.driver, group_id=options.group_id, move_with_state=options.move_with_state
+            self.driver,
+            Proofs(stream, passes_start=spark_passes_start),
+            group_id=options.group_id,
+            move_with_state=options.move_with_state,
         )
         self._limit = options.plan_limit()
         has_own = options.max_offsets_per_trigger or options.max_bytes_per_trigger
@@ -80,10 +78,6 @@ class QueryRun:
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
             logger.warning("%s", hint)
-        self._handed_out: Offset | None = None
-        self._proven: Offset | None = None
-        self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
-        """The last offset and its plan, a cache: Spark passes it several times."""
         self._available_now = False
         self._has_logged_drain = False
 
@@ -111,9 +105,10 @@ class QueryRun:
             SparkGroupsError: The query fails.
         """
         self.control.check()
-        proven = start if start is not None else (self._handed_out or NOTHING_PLANNED)
-        if proven != self._proven:
-            self._prove(proven, may_warm_up=start is not None)
+        with self.control.changing() as proofs:
+            proof = proofs.asked(start)
+        if proof.is_new:
+            self._prove(proof, may_warm_up=start is not None)
         planned = None if self._must_drain() else self._next_plan(everything=everything)
         if planned is None:
             if self._available_now and not self.driver.await_commits(LAST_COMMIT_TIMEOUT_S):
@@ -122,16 +117,13 @@ class QueryRun:
                     " checkpoint commits them",
                     LAST_COMMIT_TIMEOUT_S,
                 )
-            return proven
-        self._handed_out = plan_as_json(planned)
-        self._known = (self._handed_out, planned)
-        self.control.expect(planned)
-        return self._handed_out
+            return proof.offset
+        with self.control.changing() as proofs:
+            return proofs.planned(planned)
 
-    def _prove(self, proven: Offset, *, may_warm_up: bool) -> None:
-        """Start the member in the first call, and finish the batch that ended at `proven`."""
-        plan = self._plan_of(proven)
-        tasks = self._tasks() if may_warm_up else 0
+    def _prove(self, proof: Proof, *, may_warm_up: bool) -> None:
+        """Start the member in the first call, and finish the proven batch."""
+        plan, tasks = proof.plan, self._tasks() if may_warm_up else 0
         self.driver.start(checkpointed=plan, warm_up_tasks=tasks)
         if plan is not None:
             self.driver.finish(plan)
@@ -141,8 +133,8 @@ class QueryRun:
         if self._first_batches is not None:
             finished_at = self.control.reported_at or time.monotonic()
             self._first_batches.finished(self.control.trigger_interval_s, finished_at)
-        self._proven = proven
-        self.control.expect(None)
+        with self.control.changing() as proofs:
+            proofs.proven(proof)
 
     def _tasks(self) -> int:
         """Return the number of tasks that read at once."""
@@ -207,96 +199,19 @@ class QueryRun:
             CheckpointError: The checkpoint belongs to another group or cluster, on Spark 4.0 or
                 4.1; or the batch to run again reads none of this stream's topics.
         """
-        if not self._spark_passes_start:
-            self._refuse_another_checkpoint(start, end)
-        plan = self._plan_of(end)
-        self.driver.start(checkpointed=plan)
-        if start == end or plan is None:
-            self._handed_out = self._handed_out or end
-            return None
-        if end != self._handed_out:
-            self._check_topics(plan)
-            self.driver.replay(plan)
-            self._handed_out = end
-            self.control.expect(plan)
-        return plan
-
-    def _refuse_another_checkpoint(self, start: Offset, end: Offset) -> None:
-        """Refuse a batch of this group that follows one of another group, cluster or source.
-
-        Spark 4.2 passes the start to `latestOffset`, before the member joins.
-        """
-        own = self._options.group_id
-        self._refuse_sparks_source(start)
-        before, plan = plan_from_json(start), self._plan_of(end)
-        if before is None or plan is None:
-            return
-        if before.cluster_id and plan.cluster_id and before.cluster_id != plan.cluster_id:
-            raise CheckpointError(
-                f"the checkpoint is of the Kafka cluster {before.cluster_id}, but"
-                f" {','.join(self._options.bootstrap_servers)} lead to the cluster"
-                f" {plan.cluster_id}: correct the address, or set a new checkpointLocation"
-            )
-        if before.group_id == own or plan.group_id != own:
-            return
-        read = [each.name for each in before.topics if each.is_read]
-        if not read:
-            return
-        named = (word for name in read for word in ("--topic", name))
-        options = self._options.command_options()
-        copy = reset_command(own, options, "--from-group", before.group_id, *named)
-        raise CheckpointError(
-            f"the checkpoint belongs to the group {before.group_id!r}, but this query reads as the"
-            f" group {own!r}, and Spark before 4.2 cannot continue from there. Set a new"
-            f" checkpointLocation. To continue at the offsets of {before.group_id!r}, stop all"
-            f" members of {own!r} and run: {copy}"
-        )
-
-    def _check_topics(self, plan: BatchPlan) -> None:
-        """Check that a batch to run again belongs to this stream.
-
-        Spark assigns the offsets in a checkpoint to the streams of a query by their order.
-        """
-        subscription = self._options.subscription
-        read = {each.topic for each in plan.ranges}
-        others = sorted(each for each in read if not subscription.matches(each))
-        if read and len(others) == len(read):
-            wanted = subscription.topic_regex or ", ".join(subscription.topic_names)
-            raise CheckpointError(
-                f"the unfinished last batch of the checkpoint reads {', '.join(others)}, but this"
-                f" stream subscribes to {wanted}: its topics or the order of the query's streams"
-                " changed. Run the unchanged query once to finish the batch, or set a new"
-                " checkpointLocation"
-            )
-        if others:
+        with self.control.changing() as proofs:
+            run = proofs.ran(start, end)
+        self.driver.start(checkpointed=run.checkpointed)
+        if run.plan is not None and run.is_replay:
+            self.driver.replay(run.plan)
+        if run.unsubscribed:
             logger.warning(
                 "running the unfinished last batch of the checkpoint again; it also reads %s, which"
                 " the query no longer subscribes to: these offsets are not committed, so the next"
                 " subscriber of this group reads their rows again",
-                ", ".join(others),
+                ", ".join(run.unsubscribed),
             )
-
-    def _plan_of(self, offset: Offset) -> BatchPlan | None:
-        if offset != self._known[0]:
-            self._refuse_sparks_source(offset)
-            self._known = (offset, plan_from_json(offset))
-        return self._known[1]
-
-    def _refuse_sparks_source(self, offset: Offset) -> None:
-        """Refuse a checkpoint of Spark's own Kafka source, and say how to continue from it."""
-        read = sparks_kafka_offsets(offset)
-        if read is None:
-            return
-        topics = ", ".join(sorted({each.topic for each in read}))
-        own = self._options.group_id
-        options = self._options.command_options()
-        command = reset_command(own, options, "--from-checkpoint", "CHECKPOINT")
-        raise CheckpointError(
-            f"the checkpoint was written by Spark's own Kafka source, which has read {topics}; this"
-            " source cannot continue from it. Set a new checkpointLocation. To continue where that"
-            f" query stands, stop all members of {own!r} and run, with the old checkpointLocation"
-            f" for CHECKPOINT: {command}"
-        )
+        return run.plan
 
     def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
         """Wait for a listening driver's report of the last batch."""

@@ -11,9 +11,12 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
+from spark_groups.group.batches.proofs import Proofs, Stream
 from spark_groups.group.ledger.plan_text import plan_as_json
+from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.values import MoveWithState
+from spark_groups.types import BatchPlan
 from tests.runtime.members import QueryLike, evict, fill, queries
 from tests.spark.control.listening import QUERY_ID, Driver
 from workshop.parts.brokers import create_topic
@@ -48,6 +51,7 @@ class Group:
         query = self.member()
         control = RunnerControl(
             query.driver,
+            Proofs(Stream(self.group_id, Subscription.of_names("orders"), "")),
             group_id=self.group_id,
             move_with_state=move_with_state,
             jvm_pid=driver.jvm_pid if driver is not None else 1,
@@ -56,6 +60,12 @@ class Group:
         self.controls.append(control)
         control.start()
         return query, control
+
+
+def expect(control: RunnerControl, plan: BatchPlan) -> None:
+    """Have Spark receive a plan."""
+    with control.changing() as proofs:
+        proofs.planned(plan)
 
 
 @pytest.fixture
@@ -141,7 +151,7 @@ def test_partitions_that_move_away_from_state(
         driver.changed("assigned")
         fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
         plan = first.plan_rows()
-        control.expect(plan)
+        expect(control, plan)
         driver.report(plan_as_json(plan), is_stateful=True)
         assert control.await_report(20.0)
         group.member()
@@ -165,7 +175,7 @@ def test_partitions_that_move_before_the_first_report_are_judged_by_it(
         driver.changed("assigned")
         fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
         plan = first.plan_rows()
-        control.expect(plan)
+        expect(control, plan)
         first.driver.finish(plan)
         group.member()
         wait_until(lambda: len(first.assigned) == 1, what="the hand-over")
@@ -211,7 +221,7 @@ def test_the_last_report_is_waited_for_only_while_it_may_come(group: Group, tmp_
     with Driver(tmp_path, group_id=group.group_id) as driver:
         first, control = group.talking(driver, tmp_path)
         plan = first.plan_rows()
-        control.expect(plan)
+        expect(control, plan)
         driver.end_query("another query")
         assert seconds_of_waiting(control, 0.5) >= 0.5
         driver.report({**plan_as_json(plan), "member_epoch": 99})
@@ -226,12 +236,12 @@ def test_the_end_of_a_query_ends_the_waiting_for_its_report(group: Group, tmp_pa
     with Driver(tmp_path, group_id=group.group_id) as driver:
         first, control = group.talking(driver, tmp_path)
         plan = first.plan_rows()
-        control.expect(plan)
+        expect(control, plan)
         driver.report(plan_as_json(plan))
         assert control.await_report(20.0)
         fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
         first.running = None
-        control.expect(first.plan_rows())
+        expect(control, first.plan_rows())
         driver.end_query("another query", had_reports=False)
         driver.end_query(QUERY_ID)
         assert seconds_of_waiting(control, 60.0) < 30

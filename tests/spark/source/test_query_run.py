@@ -60,7 +60,7 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
 def test_plan_that_this_run_made_is_not_read_again(start: Start, monkeypatch) -> None:
     run = start()
     end = json.loads(json.dumps(until_rows(run, NOTHING_PLANNED)))
-    monkeypatch.setattr("spark_groups.spark.source.query_run.plan_from_json", pytest.fail)
+    monkeypatch.setattr("spark_groups.group.batches.proofs.plan_from_json", pytest.fail)
     assert [len(each) for each in ranges(run, NOTHING_PLANNED, end)] == [4]
     assert spans(run.latest_offset(end)) == [(4, 8)]
 

@@ -1,0 +1,51 @@
+"""Bugs in what proves a batch: drawn schedules find each; test_drawn_mutations.py plays them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spark_groups.group.batches.proofs import Offset, Proof, Proofs, Run
+from spark_groups.types import BatchPlan
+
+Patch = pytest.MonkeyPatch
+
+
+def finishes_the_last_plan_for_a_late_report_of_another(patch: Patch) -> None:
+    def reported(self: Proofs, text: str, query_id: str) -> BatchPlan | None:
+        self.query_id = query_id
+        return self.unproven if self.is_own(text) else None
+
+    patch.setattr(Proofs, "reported", reported)
+
+
+def takes_a_batch_that_runs_again_for_a_finished_one(patch: Patch) -> None:
+    ran = Proofs.ran
+
+    def no_replay(self: Proofs, start: Offset, end: Offset) -> Run:
+        return replace(ran(self, start, end), is_replay=False)
+
+    patch.setattr(Proofs, "ran", no_replay)
+
+
+def proves_only_the_first_batch(patch: Patch) -> None:
+    asked = Proofs.asked
+
+    def once(self: Proofs, start: Offset | None) -> Proof:
+        return replace(asked(self, start), is_new=self._proven is None)
+
+    patch.setattr(Proofs, "asked", once)
+
+
+def keeps_the_first_plan_that_it_read(patch: Patch) -> None:
+    plan_of = Proofs._plan_of
+    kept: dict[int, Any] = {}
+
+    def first(self: Proofs, offset: Offset) -> BatchPlan | None:
+        plan = kept.get(id(self)) or plan_of(self, offset)
+        kept[id(self)] = plan
+        return plan
+
+    patch.setattr(Proofs, "_plan_of", first)

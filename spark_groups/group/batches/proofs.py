@@ -1,0 +1,281 @@
+"""What proves that Spark has finished a batch: its next call, or the report of a listener.
+
+`latestOffset(start)` proves that the batch that ended at `start` is in the sink, one trigger before
+Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the last plan.
+With `spark_groups.listen`, the driver reports a batch as soon as it has ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from spark_groups.errors import CheckpointError
+from spark_groups.group.ledger.plan_text import (
+    NOTHING_PLANNED,
+    plan_as_json,
+    plan_from_json,
+    plan_text,
+)
+from spark_groups.group.ledger.sparks_kafka_offsets import sparks_kafka_offsets
+from spark_groups.group.ledger.starting import reset_command
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.types import BatchPlan
+from spark_groups.values import dataclass
+
+Offset: TypeAlias = Mapping[str, Any]
+"""An offset of Spark: a plan as JSON."""
+
+MAX_RECENT: Final = 16
+"""How many plans of a run a late report may be about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The stream that a checkpoint has to be of.
+
+    Args:
+        servers: The bootstrap servers, separated by commas.
+        command_options: Options of commands that reach the brokers, for errors.
+    """
+
+    group_id: str
+    subscription: Subscription
+    servers: str
+    command_options: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a call of `latestOffset` proves.
+
+    Args:
+        offset: Where the proven batch ended, which is where the next one begins.
+        plan: The plan of that batch; None: nothing was planned yet.
+        is_new: Whether no earlier call has proven it.
+    """
+
+    offset: Offset
+    plan: BatchPlan | None
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A batch that Spark runs.
+
+    Args:
+        plan: What it reads; None: nothing.
+        checkpointed: The plan at its end.
+        is_replay: Whether another run of the query planned it.
+        unsubscribed: Topics that it reads again although the query no longer subscribes to them.
+    """
+
+    plan: BatchPlan | None
+    checkpointed: BatchPlan | None
+    is_replay: bool = False
+    unsubscribed: tuple[str, ...] = ()
+
+
+class Proofs:
+    """What is proven of the batches of one run of a query; without a lock.
+
+    Args:
+        passes_start: Whether Spark passes the end of the last batch to `latestOffset`.
+    """
+
+    def __init__(self, stream: Stream, *, passes_start: bool = True) -> None:
+        self.unproven: BatchPlan | None = None
+        """The last plan that Spark received, until its batch is proven."""
+        self.reported_at: float | None = None
+        """When the last plan was reported; seconds; None: not yet."""
+        self.query_id: str | None = None
+        """Spark's query ID; None before the first report."""
+        self.is_over = False
+        """Whether no report can follow, because the query has ended."""
+        self._stream = stream
+        self._passes_start = passes_start
+        self._unproven_text = ""
+        self._handed_out: Offset | None = None
+        self._proven: Offset | None = None
+        self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
+        """The last offset and its plan, a cache: Spark passes it several times."""
+        self._recent: deque[int] = deque(maxlen=MAX_RECENT)
+        """Hashes of the texts of the last plans."""
+
+    # Calls of Spark.
+
+    def asked(self, start: Offset | None) -> Proof:
+        """Return what a call of `latestOffset` proves; call `proven` once it is acted on.
+
+        Args:
+            start: The end of the last batch; None on Spark 4.0 and 4.1.
+
+        Raises:
+            CheckpointError: The offset is not one of this source.
+        """
+        offset = start if start is not None else (self._handed_out or NOTHING_PLANNED)
+        return Proof(offset, self._plan_of(offset), is_new=offset != self._proven)
+
+    def proven(self, proof: Proof) -> None:
+        """Note that a new proof was acted on: no report of its batch is needed."""
+        self._proven = proof.offset
+        self._expect(None)
+
+    def give_up(self) -> None:
+        """Note that the run ends without waiting for another report."""
+        self._expect(None)
+
+    def planned(self, plan: BatchPlan) -> Offset:
+        """Return the offset with which Spark receives a plan; its batch is yet to be proven."""
+        self._handed_out = plan_as_json(plan)
+        self._known = (self._handed_out, plan)
+        self._expect(plan)
+        return self._handed_out
+
+    def ran(self, start: Offset, end: Offset) -> Run:
+        """Return what a batch reads that Spark runs, even of partitions that moved away.
+
+        Raises:
+            CheckpointError: The checkpoint belongs to another group or cluster, on Spark 4.0 or
+                4.1; or the batch to run again reads none of this stream's topics.
+        """
+        if not self._passes_start:
+            self._refuse_another_checkpoint(start, end)
+        plan = self._plan_of(end)
+        if start == end or plan is None:
+            self._handed_out = self._handed_out or end
+            return Run(None, plan)
+        if end == self._handed_out:
+            return Run(plan, plan)
+        unsubscribed = self._unsubscribed(plan)
+        self._handed_out = end
+        self._expect(plan)
+        return Run(plan, plan, is_replay=True, unsubscribed=unsubscribed)
+
+    # Reports of listeners.
+
+    @property
+    def has_planned(self) -> bool:
+        """Whether this run has made or repeated a plan."""
+        return bool(self._recent)
+
+    def is_own(self, text: str) -> bool:
+        """Return whether one of this run's last plans has this text."""
+        return hash(text) in self._recent
+
+    def reported(self, text: str, query_id: str) -> BatchPlan | None:
+        """Return the plan whose batch a report proves; then finish it, and call `finished`.
+
+        A late report proves nothing that is not proven, but names the query.
+
+        Args:
+            text: The end of the finished batch, as in the checkpoint.
+        """
+        if not self.is_own(text):
+            return None
+        self.query_id = query_id
+        return self.unproven if text == self._unproven_text else None
+
+    def finished(self, plan: BatchPlan, reported_at: float) -> None:
+        """Note that a reported plan was finished."""
+        if self.unproven is plan:
+            self._expect(None)
+            self.reported_at = reported_at
+
+    def query_ended(self, query_id: str, *, had_reports: bool) -> None:
+        """Note that a query of the application has ended.
+
+        Args:
+            query_id: Its ID; empty: all queries have ended.
+            had_reports: Whether any batch of it was reported.
+        """
+        mine = query_id in ("", self.query_id)
+        # If neither query was ever reported, the one that ended may be this one.
+        maybe = self.query_id is None and not had_reports
+        self.is_over = self.is_over or mine or maybe
+
+    def _expect(self, plan: BatchPlan | None) -> None:
+        self.unproven, self.reported_at = plan, None
+        self._unproven_text = ""
+        # The query that was reported as ended is another one, because this one continues.
+        self.is_over = False
+        if plan is not None:
+            self._unproven_text = plan_text(plan)
+            # A late report finishes nothing, but still contains the properties of the query.
+            self._recent.append(hash(self._unproven_text))
+
+    def _plan_of(self, offset: Offset) -> BatchPlan | None:
+        if offset != self._known[0]:
+            self._refuse_sparks_source(offset)
+            self._known = (offset, plan_from_json(offset))
+        return self._known[1]
+
+    def _refuse_another_checkpoint(self, start: Offset, end: Offset) -> None:
+        """Refuse a batch of this group that follows one of another group, cluster or source.
+
+        Spark 4.2 passes the start to `latestOffset`, before the member joins.
+        """
+        own = self._stream.group_id
+        self._refuse_sparks_source(start)
+        before, plan = plan_from_json(start), self._plan_of(end)
+        if before is None or plan is None:
+            return
+        if before.cluster_id and plan.cluster_id and before.cluster_id != plan.cluster_id:
+            raise CheckpointError(
+                f"the checkpoint is of the Kafka cluster {before.cluster_id}, but"
+                f" {self._stream.servers} lead to the cluster"
+                f" {plan.cluster_id}: correct the address, or set a new checkpointLocation"
+            )
+        if before.group_id == own or plan.group_id != own:
+            return
+        read = [each.name for each in before.topics if each.is_read]
+        if not read:
+            return
+        named = (word for name in read for word in ("--topic", name))
+        copy = reset_command(
+            own, self._stream.command_options, "--from-group", before.group_id, *named
+        )
+        raise CheckpointError(
+            f"the checkpoint belongs to the group {before.group_id!r}, but this query reads as the"
+            f" group {own!r}, and Spark before 4.2 cannot continue from there. Set a new"
+            f" checkpointLocation. To continue at the offsets of {before.group_id!r}, stop all"
+            f" members of {own!r} and run: {copy}"
+        )
+
+    def _unsubscribed(self, plan: BatchPlan) -> tuple[str, ...]:
+        """Return topics of a batch to run again that this stream no longer subscribes to.
+
+        Spark assigns the offsets in a checkpoint to the streams of a query by their order: a batch
+        that reads none of this stream's topics is refused.
+        """
+        subscription = self._stream.subscription
+        read = {each.topic for each in plan.ranges}
+        others = sorted(each for each in read if not subscription.matches(each))
+        if read and len(others) == len(read):
+            wanted = subscription.topic_regex or ", ".join(subscription.topic_names)
+            raise CheckpointError(
+                f"the unfinished last batch of the checkpoint reads {', '.join(others)}, but this"
+                f" stream subscribes to {wanted}: its topics or the order of the query's streams"
+                " changed. Run the unchanged query once to finish the batch, or set a new"
+                " checkpointLocation"
+            )
+        return tuple(others)
+
+    def _refuse_sparks_source(self, offset: Offset) -> None:
+        """Refuse a checkpoint of Spark's own Kafka source, and say how to continue from it."""
+        read = sparks_kafka_offsets(offset)
+        if read is None:
+            return
+        topics = ", ".join(sorted({each.topic for each in read}))
+        own = self._stream.group_id
+        command = reset_command(
+            own, self._stream.command_options, "--from-checkpoint", "CHECKPOINT"
+        )
+        raise CheckpointError(
+            f"the checkpoint was written by Spark's own Kafka source, which has read {topics}; this"
+            " source cannot continue from it. Set a new checkpointLocation. To continue where that"
+            f" query stands, stop all members of {own!r} and run, with the old checkpointLocation"
+            f" for CHECKPOINT: {command}"
+        )

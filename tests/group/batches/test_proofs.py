@@ -1,0 +1,194 @@
+"""What Spark's calls and a driver's reports prove: no broker, no thread, no clock."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_groups.errors import CheckpointError
+from spark_groups.group.batches.proofs import MAX_RECENT, Offset, Proof, Proofs, Stream
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json, plan_text
+from spark_groups.group.member.subscription import Subscription
+from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
+
+TOPIC = uuid.UUID(int=7)
+STREAM = Stream("flights", Subscription.of_names("departures"), "b1:9092", "--bootstrap-server b1")
+QUERY = "the query"
+
+
+def plan(
+    until: int,
+    topic: str = "departures",
+    *,
+    group_id: str = "flights",
+    cluster_id: str | None = None,
+) -> BatchPlan:
+    """A plan that reads one offset of a topic."""
+    read = (OffsetRange(TOPIC, topic, 0, until - 1, until),)
+    known = (PlanTopic(TOPIC, topic, 1),)
+    return BatchPlan(group_id, "member", 3, read, known, cluster_id=cluster_id)
+
+
+def proofs(*, passes_start: bool = True) -> Proofs:
+    return Proofs(STREAM, passes_start=passes_start)
+
+
+def prove(proofs: Proofs, start: Offset | None) -> Proof:
+    proof = proofs.asked(start)
+    proofs.proven(proof)
+    return proof
+
+
+def test_first_call_proves_what_is_in_the_checkpoint_and_a_new_query_has_nothing() -> None:
+    assert prove(proofs(), NOTHING_PLANNED) == Proof(NOTHING_PLANNED, None, is_new=True)
+    before = plan_as_json(plan(1))
+    assert prove(proofs(), before) == Proof(before, plan(1), is_new=True)
+
+
+@pytest.mark.parametrize("passes_start", [True, False])
+def test_call_proves_the_last_plan_once(passes_start: bool) -> None:
+    run = proofs(passes_start=passes_start)
+    prove(run, NOTHING_PLANNED if passes_start else None)
+    offset = run.planned(plan(1))
+    assert run.unproven == plan(1)
+    start = offset if passes_start else None
+    assert prove(run, start) == Proof(offset, plan(1), is_new=True)
+    assert run.unproven is None
+    assert run.asked(start) == Proof(offset, plan(1), is_new=False)
+
+
+def test_call_with_the_end_of_an_earlier_batch_proves_that_one() -> None:
+    run = proofs()
+    first = run.planned(plan(1))
+    prove(run, first)
+    run.planned(plan(2))
+    assert run.asked(first) == Proof(first, plan(1), is_new=False)
+
+
+def test_batch_of_this_run_is_not_a_replay_and_that_of_another_run_is_one_once() -> None:
+    run = proofs()
+    own = run.planned(plan(1))
+    assert not run.ran(NOTHING_PLANNED, own).is_replay
+    again = plan_as_json(plan(2))
+    found = run.ran(own, again)
+    assert (found.plan, found.is_replay) == (plan(2), True)
+    assert run.unproven == plan(2)
+    assert not run.ran(own, again).is_replay
+
+
+def test_batch_that_reads_nothing_is_no_replay_and_has_the_plan_of_the_checkpoint() -> None:
+    run, end = proofs(), plan_as_json(plan(1))
+    found = run.ran(end, end)
+    assert (found.plan, found.checkpointed, found.is_replay) == (None, plan(1), False)
+    assert run.ran(NOTHING_PLANNED, NOTHING_PLANNED).checkpointed is None
+    assert run.unproven is None
+
+
+def test_report_of_the_last_plan_proves_it() -> None:
+    run = proofs()
+    run.planned(plan(1))
+    reported = run.reported(plan_text(plan(1)), QUERY)
+    assert reported == plan(1)
+    assert (run.query_id, run.unproven) == (QUERY, plan(1)), "until it is finished"
+    run.finished(reported, 12.0)
+    assert (run.unproven, run.reported_at) == (None, 12.0)
+    assert run.reported(plan_text(plan(1)), QUERY) is None, "it is finished"
+
+
+def test_late_report_names_the_query_and_proves_nothing() -> None:
+    run = proofs()
+    first = run.planned(plan(1))
+    prove(run, first)
+    run.planned(plan(2))
+    assert run.reported(plan_text(plan(1)), QUERY) is None
+    assert (run.query_id, run.unproven) == (QUERY, plan(2))
+
+
+def test_report_of_a_replayed_batch_proves_it() -> None:
+    run = proofs()
+    run.ran(NOTHING_PLANNED, plan_as_json(plan(1)))
+    assert run.reported(plan_text(plan(1)), QUERY) == plan(1)
+
+
+@pytest.mark.parametrize("text", [plan_text(plan(9)), "", plan_text(None)])
+def test_report_of_another_query_is_not_its_own(text: str) -> None:
+    run = proofs()
+    run.planned(plan(1))
+    assert run.reported(text, "another query") is None
+    assert (run.query_id, run.unproven) == (None, plan(1))
+
+
+def test_plan_that_follows_while_a_report_is_acted_on_stays_unproven() -> None:
+    run = proofs()
+    run.planned(plan(1))
+    reported = run.reported(plan_text(plan(1)), QUERY)
+    assert reported is not None
+    run.planned(plan(2))
+    run.finished(reported, 12.0)
+    assert (run.unproven, run.reported_at) == (plan(2), None)
+
+
+def test_only_the_last_plans_are_its_own() -> None:
+    run = proofs()
+    assert not run.has_planned
+    for until in range(1, MAX_RECENT + 2):
+        run.planned(plan(until))
+    assert run.has_planned
+    assert not run.is_own(plan_text(plan(1)))
+    assert run.is_own(plan_text(plan(2)))
+
+
+@pytest.mark.parametrize(
+    ("known", "ended", "had_reports", "is_over"),
+    [
+        (QUERY, QUERY, True, True),
+        (QUERY, "another query", True, False),
+        (QUERY, "another query", False, False),
+        (QUERY, "", True, True),
+        (None, "another query", True, False),
+        (None, "another query", False, True),
+    ],
+)
+def test_end_of_a_query_ends_the_wait_for_its_reports(
+    known: str | None, ended: str, had_reports: bool, is_over: bool
+) -> None:
+    run = proofs()
+    run.planned(plan(1))
+    run.query_id = known
+    run.query_ended(ended, had_reports=had_reports)
+    assert run.is_over is is_over
+    run.planned(plan(2))
+    assert not run.is_over, "the query that has ended is another one: this one continues"
+
+
+def test_batch_of_other_topics_is_refused_and_one_of_some_others_names_them() -> None:
+    run = proofs()
+    with pytest.raises(CheckpointError, match="reads arrivals, but this stream subscribes to dep"):
+        run.ran(NOTHING_PLANNED, plan_as_json(plan(1, "arrivals")))
+    assert run.unproven is None
+    other = OffsetRange(uuid.UUID(int=8), "arrivals", 0, 0, 1)
+    known = (*plan(1).topics, PlanTopic(other.topic_id, "arrivals", 1))
+    both = BatchPlan("flights", "member", 3, (*plan(1).ranges, other), known)
+    assert run.ran(NOTHING_PLANNED, plan_as_json(both)).unsubscribed == ("arrivals",)
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (plan(1, group_id="audit"), "--from-group audit --topic departures"),
+        (plan(1, cluster_id="A"), "the checkpoint is of the Kafka cluster A, but b1:9092 lead to"),
+    ],
+)
+def test_without_a_start_the_checkpoint_of_another_group_or_cluster_is_refused_in_its_batch(
+    before: BatchPlan, reason: str
+) -> None:
+    end = plan_as_json(plan(2, cluster_id="B"))
+    with pytest.raises(CheckpointError, match=reason):
+        proofs(passes_start=False).ran(plan_as_json(before), end)
+    assert proofs().ran(plan_as_json(before), end).is_replay
+
+
+def test_checkpoint_of_sparks_own_source_is_refused_with_the_command_that_continues() -> None:
+    with pytest.raises(CheckpointError, match="--from-checkpoint CHECKPOINT"):
+        proofs().asked({"departures": {"0": 5}})
