@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RetryTo,
         SkipOrDeadLetter,
     )
-    from spark_groups.spark.source.batch_rows import foreach_batch_rows
+    from spark_groups.spark.source.foreach_batch_rows import foreach_batch_rows
     from spark_groups.spark.source.registration import register
     from spark_groups.spark.tables.delta import delta_table
     from spark_groups.spark.tables.iceberg import iceberg_table
@@ -88,7 +88,7 @@ _NAMES = {
         "RetryTo",
         "SkipOrDeadLetter",
     ),
-    "spark_groups.spark.source.batch_rows": ("foreach_batch_rows",),
+    "spark_groups.spark.source.foreach_batch_rows": ("foreach_batch_rows",),
     "spark_groups.spark.source.registration": ("register",),
     "spark_groups.spark.tables.delta": ("delta_table",),
     "spark_groups.spark.tables.iceberg": ("iceberg_table",),

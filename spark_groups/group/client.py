@@ -149,7 +149,7 @@ class GroupClient:
         self.revocation = Revocation(self.positions)
         self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
-            config.settling,
+            config.available_now_wait,
             self.positions,
             self.absent,
             self.target,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_groups.group.batches.available_now import USUAL_WAIT, AvailableNowWait
 from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
-from spark_groups.group.batches.settling import USUAL_SETTLING, Settling
 from spark_groups.group.ledger.starting import StartingOffsets
 from spark_groups.group.member.member_config import MemberConfig
 
@@ -17,7 +17,7 @@ class ClientConfig:
     Args:
         member: Group, subscription and other member properties.
         liveness: How long the query may be idle before its member leaves.
-        settling: How AvailableNow ends if partitions are missing.
+        available_now_wait: How AvailableNow ends if partitions are missing.
         request_timeout_s: The longest time of one attempt of a request
             (`kafka.request.timeout.ms`).
         command_options: The options with which `spark-groups` reaches the same brokers, for
@@ -29,6 +29,6 @@ class ClientConfig:
     read_committed: bool = False
     fail_on_data_loss: bool = True
     liveness: LivenessLimits = ADAPTIVE
-    settling: Settling = USUAL_SETTLING
+    available_now_wait: AvailableNowWait = USUAL_WAIT
     request_timeout_s: float = 30.0
     command_options: str = ""

@@ -30,7 +30,7 @@ from spark_groups.spark.processing.record import Record, records_of
 from spark_groups.spark.processing.record_writer import WRITERS, Route, send_records
 from spark_groups.spark.processing.replay import replay_route
 from spark_groups.spark.reading.reader import read_ranges
-from spark_groups.spark.source.backlog import read_backlog
+from spark_groups.spark.source.batch_read import read_backlog
 from spark_groups.wire.cluster_identity import ClusterIdentity
 
 DRY_RUN = {"--dry-run": ("replay.dryRun", "Show what would be sent.")}

@@ -14,8 +14,8 @@ from typing import Final
 
 from spark_groups.observation.plain_values import duration_text
 from spark_groups.types import TopicId
-from spark_groups.wire.fetch.batches import NO_TIMESTAMP_MS, FirstRecord
 from spark_groups.wire.fetch.first_records import FirstRecords
+from spark_groups.wire.fetch.first_unread import NO_TIMESTAMP_MS, FirstRecord
 
 FUTURE_MS_MAX: Final = 1000
 """How far ahead of this machine's clock a timestamp may be: it then counts as the present."""

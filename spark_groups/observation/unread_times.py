@@ -20,8 +20,8 @@ from spark_groups.observation.lag_times import (
 )
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.fetch.batches import FirstRecord
 from spark_groups.wire.fetch.first_records import FirstRecords
+from spark_groups.wire.fetch.first_unread import FirstRecord
 
 KEPT_S: Final = 60.0
 """After this time a record and a retention, known or refused, are read again."""

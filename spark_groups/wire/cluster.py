@@ -55,8 +55,8 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.coordinator_connection import exchange, fetch_all
-from spark_groups.wire.fetch.batches import Passed
 from spark_groups.wire.fetch.first_records import FirstRecords, FirstRecordSearch
+from spark_groups.wire.fetch.first_unread import Passed
 from spark_groups.wire.leader_requests import (
     ASK_AGAIN,
     LeaderCache,

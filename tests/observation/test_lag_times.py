@@ -20,8 +20,8 @@ from spark_groups.observation.lag_times import (
 )
 from spark_groups.observation.plain_values import duration_text
 from spark_groups.observation.views import view_group
-from spark_groups.wire.fetch.batches import FirstRecord
 from spark_groups.wire.fetch.first_records import FirstRecords
+from spark_groups.wire.fetch.first_unread import FirstRecord
 from tests.observation.groups import FLIGHTS, ONE, key, member, read
 
 NOW_MS = 1_700_000_000_000

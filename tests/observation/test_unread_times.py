@@ -14,7 +14,7 @@ from spark_groups.observation.unread_times import KEPT_S, UnreadTimes
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.fetch.batches import FirstRecord
+from spark_groups.wire.fetch.first_unread import FirstRecord
 from spark_groups.wire.security.settings import security_of
 from tests.observation.groups import FLIGHTS, key
 from tests.secured import SecuredKafka

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode
+from spark_groups.group.batches.available_now import USUAL_WAIT, AvailableNowWait
 from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.group.batches.settling import USUAL_SETTLING, Settling
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member.member_config import MemberConfig
@@ -56,7 +56,7 @@ class QueryLike:
         member: Further fields of MemberConfig.
         driver: Further arguments of GroupDriver.
         liveness: How long the query may be silent.
-        settling: How AvailableNow ends where partitions do not come.
+        available_now_wait: How AvailableNow ends where partitions do not come.
         security: How connections are secured.
     """
 
@@ -74,7 +74,7 @@ class QueryLike:
         security: Security | None = None,
         fail_on_data_loss: bool = True,
         liveness: LivenessLimits = ADAPTIVE,
-        settling: Settling = USUAL_SETTLING,
+        available_now_wait: AvailableNowWait = USUAL_WAIT,
     ) -> None:
         config = ClientConfig(
             member=MemberConfig(
@@ -87,7 +87,7 @@ class QueryLike:
             starting_offsets=StartingOffsets(start),
             fail_on_data_loss=fail_on_data_loss,
             liveness=liveness,
-            settling=settling,
+            available_now_wait=available_now_wait,
         )
         self.driver = GroupDriver(
             config,

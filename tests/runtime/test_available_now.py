@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.settling import Settling, WhenUnsettled
+from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
 from spark_groups.group.member.subscription import Subscription
 from tests.runtime.members import QueryLike, fill, queries
 from workshop.parts.brokers import create_topic
@@ -52,7 +52,7 @@ def test_partitions_of_a_killed_member_are_named_with_their_rows_and_their_holde
         wait_until(lambda: killed.run() or len(killed.assigned) == 2, what="its partitions")
         killed_id = killed.member_id
         killed.vanish()
-        query = available_now(start(settling=Settling(2.0, when)))
+        query = available_now(start(available_now_wait=AvailableNowWait(2.0, when)))
         if when is WhenUnsettled.WARN:
             assert read_all(query) == 0
             said = query.timeline
@@ -76,7 +76,7 @@ def test_wait_goes_on_until_the_session_of_the_killed_member_is_over(
         killed = start()
         wait_until(lambda: killed.run() or len(killed.assigned) == 2, what="its partitions")
         killed.vanish()
-        query = available_now(start(settling=Settling(0.5, WhenUnsettled.WAIT)))
+        query = available_now(start(available_now_wait=AvailableNowWait(0.5, WhenUnsettled.WAIT)))
         assert read_all(query) == 400
 
 

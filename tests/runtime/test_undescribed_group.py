@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.settling import Settling
+from spark_groups.group.batches.available_now import AvailableNowWait
 from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,
@@ -100,7 +100,7 @@ def test_available_now_ends_with_what_it_has(
     create_topic(restricted, topic_name, 2)
     fill(restricted, topic_name, 2, 10)
     with queries(restricted, undescribed, topic_name) as start:
-        query = start(settling=Settling(FOR_EVER_S))
+        query = start(available_now_wait=AvailableNowWait(FOR_EVER_S))
         query.driver.prepare_available_now()
         began_at = time.monotonic()
         while query.run() is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.settling import Settling, WhenUnsettled
+from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
 from spark_groups.group.ledger.positions import SAID_AFTER_S
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.observation.local_members import parse_local_members
@@ -85,9 +85,9 @@ def test_the_other_partitions_are_read_and_the_wait_is_said(
 def test_available_now_reads_the_others_and_says_what_it_leaves(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, abort: Callable[[], None]
 ) -> None:
-    settling = Settling(timeout_s=SAID_AFTER_S + 1.0)
+    wait = AvailableNowWait(timeout_s=SAID_AFTER_S + 1.0)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        query = start(settling=settling)
+        query = start(available_now_wait=wait)
         query.driver.prepare_available_now()
         assert ranges(query.plan()) == {(1, 5, 10)}
         assert query.run() is None
@@ -104,9 +104,9 @@ def test_available_now_reads_the_others_and_says_what_it_leaves(
 def test_available_now_that_may_leave_nothing_fails_and_says_why(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    settling = Settling(timeout_s=0.5, when_unsettled=WhenUnsettled.FAIL)
+    wait = AvailableNowWait(timeout_s=0.5, when_unsettled=WhenUnsettled.FAIL)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
-        query = start(settling=settling)
+        query = start(available_now_wait=wait)
         query.driver.prepare_available_now()
         assert ranges(query.plan()) == {(1, 5, 10)}
         query.finish()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from spark_groups import foreach_batch_rows
-from spark_groups.spark.source.batch_rows import TUNING
+from spark_groups.spark.source.foreach_batch_rows import TUNING
 
 BatchFunction = Callable[[DataFrame, int], None]
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups import delta_table, iceberg_table, postgres_table, write_table
 from spark_groups.spark.reading.rows import ROW_SCHEMA
-from spark_groups.spark.source.batch_rows import TUNING
+from spark_groups.spark.source.foreach_batch_rows import TUNING
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, columns_of, copied
 from spark_groups.spark.tables.copy_format import POSTGRES as RULES

@@ -35,7 +35,7 @@ from rich.table import Table
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
-from spark_groups.spark.source.batch_rows import TUNING
+from spark_groups.spark.source.foreach_batch_rows import TUNING
 from workshop.benchmarks.cpu import CpuAccount, CpuSeconds
 from workshop.benchmarks.results import write_results
 from workshop.benchmarks.session import new_session

@@ -23,8 +23,8 @@ from spark_groups.types import (
     OffsetRange,
     TopicIdPartition,
 )
+from spark_groups.wire.fetch.fetch_messages import FetchCursor, FetchSettings
 from spark_groups.wire.fetch.fetcher import Fetched, Fetcher
-from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
 from workshop.chaos.plants import Plant
 from workshop.parts.member_bugs import (
     Patch,

@@ -48,7 +48,7 @@ from spark_groups.group.member.embedded import (
     decode_subscription,
 )
 from spark_groups.group.member.messages import OffsetAndMetadata
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Drain,
     Introduced,
@@ -67,8 +67,8 @@ from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, PlanTopic, TopicPartition
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.fetch.batches import Passed, find_missed, find_record
-from spark_groups.wire.fetch.messages import fetch_from_wire
+from spark_groups.wire.fetch.fetch_messages import fetch_from_wire
+from spark_groups.wire.fetch.first_unread import Passed, find_missed, find_record
 from spark_groups.wire.schemas import messages
 from spark_groups.wire.schemas.codec import decode, encode
 from spark_groups.wire.schemas.messages import (

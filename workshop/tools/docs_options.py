@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_groups.spark.options.checks import SECURITY_OPTIONS
-from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.source_options import DECLARED_OPTIONS, OnRestart
 
 _FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")

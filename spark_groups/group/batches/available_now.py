@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.settling import Settling, WhenUnsettled
 from spark_groups.group.ledger.events import AvailableNowUnsettled, NothingMatches
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.requests.describe import PendingOffsets, TargetAssignment
 from spark_groups.group.requests.metadata import AbsentTopics
 from spark_groups.group.requests.settings import SessionTimeout
 
+BEYOND_SESSION_S: Final = 10.0
+"""How long `wait` waits after the session timeout of a dead owner."""
+
+
+class WhenUnsettled(Enum):
+    """`availableNowUnsettled`."""
+
+    WARN = "warn"
+    FAIL = "fail"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableNowWait:
+    """How long AvailableNow waits for partitions, and what it does then.
+
+    Args:
+        timeout_s: `availableNowSettleTimeout`, in seconds.
+        when_unsettled: What happens after that.
+    """
+
+    timeout_s: float = 10.0
+    when_unsettled: WhenUnsettled = WhenUnsettled.WARN
+
+    def limit_s(self, session_timeout_ms: int) -> float:
+        """Return how many seconds to wait for partitions."""
+        if self.when_unsettled is not WhenUnsettled.WAIT:
+            return self.timeout_s
+        return max(self.timeout_s, session_timeout_ms / 1000 + BEYOND_SESSION_S)
+
+
+USUAL_WAIT: Final = AvailableNowWait()
+
 
 @dataclass(slots=True)
 class AvailableNowEnd:
     """Decides whether to wait, to end, or to fail once there is nothing left to read."""
 
-    settling: Settling
+    wait: AvailableNowWait
     positions: Positions
     absent: AbsentTopics
     target: TargetAssignment
@@ -61,15 +95,15 @@ class AvailableNowEnd:
         if is_settled:
             self._look_for_a_match(now)
             return True
-        settling = self.settling
+        wait = self.wait
         found = self._unsettled(waited_s, now)
         session_ms = (
             self.session.session_timeout_ms or self.positions.member.config.session_timeout_ms
         )
-        limit_s = settling.timeout_s if found.is_harmless else settling.limit_s(session_ms)
+        limit_s = wait.timeout_s if found.is_harmless else wait.limit_s(session_ms)
         if waited_s < limit_s:
             return False
-        if settling.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
+        if wait.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
             self.positions.emit(found)
             return True
         raise AvailableNowError(found.text(self.positions.topics.name))
@@ -88,7 +122,7 @@ class AvailableNowEnd:
             unready=tuple(sorted(self.positions.ledger.unready())),
             waits_for=tuple(sorted(set(map(str, self.positions.waits().values())))),
             is_target_known=bool(pending) or target.settled(member.member_epoch),
-            has_waited=self.settling.when_unsettled is WhenUnsettled.WAIT,
+            has_waited=self.wait.when_unsettled is WhenUnsettled.WAIT,
         )
 
     def _look_for_a_match(self, now: float) -> None:

@@ -25,7 +25,13 @@ from pyspark.core.files import SparkFiles
 
 from spark_groups.runtime.directories import is_private, runtime_directory
 from spark_groups.runtime.private_socket import connect_to, end_listening, listen_at
-from spark_groups.spark.control.messages import Introduced, Listening, Message, as_line, from_line
+from spark_groups.spark.control.control_messages import (
+    Introduced,
+    Listening,
+    Message,
+    as_line,
+    from_line,
+)
 
 logger = logging.getLogger(__name__)
 

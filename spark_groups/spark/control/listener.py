@@ -35,8 +35,7 @@ from pyspark.sql.streaming.listener import (
 from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.plan_text import planner_of
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
-from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Change,
     Listening,
@@ -47,6 +46,7 @@ from spark_groups.spark.control.messages import (
     RecordsCounted,
     Released,
 )
+from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.running_query import groups_of, split_group
 from spark_groups.types import TopicPartition
 

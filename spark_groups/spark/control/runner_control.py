@@ -34,7 +34,7 @@ from spark_groups.group.member.events import (
 from spark_groups.group.metrics import Count
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.channel import ControlClient, Link, directories_of_runner
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Change,
     Drain,

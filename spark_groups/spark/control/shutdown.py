@@ -29,8 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
-from spark_groups.spark.control.listener import EVENTS_TIMEOUT_S, close_listeners
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Drain,
     Draining,
@@ -38,6 +37,7 @@ from spark_groups.spark.control.messages import (
     Message,
     NothingMoreReported,
 )
+from spark_groups.spark.control.listener import EVENTS_TIMEOUT_S, close_listeners
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from spark_groups.errors import OptionsError
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.masking import IS_SECRET
-from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.values import (
     parse_ending_offsets,
     parse_starting_offsets,

@@ -25,8 +25,8 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from spark_groups.errors import OptionsError
+from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.group.batches.settling import Settling, WhenUnsettled
 from spark_groups.group.ledger.starting import (
     StartingOffsets,
     StartingPoint,
@@ -46,7 +46,7 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.fetch_tuning import FETCH_DEFAULTS, FETCH_TUNING
+from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS, FETCH_TUNING
 from spark_groups.spark.options.range_settings import (
     MEMORY_BYTES,
     RangeSettings,
@@ -564,7 +564,7 @@ class SourceOptions:
             read_committed=self.read_committed,
             fail_on_data_loss=self.fail_on_data_loss,
             liveness=LivenessLimits(max_idle_s=self.max_idle_s, max_batch_s=self.max_batch_s),
-            settling=Settling(self.settle_timeout_s, self.when_unsettled),
+            available_now_wait=AvailableNowWait(self.settle_timeout_s, self.when_unsettled),
             request_timeout_s=self.timeouts.request_s,
             command_options=self.command_options(),
         )

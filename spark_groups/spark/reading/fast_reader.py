@@ -21,7 +21,7 @@ from spark_groups.records.arrow_batches import (
     next_fetch_offset,
 )
 from spark_groups.records.misfits import warn_of_misfits
-from spark_groups.spark.options.fetch_tuning import FETCH_DEFAULTS, THE_SYSTEMS
+from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.options.range_settings import (
     RangeSettings,
     UnreadableTimestamp,
@@ -34,8 +34,8 @@ from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
+from spark_groups.wire.fetch.fetch_messages import FetchCursor, FetchSettings
 from spark_groups.wire.fetch.fetcher import Fetcher
-from spark_groups.wire.fetch.messages import FetchCursor, FetchSettings
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.transport import FrameBuffer, FrameTooLargeError
 

@@ -17,7 +17,7 @@ from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
-from spark_groups.wire.fetch.batches import FirstRecord, Passed
+from spark_groups.wire.fetch.first_unread import FirstRecord, Passed
 
 GAPS_MAX: Final = 10_000
 """How many gaps of a range are kept until they are compared."""

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from spark_groups.errors import AccessError, BrokerUnreachableError
-from spark_groups.spark.options.fetch_tuning import FETCH_DEFAULTS
+from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.gaps import GapCheck
 from spark_groups.types import TopicId, parse_topic_id

@@ -49,7 +49,7 @@ from spark_groups.types import (
     TopicPartition,
     topic_id_text,
 )
-from spark_groups.wire.fetch.batches import Passed
+from spark_groups.wire.fetch.first_unread import Passed
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 16 * 1024 * 1024

@@ -115,7 +115,7 @@ class KafkaGroupBacklogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks that read the current backlog; runs on the driver."""
-        from spark_groups.spark.source.backlog import read_backlog
+        from spark_groups.spark.source.batch_read import read_backlog
         from spark_groups.wire.cluster_identity import ClusterIdentity
 
         options = self._load.options()

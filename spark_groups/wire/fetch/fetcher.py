@@ -26,14 +26,14 @@ from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.fetch.leaders import FetchLeaders, LostTopic, fail_if_final
-from spark_groups.wire.fetch.messages import (
+from spark_groups.wire.fetch.fetch_messages import (
     NO_REPLICA,
     FetchCursor,
     FetchSettings,
     fetch_from_wire,
     fetch_to_wire,
 )
+from spark_groups.wire.fetch.leaders import FetchLeaders, LostTopic, fail_if_final
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import FETCH

@@ -20,7 +20,8 @@ from spark_groups.group.batches.batch_bytes import Sample
 from spark_groups.group.member.messages import Node
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.fetch.batches import (
+from spark_groups.wire.fetch.fetch_messages import fetch_from_wire
+from spark_groups.wire.fetch.first_unread import (
     FirstRecord,
     Passed,
     Search,
@@ -28,7 +29,6 @@ from spark_groups.wire.fetch.batches import (
     find_record,
     sample_size,
 )
-from spark_groups.wire.fetch.messages import fetch_from_wire
 from spark_groups.wire.leader_requests import LeaderCache
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values

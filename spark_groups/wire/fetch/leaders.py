@@ -18,7 +18,7 @@ from spark_groups.group.member.messages import Node
 from spark_groups.group.member.rights import Identity, remedy_of
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.fetch.messages import NO_REPLICA, FetchCursor
+from spark_groups.wire.fetch.fetch_messages import NO_REPLICA, FetchCursor
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.topic_metadata import NO_LEADER, Leader
 

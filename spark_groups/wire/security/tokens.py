@@ -22,10 +22,10 @@ from typing import Any, Final
 from spark_groups.errors import AccessError, BrokerUnreachableError, printable
 from spark_groups.masking import Secrets, masked
 from spark_groups.wire.security.bearer_token import BearerToken
-from spark_groups.wire.security.renewal import CALL_TIMEOUT_S, RenewedToken
 from spark_groups.wire.security.sasl import ProviderLogin, TokenLogin
 from spark_groups.wire.security.tls import Tls
 from spark_groups.wire.security.token_provider import provided_token, provider_source
+from spark_groups.wire.security.token_renewal import CALL_TIMEOUT_S, RenewedToken
 
 TOKEN_BYTES_MAX: Final = 1024 * 1024
 _ERROR_FIELDS: Final = ("error", "error_description")

@@ -8,9 +8,12 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.available_now import AvailableNowEnd
+from spark_groups.group.batches.available_now import (
+    AvailableNowEnd,
+    AvailableNowWait,
+    WhenUnsettled,
+)
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.group.batches.settling import Settling, WhenUnsettled
 from spark_groups.group.ledger.events import AvailableNowUnsettled
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import Severity
@@ -20,7 +23,9 @@ from spark_groups.types import Assignment
 from tests.group.harness import TOPIC, ClientHarness, committed, described, ends, key, parts
 
 
-def waiting(settling: Settling, committed_offset: int = 0) -> tuple[ClientHarness, AvailableNowEnd]:
+def waiting(
+    wait: AvailableNowWait, committed_offset: int = 0
+) -> tuple[ClientHarness, AvailableNowEnd]:
     """A member that has partition 0 and is meant to have 1, which a silent member holds."""
     harness = ClientHarness()
     harness.client.prepare_available_now()
@@ -43,13 +48,13 @@ def waiting(settling: Settling, committed_offset: int = 0) -> tuple[ClientHarnes
     assert key(1) in harness.client.ends_to_list(harness.now)
     harness.client.plan(PlanLimit(), ends({1: 200}), harness.now)
     harness.client.poll_events()
-    return harness, end_of(harness, settling)
+    return harness, end_of(harness, wait)
 
 
-def end_of(harness: ClientHarness, settling: Settling) -> AvailableNowEnd:
+def end_of(harness: ClientHarness, wait: AvailableNowWait) -> AvailableNowEnd:
     client = harness.client
     return AvailableNowEnd(
-        settling,
+        wait,
         client.positions,
         client.absent,
         client.target,
@@ -63,7 +68,7 @@ def over(harness: ClientHarness, end: AvailableNowEnd, waited_s: float) -> bool:
 
 
 def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
-    harness, end = waiting(Settling(10.0))
+    harness, end = waiting(AvailableNowWait(10.0))
     assert not over(harness, end, 9.9)
     assert over(harness, end, 10.0)
     (event,) = harness.client.poll_events()
@@ -74,14 +79,14 @@ def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
 
 
 def test_fail_raises_what_warn_says() -> None:
-    harness, end = waiting(Settling(10.0, WhenUnsettled.FAIL))
+    harness, end = waiting(AvailableNowWait(10.0, WhenUnsettled.FAIL))
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
         over(harness, end, 10.0)
     assert "availableNowUnsettled=wait" in str(caught.value)
 
 
 def test_wait_goes_on_for_the_session_and_then_fails() -> None:
-    harness, end = waiting(Settling(10.0, WhenUnsettled.WAIT))
+    harness, end = waiting(AvailableNowWait(10.0, WhenUnsettled.WAIT))
     harness.client.session.session_timeout_ms = 45_000
     assert not over(harness, end, 54.9)
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
@@ -91,7 +96,7 @@ def test_wait_goes_on_for_the_session_and_then_fails() -> None:
 
 @pytest.mark.parametrize("when", WhenUnsettled)
 def test_partitions_without_rows_are_no_loss(when: WhenUnsettled) -> None:
-    harness, end = waiting(Settling(10.0, when), committed_offset=200)
+    harness, end = waiting(AvailableNowWait(10.0, when), committed_offset=200)
     assert over(harness, end, 10.0)
     (event,) = harness.client.poll_events()
     assert isinstance(event, AvailableNowUnsettled)
@@ -134,7 +139,7 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
 def test_unknown_target_assignment_is_reported() -> None:
     harness = ClientHarness()
     harness.client.prepare_available_now()
-    end = end_of(harness, Settling(10.0))
+    end = end_of(harness, AvailableNowWait(10.0))
     harness.client.poll_events()
     assert end.is_over(is_settled=False, waited_s=10.0, now=harness.now)
     (event,) = harness.client.poll_events()

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from spark_groups.group.batches.available_now import (
+    BEYOND_SESSION_S,
+    AvailableNowWait,
+    WhenUnsettled,
+)
 from spark_groups.group.batches.planning import FirstBatches, PlanLimit, divide
-from spark_groups.group.batches.settling import BEYOND_SESSION_S, Settling, WhenUnsettled
 from spark_groups.types import BatchPlan, OffsetRange
 
 OFFSETS = some.integers(0, 2**53)
@@ -98,12 +102,12 @@ def test_small_backlog_is_held_back(
 
 @pytest.mark.parametrize("when", [WhenUnsettled.WARN, WhenUnsettled.FAIL])
 def test_session_means_nothing_to_who_does_not_wait_for_it(when: WhenUnsettled) -> None:
-    assert Settling(7.0, when).limit_s(45_000) == 7.0
+    assert AvailableNowWait(7.0, when).limit_s(45_000) == 7.0
 
 
 def test_who_waits_does_so_for_the_session_and_a_little_longer_but_never_shorter() -> None:
-    assert Settling(7.0, WhenUnsettled.WAIT).limit_s(45_000) == 45.0 + BEYOND_SESSION_S
-    assert Settling(99.0, WhenUnsettled.WAIT).limit_s(45_000) == 99.0
+    assert AvailableNowWait(7.0, WhenUnsettled.WAIT).limit_s(45_000) == 45.0 + BEYOND_SESSION_S
+    assert AvailableNowWait(99.0, WhenUnsettled.WAIT).limit_s(45_000) == 99.0
 
 
 def batch(limit: PlanLimit, *backlogs: int) -> BatchPlan:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from spark_groups.spark.control.channel import ControlServer, Link
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Drain,
     Draining,

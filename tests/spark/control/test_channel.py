@@ -23,7 +23,7 @@ from spark_groups.spark.control.channel import (
     Link,
     control_directories,
 )
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Drain,
     Draining,

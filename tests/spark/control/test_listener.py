@@ -20,7 +20,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control import listener as listener_module
 from spark_groups.spark.control.channel import ControlClient, Link
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Introduced,
     Listening,

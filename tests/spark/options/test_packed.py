@@ -30,7 +30,7 @@ GIVEN = {
 }
 NOT_FOR_ALL = (
     *("confluent_kafka", "llvmlite", "numba", "pydantic", "re2"),
-    *("spark_groups.group", "spark_groups.observation"),
+    *("spark_groups.group.client", "spark_groups.group.member.member", "spark_groups.observation"),
 )
 SHOW_IMPORTED = f"print([each for each in {NOT_FOR_ALL} if each in sys.modules])"
 

@@ -12,7 +12,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.group.batches.liveness import LivenessLimits
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.spark.options.checks import REFUSED, REFUSED_PREFIXES
-from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.options.values import Emit, MoveWithState

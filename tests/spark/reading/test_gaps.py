@@ -16,8 +16,8 @@ from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoic
 from spark_groups.spark.reading import gaps, librdkafka_reader
 from spark_groups.spark.reading.gaps import GapCheck
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
-from spark_groups.wire.fetch.batches import Passed
 from spark_groups.wire.fetch.first_records import FirstRecordSearch
+from spark_groups.wire.fetch.first_unread import Passed
 from tests.spark.reading.both_readers import same_rows, table_of, topic_ids
 from workshop.parts.brokers import (
     ANSWER_S,

@@ -16,7 +16,7 @@ from confluent_kafka.admin import TopicDescription
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AccessError, BrokerUnreachableError, DataLossError
-from spark_groups.spark.options.fetch_tuning import FETCH_TUNING
+from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.librdkafka_consumer import RangeConsumer, librdkafka_settings

@@ -18,7 +18,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.backlog import read_backlog
+from spark_groups.spark.source.batch_read import read_backlog
 from spark_groups.spark.source.query_run import QueryRun
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity

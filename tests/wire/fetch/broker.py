@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
+from spark_groups.wire.fetch.fetch_messages import FetchSettings
 from spark_groups.wire.fetch.fetcher import Fetcher
-from spark_groups.wire.fetch.messages import FetchSettings
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values, decode, decode_start
 from spark_groups.wire.schemas.messages import (

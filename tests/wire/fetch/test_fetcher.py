@@ -10,8 +10,8 @@ import pytest
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.types import OffsetRange
+from spark_groups.wire.fetch.fetch_messages import FetchCursor
 from spark_groups.wire.fetch.fetcher import Fetched, Fetcher
-from spark_groups.wire.fetch.messages import FetchCursor
 from spark_groups.wire.schemas.codec import Values
 from tests.wire.fetch.broker import (
     NOT_LEADER,

@@ -12,8 +12,8 @@ from spark_groups.errors import BrokerUnreachableError, ErrorCode, SparkGroupsEr
 from spark_groups.group.member.messages import Node, TopicMetadata
 from spark_groups.group.member.rights import Identity
 from spark_groups.types import OffsetRange
+from spark_groups.wire.fetch.fetch_messages import FetchCursor
 from spark_groups.wire.fetch.leaders import FetchLeaders, LostTopic, fail_if_final
-from spark_groups.wire.fetch.messages import FetchCursor
 from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTopic, Leader
 
 TOPIC_ID = uuid.UUID(int=3)

@@ -9,11 +9,11 @@ import pytest
 from spark_groups.group.batches.batch_bytes import Sample
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.fetch.batches import sample_size
 from spark_groups.wire.fetch.first_records import FirstRecords
+from spark_groups.wire.fetch.first_unread import sample_size
 from spark_groups.wire.schemas.codec import Values
 from tests.wire.fetch.broker import OUT_OF_RANGE, TOPIC_ID, Answer, Broker, answered
-from tests.wire.fetch.test_batches import ten
+from tests.wire.fetch.test_first_unread import ten
 from tests.wire.listener import listening
 from workshop.parts.encoding import marker
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from spark_groups.errors import CheckpointError, DataLossError, TableGapError
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import ControlServer, directories_of_runner
-from spark_groups.spark.control.messages import BatchReported, Listening
+from spark_groups.spark.control.control_messages import BatchReported, Listening
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.reading.reader import read_ranges

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from spark_groups.errors import AccessError, BrokerUnreachableError
-from spark_groups.wire.security import renewal
+from spark_groups.wire.security import token_renewal
 from spark_groups.wire.security.bearer_token import BearerToken
-from spark_groups.wire.security.renewal import SILENT_CALLS_MAX, UNUSED_MAX, RenewedToken
+from spark_groups.wire.security.token_renewal import SILENT_CALLS_MAX, UNUSED_MAX, RenewedToken
 from workshop.parts.waiting import wait_until
 
 SOURCE = "the token provider 'tests'"
@@ -67,7 +67,9 @@ def test_many_threads_share_one_call() -> None:
 @pytest.fixture
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tokens be renewed 0.2 s after they were fetched, long before they expire."""
-    monkeypatch.setattr(renewal, "refresh_at_ms", lambda _token, now_ms, _chance: now_ms + 200)
+    monkeypatch.setattr(
+        token_renewal, "refresh_at_ms", lambda _token, now_ms, _chance: now_ms + 200
+    )
 
 
 @pytest.mark.usefixtures("early")
@@ -88,7 +90,7 @@ def test_a_token_is_renewed_before_it_expires_and_no_thread_waits() -> None:
 def test_a_failure_is_retried_while_the_token_is_valid_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "spark_groups.wire.security.renewal")
+    caplog.set_level("INFO", "spark_groups.wire.security.token_renewal")
     source = Source()
     with renewed(source) as token:
         first = token.token(10)
@@ -174,7 +176,7 @@ def test_an_unused_token_is_not_renewed_for_ever() -> None:
 
 @pytest.mark.usefixtures("early")
 def test_failures_do_not_end_the_renewal_of_a_valid_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "RETRY_MAX_S", 0.05)
+    monkeypatch.setattr(token_renewal, "RETRY_MAX_S", 0.05)
     source = Source()
     with renewed(source) as token:
         first = token.token(10)

@@ -19,7 +19,7 @@ import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
 from spark_groups.group.member.messages import found_and_failed
-from spark_groups.spark.source.batch_rows import TUNING, check_further, reading_options
+from spark_groups.spark.source.foreach_batch_rows import TUNING, check_further, reading_options
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from tests.secured import PASSWORDS, SecuredKafka

@@ -19,7 +19,7 @@ from spark_groups.group.member.messages import OffsetAndMetadata, TopicMetadata
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.backlog import Timed, chosen_topics, read_backlog, unread
+from spark_groups.spark.source.batch_read import Timed, chosen_topics, read_backlog, unread
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from tests.answers import fetch_answer

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from spark_groups.errors import ProtocolError
 from spark_groups.group.batches.batch_bytes import Sample
-from spark_groups.wire.fetch import batches
-from spark_groups.wire.fetch.batches import (
+from spark_groups.wire.fetch import first_unread
+from spark_groups.wire.fetch.first_unread import (
     FirstRecord,
     Passed,
     find_missed,
@@ -136,7 +136,7 @@ def test_bytes_that_are_no_batch_are_a_protocol_error(sent: bytes, reason: str) 
 
 
 def test_a_batch_that_grows_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "DECOMPRESSED_BYTES_MAX", 100_000)
+    monkeypatch.setattr(first_unread, "DECOMPRESSED_BYTES_MAX", 100_000)
     large = tuple(record(each, value=b"\x00" * 200_000) for each in range(3))
     for codec in (GZIP, SNAPPY, ZSTD):
         with pytest.raises(ProtocolError, match="exceeds 100000 bytes"):

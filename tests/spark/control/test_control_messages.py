@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_groups.spark.control.messages import (
+from spark_groups.spark.control.control_messages import (
     BatchReported,
     Change,
     Drain,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from spark_groups.types import OffsetRange, TopicIdPartition
-from spark_groups.wire.fetch.messages import (
+from spark_groups.wire.fetch.fetch_messages import (
     FetchCursor,
     FetchSettings,
     fetch_from_wire,
