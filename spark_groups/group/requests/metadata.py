@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
@@ -41,22 +42,31 @@ class AbsentTopics:
         self._found_at: dict[str, float] = {}
         """When a missing topic was found, until the group must have assigned it."""
         self._ask_at = 0.0
+        self._request = MetadataRequest()
+        """The last one of its own."""
+        self._sent_at = 0.0
 
     @property
     def in_doubt(self) -> frozenset[str]:
         """Topics that may not exist, or were found recently."""
-        if not self.is_wanted or self.missing:
-            return frozenset()
-        return frozenset(self._since) | frozenset(self._found_at)
+        return frozenset() if self.missing else self._asked
+
+    @property
+    def _asked(self) -> frozenset[str]:
+        """Topics to ask for: a missing one may have been created during a long batch."""
+        return frozenset(self._since) | frozenset(self._found_at) if self.is_wanted else frozenset()
 
     def due_at(self) -> float | None:
-        """Return when to retry, None if nothing is in doubt."""
-        return self._ask_at if self.in_doubt else None
+        """Return when to retry, None if there is nothing to ask for."""
+        return self._ask_at if self._asked else None
 
     def next_request(self, now: float) -> MetadataRequest | None:
-        """Return the request for the topics in doubt, None if none is due."""
-        in_doubt = self.in_doubt
-        return MetadataRequest(topic_names=in_doubt) if in_doubt and now >= self._ask_at else None
+        """Return the request for topics that are missing or in doubt, None if none is due."""
+        asked = self._asked
+        if not asked or now < self._ask_at:
+            return None
+        self._request, self._sent_at = MetadataRequest(topic_names=asked), now
+        return self._request
 
     def learn(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
         """Process metadata."""
@@ -73,7 +83,9 @@ class AbsentTopics:
         self._ask_at = now + ASK_AGAIN_S
         # Only a response without the topic counts, not time without a response.
         absent = request.topic_names & self._since.keys()
-        believed = {name for name in absent if now - self._since[name] >= BELIEVED_S}
+        # A response may arrive late: it is as old as its request.
+        sent_at = self._sent_at if request is self._request else -math.inf
+        believed = {name for name in absent if sent_at - self._since[name] >= BELIEVED_S}
         kept = self._since.keys() & frozenset(self.missing)
         self.missing = tuple(sorted(believed | kept))
 

@@ -33,16 +33,42 @@ def watched() -> AbsentTopics:
     return topics
 
 
+def answered(topics: AbsentTopics, sent_at: float, *there: TopicMetadata) -> None:
+    """Have brokers answer the next request at once."""
+    request = topics.next_request(sent_at)
+    assert request is not None
+    topics.learn(request, MetadataResponse(topics=there), sent_at)
+
+
 def test_absence_is_asked_about_again_before_it_is_believed() -> None:
     topics = watched()
     assert (bool(topics.in_doubt), topics.missing) == (True, ())
     assert topics.next_request(1.0) is None
     assert topics.due_at() == 1.0 + ASK_AGAIN_S
-    request = topics.next_request(1.0 + ASK_AGAIN_S)
+    request = topics.next_request(1.0 + BELIEVED_S)
     assert request == MetadataRequest(topic_names=frozenset({"bills"}))
     topics.learn(request, MetadataResponse(), 1.0 + BELIEVED_S)
     assert (bool(topics.in_doubt), topics.missing) == (False, ("bills",))
-    assert topics.due_at() is None
+
+
+def test_response_that_arrives_late_is_as_old_as_its_request() -> None:
+    topics = watched()
+    request = topics.next_request(1.0 + ASK_AGAIN_S)
+    assert request is not None
+    topics.learn(request, MetadataResponse(), 1.0 + 2 * BELIEVED_S)
+    assert topics.missing == ()
+    answered(topics, 2.0 + 2 * BELIEVED_S)
+    assert topics.missing == ("bills",)
+
+
+def test_missing_topic_that_is_created_during_a_long_batch_is_found() -> None:
+    topics = watched()
+    answered(topics, 1.0 + BELIEVED_S)
+    assert topics.missing == ("bills",)
+    answered(topics, 500.0)
+    assert topics.missing == ("bills",)
+    answered(topics, 600.0, BILLS)
+    assert (topics.in_doubt, topics.missing) == ({"bills"}, ()), "the group has yet to assign it"
 
 
 def test_topic_that_was_just_created_is_found() -> None:
@@ -59,9 +85,9 @@ def test_topic_that_was_found_and_is_absent_again_is_in_doubt_from_then_on() -> 
     topics = watched()
     topics.learn(BOTH, MetadataResponse(topics=(ORDERS, BILLS)), 2.0)
     topics.learn(BOTH, MetadataResponse(topics=(ORDERS,)), 3.0)
-    topics.learn(BOTH, MetadataResponse(topics=(ORDERS,)), 1.0 + BELIEVED_S)
+    answered(topics, 1.0 + BELIEVED_S)
     assert (bool(topics.in_doubt), topics.missing) == (True, ())
-    topics.learn(BOTH, MetadataResponse(topics=(ORDERS,)), 3.0 + BELIEVED_S)
+    answered(topics, 3.0 + BELIEVED_S)
     assert topics.missing == ("bills",)
 
 
