@@ -240,7 +240,7 @@ class Query(RestartedApplication[Incarnation]):
         self._calls: Trigger | None = None
         """The triggers of this run."""
         self._proofs = self._new_proofs()
-        """What is proven of the batches of this run."""
+        """The proofs of the batches of this run."""
         self._offset: Offset = NOTHING_PLANNED
         """Where the last batch of the checkpoint ended."""
         self._polls_at = inf

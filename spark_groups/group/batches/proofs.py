@@ -79,7 +79,7 @@ class Run:
 
 
 class Proofs:
-    """What is proven of the batches of one run of a query; without a lock.
+    """The proofs of the batches of one run of a query; without a lock.
 
     Args:
         passes_start: Whether Spark passes the end of the last batch to `latestOffset`.

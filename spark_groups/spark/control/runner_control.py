@@ -65,7 +65,7 @@ class RunnerControl:
     """Connects one run of a query to the drivers that listen.
 
     Args:
-        proofs: What is proven of the run's batches.
+        proofs: Those of the run's batches.
         move_with_state: The option `partitionMoveWithState`.
         jvm_pid: None means the parent of this process.
         directories: Where to look for drivers' sockets; None means the JVM's directories.
@@ -180,7 +180,7 @@ class RunnerControl:
 
     @contextmanager
     def changing(self) -> Iterator[Proofs]:
-        """Change what is proven of the run's batches, which reports change as well."""
+        """Change the proofs of the run's batches, which reports change as well."""
         with self._changed:
             yield self._proofs
             self._changed.notify_all()
