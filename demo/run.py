@@ -123,15 +123,17 @@ def _run(
         console.print(f"  version {kafka.version}, {kafka.bootstrap_servers}, pid {kafka.pid}")
         for name, value in BROKER_PROPERTIES.items():
             console.print(f"  {name}={value}")
-        console.print("  (5000 and 45000 by default: here a killed member is missed sooner)")
+        console.print("  (shorter than Kafka's defaults: a killed member is noticed sooner)")
         create_topic(kafka.bootstrap_servers, TOPIC, PARTITIONS)
         flights = read_flights(rows)
-        now = rows // 3
-        produced = load(kafka.bootstrap_servers, TOPIC, islice(flights, now), now, console)
+        first_rows = rows // 3
+        produced = load(
+            kafka.bootstrap_servers, TOPIC, islice(flights, first_rows), first_rows, console
+        )
         console.print(f"loaded {produced:,} flights, by tail number, into {PARTITIONS} partitions")
 
         def load_the_rest() -> int:
-            return load(kafka.bootstrap_servers, TOPIC, flights, rows - now)
+            return load(kafka.bootstrap_servers, TOPIC, flights, rows - first_rows)
 
         per_batch = max(PARTITIONS, rows * TRIGGER_S // seconds)
         applications = [
@@ -150,7 +152,7 @@ def _job_arguments(kafka: EmbeddedKafka, per_batch: int) -> list[str]:
     return [
         *("--bootstrap-servers", kafka.bootstrap_servers, "--group", GROUP_ID, "--topics", TOPIC),
         *("--trigger", f"{TRIGGER_S}s", "--set", f"source.maxOffsetsPerTrigger={per_batch}"),
-        # Each machine would first compile the fast reader, for longer than the demo reads.
+        # The fast reader would be compiled first, which takes longer than the demo reads.
         *("--set", "source.reader=librdkafka"),
     ]
 
@@ -162,7 +164,7 @@ def _hand_over(
     load_the_rest: Callable[[], int],
     picture: Path | None,
 ) -> int:
-    """Show the whole of it; return how many flights were loaded meanwhile."""
+    """Show a join, a kill and a take-over; return how many flights were loaded meanwhile."""
     first, second = applications
     with Watch(console, kafka.bootstrap_servers, GROUP_ID, applications, PARTITIONS) as watch:
         watch.announce(f"spark-submit jobs/consume.py --name {first.name} --group {GROUP_ID}")
@@ -186,7 +188,9 @@ def _hand_over(
         loaded = load_the_rest()
         watch.say(f"the other {loaded:,} flights arrive while both read")
         _both_read(watch, first, second)
-        watch.announce(f"SIGKILL for {first.name}, JVM, driver and runner together: no good-bye")
+        watch.announce(
+            f"SIGKILL for {first.name}, JVM, driver and runner: it cannot leave the group"
+        )
         killed = first.kill()
         watch.say(f"killed: {', '.join(map(str, killed))}")
         watch.until(

@@ -37,14 +37,22 @@ PYTHON_ROOMS = (
     "conftest",
 )
 LIBRARIES = ("spark_groups/", "lab/group_lab/")
+MEMBERS_OWN = (
+    "spark_groups/group/client",
+    "spark_groups/group/health.py",
+    "spark_groups/group/metrics.py",
+    "spark_groups/group/snapshot.py",
+    "spark_groups/group/trigger.py",
+    "spark_groups/group/requests/",
+    "spark_groups/group/batches/",
+)
+"""Modules that share the parts of a client."""
 PURE = (
     "spark_groups/errors.py",
     "spark_groups/types.py",
     "spark_groups/values.py",
     "spark_groups/systems.py",
     "spark_groups/group/",
-    "spark_groups/group/member/",
-    "spark_groups/group/ledger/",
     "lab/group_lab/assignors/",
     "lab/group_lab/coordinator/",
     "spark_groups/records/",
@@ -165,7 +173,7 @@ def is_pure(source: Source) -> bool:
 
 
 def is_outside_the_client(source: Source) -> bool:
-    rooms = ("tests/", "lab/tests/", "workshop/tests/", "spark_groups/group/")
+    rooms = ("tests/", "lab/tests/", "workshop/tests/", *MEMBERS_OWN)
     return is_python(source) and not str(source.path).startswith(rooms)
 
 

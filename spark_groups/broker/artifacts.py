@@ -123,7 +123,7 @@ def _fill(artifacts: KafkaArtifacts, deadline_s: float) -> None:
 
 
 def _downloaded(version: str, jars: Path, deadline_s: float) -> bool:
-    """Download the listed jars of a version; return False, and leave none, where Ivy has to."""
+    """Download the listed jars of a version; return False, and leave none, if Ivy has to fetch."""
     listed = expected_digests(version)
     if listed is None or os.environ.get(IVY_SETTINGS_VARIABLE):
         return False
@@ -131,7 +131,7 @@ def _downloaded(version: str, jars: Path, deadline_s: float) -> bool:
         with fetch_progress(f"Apache Kafka {version}") as progress:
             download(listed, jars, progress, deadline_s)
     except OSError as error:
-        logger.info("%s cannot be downloaded from directly (%s): Ivy tries it", CENTRAL, error)
+        logger.info("downloading from %s failed (%s); fetching with Ivy instead", CENTRAL, error)
         for jar in jars.iterdir():
             jar.unlink()
         return False

@@ -17,7 +17,7 @@ from typing import Final
 from spark_groups.broker.ivy import FetchProgress
 
 CENTRAL: Final = "https://repo1.maven.org/maven2/"
-_AT_ONCE: Final = 8
+_PARALLEL_DOWNLOADS: Final = 8
 _CHUNK_BYTES: Final = 1 << 16
 _SILENCE_S: Final = 20.0
 """How long a server may send nothing."""
@@ -48,7 +48,7 @@ def download(
         except HTTPException as error:
             raise ConnectionError(f"{repository}{path}: {error!r}") from error
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
         fetching = [pool.submit(fetch, path) for path in wanted]
         try:
             for done in as_completed(fetching):
@@ -59,10 +59,10 @@ def download(
 
 
 def _fetch(url: str, jar: Path, deadline_s: float) -> None:
-    with jar.open("wb") as file, urllib.request.urlopen(url, timeout=_SILENCE_S) as answer:
-        while chunk := answer.read1(_CHUNK_BYTES):
+    with jar.open("wb") as file, urllib.request.urlopen(url, timeout=_SILENCE_S) as response:
+        while chunk := response.read1(_CHUNK_BYTES):
             file.write(chunk)
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"{url} was not downloaded in the time allowed")
-        if answer.length:
-            raise ConnectionError(f"{url} ended {answer.length} bytes too early")
+        if response.length:
+            raise ConnectionError(f"{url} ended {response.length} bytes too early")

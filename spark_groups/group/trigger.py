@@ -1,6 +1,6 @@
 """One trigger of a query: from Spark's call to the plan of its next batch, with every wait between.
 
-Its carrier calls `begin`, then `poll` until that returns an end: `Planned`, `NothingToRead`
+The caller calls `begin`, then `poll` until that returns an end: `Planned`, `NothingToRead`
 or `Over`. Until then `poll` says what it waits for. It has no clock, no thread and no socket; the
 runner of a query and the simulation drive the same object.
 """
@@ -69,7 +69,7 @@ class NothingToRead:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The end of AvailableNow: everything is read."""
+    """The end of AvailableNow: nothing is left that this member may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +236,9 @@ class Trigger:
             if client.is_warming_up:
                 return self._plan(limit, {})
             self._has_begun, began_at = True, self._now
-            is_long = self._is_available_now
-            wait_s = patience.settled_s if is_long else patience.first_assignment_s
+            wait_s = patience.first_assignment_s
+            if self._is_available_now:
+                wait_s = patience.settled_s
             yield self._until(self._may_begin, wait_s)
         if self._is_available_now:
             return (yield from self._run_available_now(limit, began_at))
@@ -312,7 +313,7 @@ class Trigger:
         yield self._until(lambda: not client.is_resolving(since), patience.resolving_s)
 
     def _in_offsets(self, limit: PlanLimit, ends: Ends) -> Generator[_Need, None, PlanLimit]:
-        """Return the limit with that in bytes as offsets; only sampled partitions are read."""
+        """Turn the limit in bytes into an end for each partition, by samples of their records."""
         self.sizes = None
         if limit.max_bytes is None:
             return limit

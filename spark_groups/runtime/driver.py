@@ -127,7 +127,10 @@ class GroupDriver:
                 warm_up_tasks=warm_up_tasks,
                 open_requests=self._open_requests,
             )
-            patience = Patience(self._api_timeout_s, self._config.available_now_wait.timeout_s)
+            patience = Patience(
+                answer_s=self._api_timeout_s,
+                settled_s=self._config.available_now_wait.timeout_s,
+            )
             self._trigger = Trigger(client, patience, self._servers)
             if self._available_now:
                 self._trigger.prepare_available_now()

@@ -126,8 +126,8 @@ OWN = plan_text(BatchPlan("g", "m", 3, (), (PlanTopic(uuid.UUID(int=1), "a", 4),
 @pytest.mark.parametrize(
     ("texts", "reason"),
     [
-        ({}, "has no group/ledger/ with batches: give the checkpointLocation"),
-        ({"offsets_.0.crc": ""}, "has no group/ledger/ with batches"),
+        ({}, "has no offsets/ with batches: give the checkpointLocation"),
+        ({"offsets_.0.crc": ""}, "has no offsets/ with batches"),
         ({"offsets_1": v1(kafka(a=(7,)))}, "no committed batch, and no sources/*/0 says"),
         (
             {"offsets_1": v1(kafka(a=(7,))), "commits_2": COMMITTED},

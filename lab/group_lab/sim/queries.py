@@ -35,7 +35,7 @@ from spark_groups.errors import (
     GroupError,
 )
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.group.batches.proofs import Offset, Proofs, Stream
+from spark_groups.group.batches.proofs import CheckpointOwner, PlanJson, Proofs
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.events import RevocationHeld
@@ -67,7 +67,7 @@ JOB_EVERY_S: Final = (0.5, 5.0)
 """How long a job is away before it restarts."""
 
 PATIENCE: Final = Patience(answer_s=60.0, settled_s=60.0, again_s=0.3)
-"""That of a planned run; a drawn run waits for each thing so long, or not at all."""
+"""That of a planned run; a drawn run sets four of these waits to 0 by chance."""
 WARM_UP_TASKS: Final = 2
 EMPTY_S: Final = 0.3
 """The longest empty batch of a planned run."""
@@ -78,6 +78,8 @@ Act = Callable[[GroupClient, float], object]
 """An action on a client, at an instant of its clock."""
 REPORTED_S: Final = (0.0, 0.0, 0.2, 5.0)
 """How long the report of a finished batch may take."""
+STALLED_S: Final = 30.0
+"""A trigger that waits longer, once there are no faults, waits for nothing that can come."""
 HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
 """How long a rebalance listener holds a revocation: within its budget, and longer."""
 
@@ -241,7 +243,7 @@ class Query(RestartedApplication[Incarnation]):
         """The triggers of this run."""
         self._proofs = self._new_proofs()
         """The proofs of the batches of this run."""
-        self._offset: Offset = NOTHING_PLANNED
+        self._offset: PlanJson = NOTHING_PLANNED
         """Where the last batch of the checkpoint ended."""
         self._polls_at = inf
         """When a trigger that waits is polled without an input; seconds of the run's clock."""
@@ -346,6 +348,8 @@ class Query(RestartedApplication[Incarnation]):
         is_stable = client.state is MemberState.STABLE
         if not client.is_settled and not (has_nothing and is_stable):
             return f"{self.name} is not settled ({client.state.name})"
+        if self.current.waits is not None and self._scene.now - self._triggered_at > STALLED_S:
+            return f"{self.name} has waited in a trigger since {self._triggered_at:.3f}"
         # A client that has not seen a new leader cannot detect truncation.
         logs = self._scene.storage.logs
         for key, owned in client.partitions.items():
@@ -479,9 +483,9 @@ class Query(RestartedApplication[Incarnation]):
         self._logs.began(json.dumps(self._offset), current.after)
         self._run_batch(current, self._given(current, before))
 
-    def _given(self, current: Incarnation, start: Offset) -> BatchPlan:
+    def _given(self, current: Incarnation, start: PlanJson) -> BatchPlan:
         """Return the plan of the batch that Spark runs, from `start` to the last offset."""
-        run = self._proofs.ran(start, self._offset)
+        run = self._proofs.batch_to_run(start, self._offset)
         assert run.plan is not None
         if run.is_replay:
             current.client.replay(run.plan, current.now)
@@ -603,7 +607,9 @@ class Query(RestartedApplication[Incarnation]):
         self._scene.schedule.after(LEAVE_S + (self._stop_for_s or 0.0), gone)
 
     def _new_proofs(self) -> Proofs:
-        return Proofs(Stream(self._scene.coordination.group_id, self._subscription, "simulated"))
+        return Proofs(
+            CheckpointOwner(self._scene.coordination.group_id, self._subscription, "simulated")
+        )
 
     def _config(self) -> ClientConfig:
         swarm = self._scene.swarm

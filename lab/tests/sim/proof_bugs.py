@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_groups.group.batches.proofs import Offset, Proof, Proofs, Run
+from spark_groups.group.batches.proofs import BatchToRun, PlanJson, Proof, Proofs
 from spark_groups.types import BatchPlan
 
 Patch = pytest.MonkeyPatch
@@ -22,18 +22,18 @@ def finishes_the_last_plan_for_a_late_report_of_another(patch: Patch) -> None:
 
 
 def takes_a_batch_that_runs_again_for_a_finished_one(patch: Patch) -> None:
-    ran = Proofs.ran
+    ran = Proofs.batch_to_run
 
-    def no_replay(self: Proofs, start: Offset, end: Offset) -> Run:
+    def no_replay(self: Proofs, start: PlanJson, end: PlanJson) -> BatchToRun:
         return replace(ran(self, start, end), is_replay=False)
 
-    patch.setattr(Proofs, "ran", no_replay)
+    patch.setattr(Proofs, "batch_to_run", no_replay)
 
 
 def proves_only_the_first_batch(patch: Patch) -> None:
     asked = Proofs.asked
 
-    def once(self: Proofs, start: Offset | None) -> Proof:
+    def once(self: Proofs, start: PlanJson | None) -> Proof:
         return replace(asked(self, start), is_new=self._proven is None)
 
     patch.setattr(Proofs, "asked", once)
@@ -43,7 +43,7 @@ def keeps_the_first_plan_that_it_read(patch: Patch) -> None:
     plan_of = Proofs._plan_of
     kept: dict[int, Any] = {}
 
-    def first(self: Proofs, offset: Offset) -> BatchPlan | None:
+    def first(self: Proofs, offset: PlanJson) -> BatchPlan | None:
         plan = kept.get(id(self)) or plan_of(self, offset)
         kept[id(self)] = plan
         return plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from group_lab.sim import facts
-from group_lab.sim.queries import HELD_S, LEAVE_S, Incarnation
+from group_lab.sim.queries import HELD_S, LEAVE_S, REPORTED_S, Incarnation
 from group_lab.sim.schedule import Clock
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
@@ -138,13 +138,13 @@ def test_a_static_query_keeps_its_place_while_it_is_away() -> None:
     assert current.client.state is MemberState.STABLE
 
 
-def test_a_listener_tells_at_once_that_a_batch_has_ended() -> None:
+def test_a_listener_tells_before_the_next_trigger_that_a_batch_has_ended() -> None:
     slow = Swarm.parse(f"{ONE.text},trigger_s=30,listener=1")
     found, seen = started(slow, facts.Finished, facts.Committed)
     while not any(isinstance(fact, facts.Finished) and fact.plan.ranges for fact in seen.seen):
         wait(found, 0.005)
     before = len([fact for fact in seen.seen if isinstance(fact, facts.Committed)])
-    wait(found, 0.05)
+    wait(found, max(REPORTED_S) + 0.1)
     assert len([fact for fact in seen.seen if isinstance(fact, facts.Committed)]) > before
 
 
@@ -155,7 +155,7 @@ def test_a_query_that_is_refused_while_it_plans_is_started_again() -> None:
     refused = query.current
     assert refused is not None
     refused.client.fail(AccessError("its place is taken"), found.scene.now)
-    query._plan(refused, {})
+    query._trigger(refused)
     assert query.current is None
     wait(found, 20.0)
     assert query.current is not None
@@ -247,7 +247,7 @@ def test_a_batch_without_an_entry_in_the_log_never_runs_again() -> None:
     query, coordination = found.queries[0], found.scene.coordination
     committed = {key: coordination.committed(key) or 0 for key in found.scene.storage.logs}
     query.kill(1.0, forget=False)
-    wait(found, 1.05)
+    wait(found, 1.001)
     # The first batch of a run always has an entry; later ones have none for five seconds.
     assert len(finished) > 2
     assert query.plan == finished[0]

@@ -38,7 +38,7 @@ def waits_for_the_first_answer_of_a_member_that_warms_up(patch: Patch) -> None:
     patch.setattr(Trigger, "_until", forever)
 
 
-def listens_to_no_failure_while_it_waits(patch: Patch) -> None:
+def ignores_every_failure(patch: Patch) -> None:
     patch.setattr(Trigger, "check", lambda *_: None)
     patch.setattr(GroupClient, "check", lambda *_: None)
 

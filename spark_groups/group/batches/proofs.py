@@ -24,15 +24,15 @@ from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import BatchPlan
 from spark_groups.values import dataclass
 
-Offset: TypeAlias = Mapping[str, Any]
-"""An offset of Spark: a plan as JSON."""
+PlanJson: TypeAlias = Mapping[str, Any]
+"""What Spark calls an offset: a plan as JSON."""
 
 MAX_RECENT: Final = 16
 """How many plans of a run a late report may be about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class CheckpointOwner:
     """The stream that a checkpoint has to be of.
 
     Args:
@@ -56,13 +56,13 @@ class Proof:
         is_new: Whether no earlier call has proven it.
     """
 
-    offset: Offset
+    offset: PlanJson
     plan: BatchPlan | None
     is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BatchToRun:
     """A batch that Spark runs.
 
     Args:
@@ -85,28 +85,28 @@ class Proofs:
         passes_start: Whether Spark passes the end of the last batch to `latestOffset`.
     """
 
-    def __init__(self, stream: Stream, *, passes_start: bool = True) -> None:
+    def __init__(self, stream: CheckpointOwner, *, passes_start: bool = True) -> None:
         self.unproven: BatchPlan | None = None
         """The last plan that Spark received, until its batch is proven."""
         self.reported_at: float | None = None
-        """When the last plan was reported; seconds; None: not yet."""
+        """When the last plan was reported, by the caller's clock; None: not yet."""
         self.query_id: str | None = None
         """Spark's query ID; None before the first report."""
-        self.is_over = False
+        self.is_query_over = False
         """Whether no report can follow, because the query has ended."""
         self._stream = stream
         self._passes_start = passes_start
         self._unproven_text = ""
-        self._handed_out: Offset | None = None
-        self._proven: Offset | None = None
-        self._known: tuple[Offset, BatchPlan | None] = (NOTHING_PLANNED, None)
+        self._handed_out: PlanJson | None = None
+        self._proven: PlanJson | None = None
+        self._known: tuple[PlanJson, BatchPlan | None] = (NOTHING_PLANNED, None)
         """The last offset and its plan, a cache: Spark passes it several times."""
         self._recent: deque[int] = deque(maxlen=MAX_RECENT)
         """Hashes of the texts of the last plans."""
 
     # Calls of Spark.
 
-    def asked(self, start: Offset | None) -> Proof:
+    def asked(self, start: PlanJson | None) -> Proof:
         """Return what a call of `latestOffset` proves; call `proven` once it is acted on.
 
         Args:
@@ -123,18 +123,18 @@ class Proofs:
         self._proven = proof.offset
         self._expect(None)
 
-    def give_up(self) -> None:
+    def expect_no_report(self) -> None:
         """Note that the run ends without waiting for another report."""
         self._expect(None)
 
-    def planned(self, plan: BatchPlan) -> Offset:
+    def planned(self, plan: BatchPlan) -> PlanJson:
         """Return the offset with which Spark receives a plan; its batch is yet to be proven."""
         self._handed_out = plan_as_json(plan)
         self._known = (self._handed_out, plan)
         self._expect(plan)
         return self._handed_out
 
-    def ran(self, start: Offset, end: Offset) -> Run:
+    def batch_to_run(self, start: PlanJson, end: PlanJson) -> BatchToRun:
         """Return what a batch reads that Spark runs, even of partitions that moved away.
 
         Raises:
@@ -146,13 +146,13 @@ class Proofs:
         plan = self._plan_of(end)
         if start == end or plan is None:
             self._handed_out = self._handed_out or end
-            return Run(None, plan)
+            return BatchToRun(None, plan)
         if end == self._handed_out:
-            return Run(plan, plan)
+            return BatchToRun(plan, plan)
         unsubscribed = self._unsubscribed(plan)
         self._handed_out = end
         self._expect(plan)
-        return Run(plan, plan, is_replay=True, unsubscribed=unsubscribed)
+        return BatchToRun(plan, plan, is_replay=True, unsubscribed=unsubscribed)
 
     # Reports of listeners.
 
@@ -191,28 +191,28 @@ class Proofs:
             query_id: Its ID; empty: all queries have ended.
             had_reports: Whether any batch of it was reported.
         """
-        mine = query_id in ("", self.query_id)
+        is_this_query = query_id in ("", self.query_id)
         # If neither query was ever reported, the one that ended may be this one.
-        maybe = self.query_id is None and not had_reports
-        self.is_over = self.is_over or mine or maybe
+        may_be_this_query = self.query_id is None and not had_reports
+        self.is_query_over = self.is_query_over or is_this_query or may_be_this_query
 
     def _expect(self, plan: BatchPlan | None) -> None:
         self.unproven, self.reported_at = plan, None
         self._unproven_text = ""
         # The query that was reported as ended is another one, because this one continues.
-        self.is_over = False
+        self.is_query_over = False
         if plan is not None:
             self._unproven_text = plan_text(plan)
             # A late report finishes nothing, but still contains the properties of the query.
             self._recent.append(hash(self._unproven_text))
 
-    def _plan_of(self, offset: Offset) -> BatchPlan | None:
+    def _plan_of(self, offset: PlanJson) -> BatchPlan | None:
         if offset != self._known[0]:
             self._refuse_sparks_source(offset)
             self._known = (offset, plan_from_json(offset))
         return self._known[1]
 
-    def _refuse_another_checkpoint(self, start: Offset, end: Offset) -> None:
+    def _refuse_another_checkpoint(self, start: PlanJson, end: PlanJson) -> None:
         """Refuse a batch of this group that follows one of another group, cluster or source.
 
         Spark 4.2 passes the start to `latestOffset`, before the member joins.
@@ -263,7 +263,7 @@ class Proofs:
             )
         return tuple(others)
 
-    def _refuse_sparks_source(self, offset: Offset) -> None:
+    def _refuse_sparks_source(self, offset: PlanJson) -> None:
         """Refuse a checkpoint of Spark's own Kafka source, and say how to continue from it."""
         read = sparks_kafka_offsets(offset)
         if read is None:

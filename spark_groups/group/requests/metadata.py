@@ -43,8 +43,9 @@ class AbsentTopics:
         """When a missing topic was found, until the group must have assigned it."""
         self._ask_at = 0.0
         self._request = MetadataRequest()
-        """The last one of its own."""
+        """The last request that `next_request` returned."""
         self._sent_at = 0.0
+        """When it was returned; seconds."""
 
     @property
     def in_doubt(self) -> frozenset[str]:
@@ -83,7 +84,8 @@ class AbsentTopics:
         self._ask_at = now + ASK_AGAIN_S
         # Only a response without the topic counts, not time without a response.
         absent = request.topic_names & self._since.keys()
-        # A response may arrive late: it is as old as its request.
+        # A response may arrive late: it is as old as its request. When another request was sent is
+        # not known.
         sent_at = self._sent_at if request is self._request else -math.inf
         believed = {name for name in absent if sent_at - self._since[name] >= BELIEVED_S}
         kept = self._since.keys() & frozenset(self.missing)

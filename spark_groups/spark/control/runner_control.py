@@ -65,7 +65,7 @@ class RunnerControl:
     """Connects one run of a query to the drivers that listen.
 
     Args:
-        proofs: Those of the run's batches.
+        proofs: Those of the run's batches; guarded by this object's lock.
         move_with_state: The option `partitionMoveWithState`.
         jvm_pid: None means the parent of this process.
         directories: Where to look for drivers' sockets; None means the JVM's directories.
@@ -175,12 +175,12 @@ class RunnerControl:
         """
         if self._failure is not None:
             with self.changing() as proofs:
-                proofs.give_up()
+                proofs.expect_no_report()
             raise self._failure
 
     @contextmanager
     def changing(self) -> Iterator[Proofs]:
-        """Change the proofs of the run's batches, which reports change as well."""
+        """Hold the lock of the run's proofs; then wake the threads that wait for a report."""
         with self._changed:
             yield self._proofs
             self._changed.notify_all()
@@ -197,7 +197,7 @@ class RunnerControl:
         with self._changed:
             proofs = self._proofs
             self._changed.wait_for(
-                lambda: not proofs.unproven or proofs.is_over or not self._awaits_report(),
+                lambda: not proofs.unproven or proofs.is_query_over or not self._awaits_report(),
                 timeout_s,
             )
             return not proofs.unproven or not proofs.unproven.ranges

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.group.batches.planning import FIRST_BYTES, FirstBatches, PlanLimit
-from spark_groups.group.batches.proofs import Offset, Proof, Proofs, Stream
+from spark_groups.group.batches.proofs import CheckpointOwner, PlanJson, Proof, Proofs
 from spark_groups.group.member.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
@@ -56,7 +56,7 @@ class QueryRun:
             api_timeout_s=options.api_timeout_ms / 1000,
             timeouts=options.timeouts,
         )
-        stream = Stream(
+        stream = CheckpointOwner(
             options.group_id,
             options.subscription,
             ",".join(options.bootstrap_servers),
@@ -91,7 +91,7 @@ class QueryRun:
         self._available_now = True
         self.driver.prepare_available_now()
 
-    def latest_offset(self, start: Offset | None, *, everything: bool = False) -> Offset:
+    def latest_offset(self, start: PlanJson | None, *, everything: bool = False) -> PlanJson:
         """Finish the batch that Spark has run, and plan the next.
 
         Args:
@@ -190,7 +190,7 @@ class QueryRun:
         elif first_bytes is not None and offsets >= sizes.unread_offsets:
             self._first_bytes = None
 
-    def batch(self, start: Offset, end: Offset) -> BatchPlan | None:
+    def batch(self, start: PlanJson, end: PlanJson) -> BatchPlan | None:
         """Return the plan of a batch, even of partitions that moved away; None: it reads nothing.
 
         If this run did not make the plan, Spark is running a batch again.
@@ -200,7 +200,7 @@ class QueryRun:
                 4.1; or the batch to run again reads none of this stream's topics.
         """
         with self.control.changing() as proofs:
-            run = proofs.ran(start, end)
+            run = proofs.batch_to_run(start, end)
         self.driver.start(checkpointed=run.checkpointed)
         if run.plan is not None and run.is_replay:
             self.driver.replay(run.plan)

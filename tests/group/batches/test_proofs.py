@@ -7,13 +7,15 @@ import uuid
 import pytest
 
 from spark_groups.errors import CheckpointError
-from spark_groups.group.batches.proofs import MAX_RECENT, Offset, Proof, Proofs, Stream
+from spark_groups.group.batches.proofs import MAX_RECENT, CheckpointOwner, PlanJson, Proof, Proofs
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json, plan_text
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 
 TOPIC = uuid.UUID(int=7)
-STREAM = Stream("flights", Subscription.of_names("departures"), "b1:9092", "--bootstrap-server b1")
+OWNER = CheckpointOwner(
+    "flights", Subscription.of_names("departures"), "b1:9092", "--bootstrap-server b1"
+)
 QUERY = "the query"
 
 
@@ -31,10 +33,10 @@ def plan(
 
 
 def proofs(*, passes_start: bool = True) -> Proofs:
-    return Proofs(STREAM, passes_start=passes_start)
+    return Proofs(OWNER, passes_start=passes_start)
 
 
-def prove(proofs: Proofs, start: Offset | None) -> Proof:
+def prove(proofs: Proofs, start: PlanJson | None) -> Proof:
     proof = proofs.asked(start)
     proofs.proven(proof)
     return proof
@@ -58,7 +60,7 @@ def test_call_proves_the_last_plan_once(passes_start: bool) -> None:
     assert run.asked(start) == Proof(offset, plan(1), is_new=False)
 
 
-def test_call_with_the_end_of_an_earlier_batch_proves_that_one() -> None:
+def test_repeated_call_with_the_same_start_proves_nothing_new() -> None:
     run = proofs()
     first = run.planned(plan(1))
     prove(run, first)
@@ -66,22 +68,22 @@ def test_call_with_the_end_of_an_earlier_batch_proves_that_one() -> None:
     assert run.asked(first) == Proof(first, plan(1), is_new=False)
 
 
-def test_batch_of_this_run_is_not_a_replay_and_that_of_another_run_is_one_once() -> None:
+def test_batch_that_another_run_planned_is_replayed_once() -> None:
     run = proofs()
     own = run.planned(plan(1))
-    assert not run.ran(NOTHING_PLANNED, own).is_replay
+    assert not run.batch_to_run(NOTHING_PLANNED, own).is_replay
     again = plan_as_json(plan(2))
-    found = run.ran(own, again)
+    found = run.batch_to_run(own, again)
     assert (found.plan, found.is_replay) == (plan(2), True)
     assert run.unproven == plan(2)
-    assert not run.ran(own, again).is_replay
+    assert not run.batch_to_run(own, again).is_replay
 
 
 def test_batch_that_reads_nothing_is_no_replay_and_has_the_plan_of_the_checkpoint() -> None:
     run, end = proofs(), plan_as_json(plan(1))
-    found = run.ran(end, end)
+    found = run.batch_to_run(end, end)
     assert (found.plan, found.checkpointed, found.is_replay) == (None, plan(1), False)
-    assert run.ran(NOTHING_PLANNED, NOTHING_PLANNED).checkpointed is None
+    assert run.batch_to_run(NOTHING_PLANNED, NOTHING_PLANNED).checkpointed is None
     assert run.unproven is None
 
 
@@ -107,7 +109,7 @@ def test_late_report_names_the_query_and_proves_nothing() -> None:
 
 def test_report_of_a_replayed_batch_proves_it() -> None:
     run = proofs()
-    run.ran(NOTHING_PLANNED, plan_as_json(plan(1)))
+    run.batch_to_run(NOTHING_PLANNED, plan_as_json(plan(1)))
     assert run.reported(plan_text(plan(1)), QUERY) == plan(1)
 
 
@@ -129,7 +131,7 @@ def test_plan_that_follows_while_a_report_is_acted_on_stays_unproven() -> None:
     assert (run.unproven, run.reported_at) == (plan(2), None)
 
 
-def test_only_the_last_plans_are_its_own() -> None:
+def test_reports_of_the_last_16_plans_are_recognised() -> None:
     run = proofs()
     assert not run.has_planned
     for until in range(1, MAX_RECENT + 2):
@@ -157,20 +159,20 @@ def test_end_of_a_query_ends_the_wait_for_its_reports(
     run.planned(plan(1))
     run.query_id = known
     run.query_ended(ended, had_reports=had_reports)
-    assert run.is_over is is_over
+    assert run.is_query_over is is_over
     run.planned(plan(2))
-    assert not run.is_over, "the query that has ended is another one: this one continues"
+    assert not run.is_query_over, "the query that has ended is another one: this one continues"
 
 
-def test_batch_of_other_topics_is_refused_and_one_of_some_others_names_them() -> None:
+def test_replayed_batch_of_no_subscribed_topic_is_refused_and_others_are_named() -> None:
     run = proofs()
     with pytest.raises(CheckpointError, match="reads arrivals, but this stream subscribes to dep"):
-        run.ran(NOTHING_PLANNED, plan_as_json(plan(1, "arrivals")))
+        run.batch_to_run(NOTHING_PLANNED, plan_as_json(plan(1, "arrivals")))
     assert run.unproven is None
     other = OffsetRange(uuid.UUID(int=8), "arrivals", 0, 0, 1)
     known = (*plan(1).topics, PlanTopic(other.topic_id, "arrivals", 1))
     both = BatchPlan("flights", "member", 3, (*plan(1).ranges, other), known)
-    assert run.ran(NOTHING_PLANNED, plan_as_json(both)).unsubscribed == ("arrivals",)
+    assert run.batch_to_run(NOTHING_PLANNED, plan_as_json(both)).unsubscribed == ("arrivals",)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +187,8 @@ def test_without_a_start_the_checkpoint_of_another_group_or_cluster_is_refused_i
 ) -> None:
     end = plan_as_json(plan(2, cluster_id="B"))
     with pytest.raises(CheckpointError, match=reason):
-        proofs(passes_start=False).ran(plan_as_json(before), end)
-    assert proofs().ran(plan_as_json(before), end).is_replay
+        proofs(passes_start=False).batch_to_run(plan_as_json(before), end)
+    assert proofs().batch_to_run(plan_as_json(before), end).is_replay
 
 
 def test_checkpoint_of_sparks_own_source_is_refused_with_the_command_that_continues() -> None:

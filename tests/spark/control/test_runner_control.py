@@ -11,7 +11,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.group.batches.proofs import Proofs, Stream
+from spark_groups.group.batches.proofs import CheckpointOwner, Proofs
 from spark_groups.group.ledger.plan_text import plan_as_json
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.control.runner_control import RunnerControl
@@ -51,7 +51,7 @@ class Group:
         query = self.member()
         control = RunnerControl(
             query.driver,
-            Proofs(Stream(self.group_id, Subscription.of_names("orders"), "")),
+            Proofs(CheckpointOwner(self.group_id, Subscription.of_names("orders"), "")),
             group_id=self.group_id,
             move_with_state=move_with_state,
             jvm_pid=driver.jvm_pid if driver is not None else 1,

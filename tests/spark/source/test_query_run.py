@@ -17,7 +17,7 @@ from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source import query_run
-from spark_groups.spark.source.query_run import Offset, QueryRun
+from spark_groups.spark.source.query_run import PlanJson, QueryRun
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.types import BatchPlan
 from tests.runtime.members import committed
@@ -238,7 +238,7 @@ def test_holes_in_the_log_replay_the_last_entry_and_take_no_offset_back(
     start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     killed = start(maxoffsetspertrigger="2")
-    end: Offset = NOTHING_PLANNED
+    end: PlanJson = NOTHING_PLANNED
     plans = [end := until_rows(killed, end) for _ in range(5)]
     assert killed.driver.await_commits(5)
     killed.driver.close()
