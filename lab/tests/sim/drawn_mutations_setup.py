@@ -14,6 +14,7 @@ from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.messages import InstallAssignmentRequest
 from group_lab.coordinator.subscriptions import Change
 from group_lab.sim.swarm import GroupProtocol
+from lab.tests.sim import proof_bugs, trigger_bugs
 from lab.tests.sim.mutations_setup import plans_what_is_being_revoked
 from spark_groups.group.batches.planner import BatchPlanner
 from spark_groups.group.batches.planning import PlanLimit
@@ -185,5 +186,41 @@ DRAWN = (
         400_004,
         "kip-848",
         protocols=MIXED,
+    ),
+    Planted(
+        "available now bounds",
+        trigger_bugs.ends_available_now_at_the_first_empty_look,
+        400_149,
+        "kip-848",
+        schedules_max=1_000,
+    ),
+    Planted("group settles", trigger_bugs.compares_no_log_ends_with_positions, 400_000, "kip-848"),
+    Planted("group settles", trigger_bugs.plans_without_leader_epochs, 400_000, "kip-848"),
+    Planted("group settles", trigger_bugs.ignores_every_failure, 400_024, "kafka-4.0"),
+    Planted(
+        "no gap",
+        proof_bugs.finishes_the_last_plan_for_a_late_report_of_another,
+        400_002,
+        "kafka-4.0",
+    ),
+    Planted(
+        "clean hand over",
+        proof_bugs.takes_a_batch_that_runs_again_for_a_finished_one,
+        400_040,
+        "kafka-4.0",
+    ),
+    Planted(
+        "only assigned",
+        proof_bugs.proves_only_the_first_batch,
+        400_005,
+        "kafka-4.0",
+        also_breaks="AssertionError",
+    ),
+    Planted(
+        "no gap",
+        proof_bugs.keeps_the_first_plan_that_it_read,
+        400_005,
+        "kip-848",
+        also_breaks="AssertionError",
     ),
 )
