@@ -22,6 +22,7 @@ from spark_groups.values import dataclass
 Ends: TypeAlias = Mapping[TopicIdPartition, ListedOffset]
 """Log ends that were listed."""
 
+MEMBERSHIP_UNCONFIRMED: Final = "membership not confirmed"
 OUTAGE_S: Final = 300.0
 """How long a running query continues without an answer from any broker."""
 
@@ -262,14 +263,16 @@ class Trigger:
             # A partition that became ready while others were sampled is for the next plan.
             is_all_read = not client.unread(limit, offsets, now)
             knows_all_ends = is_all_read and client.knows_all_ends(offsets, now)
-            if knows_all_ends:
+            if knows_all_ends and not client.is_in_doubt:
                 answered_at = now
                 if client.is_available_now_over(now - began_at, now):
                     return Over()
             if now - answered_at >= answer_s:
+                doubt = "whether all topics of subscribe exist" if knows_all_ends else ""
                 raise BrokerUnreachableError(
-                    f"the brokers {', '.join(self._servers)} did not report the remaining records"
-                    f" within {answer_s:.0f} s: {self._problem or 'membership not confirmed'}"
+                    f"the brokers {', '.join(self._servers)} did not report"
+                    f" {doubt or 'the remaining records'} within {answer_s:.0f} s"
+                    f"{'' if doubt else f': {self._problem or MEMBERSHIP_UNCONFIRMED}'}"
                 )
             yield self._until(lambda: client.is_settled, patience.again_s)
             if not knows_all_ends or client.is_in_doubt:

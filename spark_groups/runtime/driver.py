@@ -49,7 +49,7 @@ from spark_groups.group.trigger import (
     WaitUntil,
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
-from spark_groups.runtime.engine import Engine, suspension_clock
+from spark_groups.runtime.engine import MAX_SLEEP_S, Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
 from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
@@ -325,7 +325,8 @@ class GroupDriver:
                 if not isinstance(step, WaitUntil):
                     return step
                 # Every input of the client notifies, and so does the timer.
-                self._engine.changed.wait(max(0.0, step.at - suspension_clock()))
+                left_s = max(0.0, step.at - suspension_clock())
+                self._engine.changed.wait(min(MAX_SLEEP_S, left_s))
 
     def _list_ends(self, trigger: Trigger, asked: ListEnds) -> None:
         """List log ends; the client knows what this thread waits for."""

@@ -140,6 +140,24 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt() -> None:
     assert 2 <= carried.cluster.listings <= 2 + (carried.now - began_at) / USUAL.again_s
 
 
+def test_doubt_whether_a_topic_exists_ends_with_an_error_if_no_broker_answers() -> None:
+    carried = Carried(available_now=True)
+    names = m.MetadataRequest(topic_names=frozenset({"flihgts"}))
+    assert carried.read({0: 1, 1: 1}) == {0: 1, 1: 1}
+    carried.client.absent.learn(names, m.MetadataResponse(), carried.now)
+    began_at = carried.now
+
+    def accept() -> None:
+        if carried.harness.request(Channel.HEARTBEAT) is not None:
+            carried.harness.answer(Channel.HEARTBEAT, accepted(carried.client.member_epoch))
+
+    for count in range(1, 100):
+        carried.after(float(count), accept)
+    with pytest.raises(BrokerUnreachableError, match="whether all topics of subscribe exist"):
+        carried.run()
+    assert USUAL.answer_s <= carried.now - began_at <= USUAL.answer_s + 1.0
+
+
 def test_partition_that_becomes_ready_while_others_are_sampled_is_for_the_next_plan() -> None:
     carried = Carried(patience=Patience(resolving_s=0.0, first_assignment_s=0.0))
     carried.cluster.during = carried.hide(1)

@@ -34,6 +34,7 @@ from spark_groups.errors import (
     DataLossError,
     GroupError,
 )
+from spark_groups.group.batches.available_now import USUAL_WAIT
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.proofs import CheckpointOwner, PlanJson, Proofs
 from spark_groups.group.client import GroupClient
@@ -66,7 +67,7 @@ NO_NEWS_S: Final = (0.05, 0.3, 1.0)
 JOB_EVERY_S: Final = (0.5, 5.0)
 """How long a job is away before it restarts."""
 
-PATIENCE: Final = Patience(answer_s=60.0, settled_s=60.0, again_s=0.3)
+PATIENCE: Final = Patience(answer_s=60.0, settled_s=USUAL_WAIT.timeout_s, again_s=0.3)
 """That of a planned run; a drawn run sets four of these waits to 0 by chance."""
 WARM_UP_TASKS: Final = 2
 EMPTY_S: Final = 0.3
@@ -489,6 +490,7 @@ class Query(RestartedApplication[Incarnation]):
         assert run.plan is not None
         if run.is_replay:
             current.client.replay(run.plan, current.now)
+            self._proofs.replayed(self._offset, run.plan)
         return run.plan
 
     def _found_nothing(self, current: Incarnation) -> None:
@@ -559,15 +561,19 @@ class Query(RestartedApplication[Incarnation]):
 
     def _report_late(self, current: Incarnation, text: str) -> None:
         """Have the driver report a finished batch: at once, or after Spark's next call."""
-        scene = self._scene
-        delay_s = 0.0 if scene.swarm.planned else scene.chance.choice(REPORTED_S)
-        current.after(delay_s, lambda: current.take(lambda _, __: self._report(current, text)))
+        scene, proofs = self._scene, self._proofs
 
-    def _report(self, current: Incarnation, text: str) -> None:
-        plan = self._proofs.reported(text, self.name)
+        def report() -> None:
+            current.take(lambda _, __: self._report(current, proofs, text))
+
+        delay_s = 0.0 if scene.swarm.planned else scene.chance.choice(REPORTED_S)
+        current.after(delay_s, report)
+
+    def _report(self, current: Incarnation, proofs: Proofs, text: str) -> None:
+        plan = proofs.reported(text, self.name)
         if plan is not None:
             current.client.finish(plan, current.now)
-            self._proofs.finished(plan, current.now)
+            proofs.finished(plan, current.now)
 
     def _until_trigger_s(self) -> float:
         """Return the time until Spark's processing-time trigger: the next multiple of its interval.
@@ -590,7 +596,7 @@ class Query(RestartedApplication[Incarnation]):
         client = current.client
         if self._is_finished:
             # The driver reports the last batch before the run leaves.
-            self._report(current, json.dumps(self._offset))
+            self._report(current, self._proofs, json.dumps(self._offset))
         client.leave(
             current.now,
             leave_by=current.now + LEAVE_S,

@@ -137,6 +137,8 @@ class Proofs:
     def batch_to_run(self, start: PlanJson, end: PlanJson) -> BatchToRun:
         """Return what a batch reads that Spark runs, even of partitions that moved away.
 
+        Call `replayed` once the member knows of a replay.
+
         Raises:
             CheckpointError: The checkpoint belongs to another group or cluster, on Spark 4.0 or
                 4.1; or the batch to run again reads none of this stream's topics.
@@ -149,10 +151,16 @@ class Proofs:
             return BatchToRun(None, plan)
         if end == self._handed_out:
             return BatchToRun(plan, plan)
-        unsubscribed = self._unsubscribed(plan)
+        return BatchToRun(plan, plan, is_replay=True, unsubscribed=self._unsubscribed(plan))
+
+    def replayed(self, end: PlanJson, plan: BatchPlan) -> None:
+        """Note that the member knows of a batch that runs again; it is yet to be proven.
+
+        Args:
+            end: Where the batch ends.
+        """
         self._handed_out = end
         self._expect(plan)
-        return BatchToRun(plan, plan, is_replay=True, unsubscribed=unsubscribed)
 
     # Reports of listeners.
 

@@ -43,9 +43,9 @@ class AbsentTopics:
         """When a missing topic was found, until the group must have assigned it."""
         self._ask_at = 0.0
         self._request = MetadataRequest()
-        """The last request that `next_request` returned."""
+        """The last request for names whose sending is known."""
         self._sent_at = 0.0
-        """When it was returned; seconds."""
+        """When it was sent; seconds."""
 
     @property
     def in_doubt(self) -> frozenset[str]:
@@ -66,8 +66,12 @@ class AbsentTopics:
         asked = self._asked
         if not asked or now < self._ask_at:
             return None
-        self._request, self._sent_at = MetadataRequest(topic_names=asked), now
-        return self._request
+        return self.sent(MetadataRequest(topic_names=asked), now)
+
+    def sent(self, request: MetadataRequest, now: float) -> MetadataRequest:
+        """Note when a request for the names of topics was sent, and return it."""
+        self._request, self._sent_at = request, now
+        return request
 
     def learn(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
         """Process metadata."""
@@ -164,11 +168,11 @@ class TopicNames:
         """True once the subscribed topics were looked up at the beginning."""
         return not self._baseline_wanted
 
-    def ask_baseline(self, _now: float) -> MetadataRequest | None:
+    def ask_baseline(self, now: float) -> MetadataRequest | None:
         """Look up the subscribed topics; nothing else is requested before."""
         if not self._baseline_wanted:
             return None
-        return MetadataRequest(topic_names=self._subscribed())
+        return self.absent.sent(MetadataRequest(topic_names=self._subscribed()), now)
 
     def next_request(self, _now: float) -> MetadataRequest | None:
         """Look up the names of assigned topics, and once those of pending partitions."""

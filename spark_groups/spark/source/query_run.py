@@ -204,6 +204,8 @@ class QueryRun:
         self.driver.start(checkpointed=run.checkpointed)
         if run.plan is not None and run.is_replay:
             self.driver.replay(run.plan)
+            with self.control.changing() as proofs:
+                proofs.replayed(end, run.plan)
         if run.unsubscribed:
             logger.warning(
                 "running the unfinished last batch of the checkpoint again; it also reads %s, which"

@@ -75,6 +75,8 @@ def test_batch_that_another_run_planned_is_replayed_once() -> None:
     again = plan_as_json(plan(2))
     found = run.batch_to_run(own, again)
     assert (found.plan, found.is_replay) == (plan(2), True)
+    assert run.unproven == plan(1), "until the member knows of it"
+    run.replayed(again, plan(2))
     assert run.unproven == plan(2)
     assert not run.batch_to_run(own, again).is_replay
 
@@ -109,7 +111,7 @@ def test_late_report_names_the_query_and_proves_nothing() -> None:
 
 def test_report_of_a_replayed_batch_proves_it() -> None:
     run = proofs()
-    run.batch_to_run(NOTHING_PLANNED, plan_as_json(plan(1)))
+    run.replayed(plan_as_json(plan(1)), plan(1))
     assert run.reported(plan_text(plan(1)), QUERY) == plan(1)
 
 

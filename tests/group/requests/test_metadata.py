@@ -61,6 +61,19 @@ def test_response_that_arrives_late_is_as_old_as_its_request() -> None:
     assert topics.missing == ("bills",)
 
 
+def test_lookup_at_the_beginning_that_is_repeated_proves_absence() -> None:
+    harness = ClientHarness()
+    harness.client.prepare_available_now()
+    failed = MetadataResponse(errors={"bills": int(ErrorCode.LEADER_NOT_AVAILABLE)})
+    for _ in range(10):
+        request = harness.until(m.MetadataRequest)
+        assert isinstance(request, m.MetadataRequest)
+        assert request.topic_names == {"orders"}
+        harness.answer(Channel.CLUSTER, failed)
+        harness.wait(1.0)
+    assert harness.client.absent.missing == ("orders",)
+
+
 def test_missing_topic_that_is_created_during_a_long_batch_is_found() -> None:
     topics = watched()
     answered(topics, 1.0 + BELIEVED_S)
