@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from spark_groups.group.batches.proofs import PlanJson
 from spark_groups.spark.control.channel import ControlServer, Link
 from spark_groups.spark.control.control_messages import (
     BatchReported,
@@ -21,7 +22,6 @@ from spark_groups.spark.control.control_messages import (
     PartitionsChanged,
     Released,
 )
-from spark_groups.spark.source.query_run import Offset
 
 _jvm_pids = itertools.count(900_000)
 QUERY_ID = "the query"
@@ -88,7 +88,7 @@ class Driver:
 
     def report(
         self,
-        end: Offset,
+        end: PlanJson,
         *,
         is_stateful: bool = False,
         trigger_interval_s: float = 0.0,

@@ -12,9 +12,10 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, OptionsError
+from spark_groups.group.batches.proofs import PlanJson
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import OnRestart, SourceOptions
-from spark_groups.spark.source.query_run import Offset, QueryRun
+from spark_groups.spark.source.query_run import QueryRun
 from tests.runtime.members import committed
 from tests.spark.source.query_run_setup import ranges, spans, until_rows
 from workshop.parts.brokers import Row, create_topic, produce
@@ -160,7 +161,7 @@ def fill(servers: str, topic: str) -> None:
     produce(servers, topic, [Row(b"v")] * ROWS)
 
 
-def unfinished(start: Start, **options: str) -> Offset:
+def unfinished(start: Start, **options: str) -> PlanJson:
     """Let a first run plan a batch and die; return the plan."""
     first = start(**options)
     planned = until_rows(first, NOTHING_PLANNED)
@@ -169,7 +170,7 @@ def unfinished(start: Start, **options: str) -> Offset:
     return planned
 
 
-def next_plan(run: QueryRun, planned: Offset) -> Offset:
+def next_plan(run: QueryRun, planned: PlanJson) -> PlanJson:
     """Return the next plan that reads something, after batches that only warm workers up.
 
     Without fast heartbeats, an assignment takes several intervals of 5 s.
@@ -188,7 +189,7 @@ def next_plan(run: QueryRun, planned: Offset) -> Offset:
     return ends[-1]
 
 
-def run_again(run: QueryRun, planned: Offset) -> None:
+def run_again(run: QueryRun, planned: PlanJson) -> None:
     """Run the unfinished batch of the checkpoint again; it has the same range."""
     again = ranges(run, NOTHING_PLANNED, planned)
     assert [(each.from_offset, each.until_offset) for each in again] == [FIRST]
