@@ -187,13 +187,6 @@ DRAWN = (
         "kip-848",
         protocols=MIXED,
     ),
-    Planted(
-        "available now bounds",
-        trigger_bugs.ends_available_now_at_the_first_empty_look,
-        400_149,
-        "kip-848",
-        schedules_max=1_000,
-    ),
     Planted("group settles", trigger_bugs.compares_no_log_ends_with_positions, 400_000, "kip-848"),
     Planted("group settles", trigger_bugs.plans_without_leader_epochs, 400_000, "kip-848"),
     Planted("group settles", trigger_bugs.ignores_every_failure, 400_024, "kafka-4.0"),
