@@ -67,7 +67,7 @@ list = awk 'BEGIN {FS = ":.*\#\# "; print "make TARGET"} \
 
 # A complete environment has all that the demo needs.
 demo: prerequisites $(if $(wildcard $(PACKAGES)),env,$(FOR_DEMO)) ## Show a hand-over between two Spark applications, and check its result
-	$(call step,the demo: one consumer group$(comma) two Spark applications$(comma) about a minute)
+	$(call step,the demo: one consumer group$(comma) two Spark applications$(comma) a minute and a half)
 	$(PY) -m demo.run
 
 test: prerequisites-of-tests classes lint types ## Check style and types, and test on a real Kafka and a real Spark

@@ -43,7 +43,7 @@ _OUTSIDE: Final = {
 }
 
 View = Mapping[str, Any]
-"""A snapshot of `client.snapshot.take_snapshot`; missing keys are unknown."""
+"""A snapshot of `group.snapshot.take_snapshot`; missing keys are unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ class Trigger:
         self._has_begun = False
         self._steps: _Steps | None = None
         self._need: _Need | None = None
+        """What the steps wait for; None: they continue with the next poll."""
         self._now = 0.0
         """The time of the current call."""
         self._ends: Ends = {}
@@ -160,7 +161,7 @@ class Trigger:
         if self._client.is_absent:
             self._has_begun = False
         self._client.called(now)
-        self._need, self._steps = _Until(_at_once, now), self._run(limit)
+        self._need, self._steps = None, self._run(limit)
 
     def poll(self, now: float) -> Step:
         """Return what this trigger needs now, or its end.
@@ -175,30 +176,28 @@ class Trigger:
         assert self._steps is not None, "begin was not called"
         self._now = now
         self.check(now)
-        while isinstance(self._need, _Until):
-            if now < self._need.at and not self._need.is_met():
-                return WaitUntil(self._need.at)
+        while (need := self._need) is None or isinstance(need, _Until):
+            if need is not None and now < need.at and not need.is_met():
+                return WaitUntil(need.at)
             try:
                 self._need = next(self._steps)
             except StopIteration as stopped:
                 end: End = stopped.value
                 return end
-        assert self._need is not None
-        return self._need
+        return need
 
-    def listed(self, ends: Ends, problem: str, now: float) -> None:
+    def listed(self, ends: Ends, problem: str) -> None:
         """Take the log ends that `ListEnds` asked for.
 
         Args:
             problem: Why some are missing; empty if none is.
         """
-        self._ends, self._problem, self._need = ends, problem, _Until(_at_once, now)
+        self._ends, self._problem, self._need = ends, problem, None
 
     def sampled(
         self,
         samples: Mapping[TopicIdPartition, Sample],
         reached: Mapping[TopicIdPartition, int],
-        now: float,
     ) -> None:
         """Take what `SampleRecords` asked for.
 
@@ -208,7 +207,7 @@ class Trigger:
         """
         assert self.sizes is not None, "nothing asked for samples"
         self.sizes.take(samples, reached)
-        self._need = _Until(_at_once, now)
+        self._need = None
 
     def ended(self, now: float) -> None:
         """Note that Spark's call returns, or fails: idle time counts from now."""
@@ -350,10 +349,6 @@ class Trigger:
             f"none of the brokers {', '.join(self._servers)} let this query join the group"
             f" {client.config.member.group_id!r} within {waited_s:.0f} s: {reason}"
         )
-
-
-def _at_once() -> bool:
-    return True
 
 
 def _never() -> bool:

@@ -30,7 +30,7 @@ class LocalMember:
     """The state of a member that only the member itself knows.
 
     Args:
-        state: Name of its state (`protocol.membership.MemberState`).
+        state: Name of its state (`group.member.membership.MemberState`).
         failure: Why it failed; None: it did not.
         last_heartbeat_age_s: Seconds since the last accepted heartbeat was sent.
         revocation_age_s: Seconds since the revocation under way began; None: no revocation.
@@ -82,7 +82,7 @@ def parse_local_members(
     """Return the members of one group by member id.
 
     Args:
-        snapshots: As `client.snapshot.take_snapshot` writes them; those without a member id, or
+        snapshots: As `group.snapshot.take_snapshot` writes them; those without a member id, or
             unreadable ones of other versions, are ignored.
     """
     found = {}

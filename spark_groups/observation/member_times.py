@@ -76,7 +76,7 @@ class MemberTimes:
         """Return a snapshot whose partitions have their lag in time, as far as it is known.
 
         Args:
-            snapshot: As `client.snapshot` takes it; it stays as it is.
+            snapshot: As `group.snapshot` takes it; it stays as it is.
         """
         owned: _Owned = {
             TopicIdPartition(parse_topic_id(each["topic_id"]), each["partition"]): each

@@ -252,7 +252,7 @@ def view_group(reading: GroupReading, snapshots: Iterable[Mapping[str, Any]] = (
     """Return the view of a group.
 
     Args:
-        snapshots: Snapshots of members on this machine, as `client.snapshot` writes them; those of
+        snapshots: Snapshots of members on this machine, as `group.snapshot` writes them; those of
             other groups are ignored.
     """
     description = reading.description

@@ -251,8 +251,14 @@ class GroupDriver:
 
     def await_commits(self, timeout_s: float) -> bool:
         """Wait until every finished batch is committed; return False after the timeout."""
-        client = self._engine.started()
-        return self._await(lambda: not client.uncommitted, timeout_s)
+        client, trigger = self._engine.started(), self._started_trigger()
+
+        def all_committed() -> bool:
+            self._check()
+            trigger.check(suspension_clock())
+            return not client.uncommitted
+
+        return self._engine.wait_for(all_committed, timeout_s)
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the last listed log ends of this member's partitions."""
@@ -329,12 +335,11 @@ class GroupDriver:
                 self._engine.changed.wait(min(MAX_SLEEP_S, left_s))
 
     def _list_ends(self, trigger: Trigger, asked: ListEnds) -> None:
-        """List log ends; the client knows what this thread waits for."""
+        """List log ends, as an open request: the timer reports a slow one."""
         assert self._ends is not None
         began_at = suspension_clock()
         with self._engine.changed:
             self._open_requests.asked(LOG_ENDS, 0.0, began_at)
-            # The timer reports it in time.
             self._engine.changed.notify_all()
         ends = self._ends.list(asked.keys, asked.shown)
         with self._engine.changed:
@@ -343,13 +348,13 @@ class GroupDriver:
                 self._open_requests.failed(LOG_ENDS, problem, now - began_at, now)
             else:
                 self._open_requests.answered(LOG_ENDS, now - began_at)
-            trigger.listed(ends, problem, now)
+            trigger.listed(ends, problem)
 
     def _sample(self, trigger: Trigger, asked: SampleRecords) -> None:
         assert self._ends is not None
         found = self._ends.sample(asked.offsets, asked.timeout_s)
         with self._engine.changed:
-            trigger.sampled(*found, suspension_clock())
+            trigger.sampled(*found)
 
     def _lock_instance(self) -> None:
         instance_id = self._config.member.instance_id
@@ -365,16 +370,6 @@ class GroupDriver:
         with self._engine.changed:
             yield self._engine.started()
             self._engine.pump()
-
-    def _await(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        trigger = self._started_trigger()
-
-        def met_or_failed() -> bool:
-            self._check()
-            trigger.check(suspension_clock())
-            return condition()
-
-        return self._engine.wait_for(met_or_failed, timeout_s)
 
     def _check(self) -> None:
         if self._engine.crash is not None:

@@ -1,6 +1,6 @@
 """The group's requests and responses as wire values, and back.
 
-The values of `protocol.messages` always use topic ids. Where the wire takes names, the caller
+The values of `group.member.messages` always use topic ids. Where the wire takes names, the caller
 provides fresh metadata; partitions of deleted topics are not sent, and get UNKNOWN_TOPIC_ID.
 """
 

@@ -128,10 +128,10 @@ class Carried:
             if each in keys
         }
         problem = "NOT_LEADER_OR_FOLLOWER" if len(found) < len(keys) else ""
-        self.trigger.listed(found, problem, self.now)
+        self.trigger.listed(found, problem)
 
     def _sample(self, offsets: Mapping[TopicIdPartition, int]) -> None:
         self.cluster.sampled.append(offsets)
         self.cluster.during()
         samples = {} if self.cluster.is_throttled else dict.fromkeys(offsets, Sample(KB, 1))
-        self.trigger.sampled(samples, self.cluster.reached, self.now)
+        self.trigger.sampled(samples, self.cluster.reached)

@@ -1,4 +1,4 @@
-"""Requests and responses of the coordinator that `protocol.messages` does not have.
+"""Requests and responses of the coordinator that `group.member.messages` does not have.
 
 They are requests of operators, group configuration, and the parts of KIP-848 that Kafka dropped.
 Fields are those of the schemas.

@@ -40,7 +40,7 @@ from spark_groups.group.batches.proofs import CheckpointOwner, PlanJson, Proofs
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.events import RevocationHeld
-from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, parse_plan_text
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, offset_text, parse_plan_text
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
@@ -439,7 +439,7 @@ class Query(RestartedApplication[Incarnation]):
 
         def listed() -> None:
             if self._calls is calls and not self._is_stale(current):
-                calls.listed(ends, problem, current.now)
+                calls.listed(ends, problem)
                 self._poll(current)
 
         current.after(scene.chance.uniform(0.001, 0.05), listed)
@@ -481,7 +481,7 @@ class Query(RestartedApplication[Incarnation]):
         self._end_call(current, plan)
         before, self._offset = self._offset, self._proofs.planned(plan)
         self.plan, self._is_finished = plan, False
-        self._logs.began(json.dumps(self._offset), current.after)
+        self._logs.began(offset_text(self._offset), current.after)
         self._run_batch(current, self._given(current, before))
 
     def _given(self, current: Incarnation, start: PlanJson) -> BatchPlan:
@@ -546,7 +546,7 @@ class Query(RestartedApplication[Incarnation]):
                 self._leave(current)
                 return
             if scene.swarm.listener:
-                self._report_late(current, json.dumps(self._offset))
+                self._report_late(current, offset_text(self._offset))
             wait_s = scene.chance.uniform(0.0, scene.swarm.trigger_s)
             if scene.swarm.planned:
                 wait_s = self._until_trigger_s()
@@ -596,7 +596,7 @@ class Query(RestartedApplication[Incarnation]):
         client = current.client
         if self._is_finished:
             # The driver reports the last batch before the run leaves.
-            self._report(current, self._proofs, json.dumps(self._offset))
+            self._report(current, self._proofs, offset_text(self._offset))
         client.leave(
             current.now,
             leave_by=current.now + LEAVE_S,

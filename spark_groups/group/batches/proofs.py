@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from spark_groups.errors import CheckpointError
 from spark_groups.group.ledger.plan_text import (
     NOTHING_PLANNED,
+    offset_text,
     plan_as_json,
     plan_from_json,
     plan_text,
@@ -85,7 +86,7 @@ class Proofs:
         passes_start: Whether Spark passes the end of the last batch to `latestOffset`.
     """
 
-    def __init__(self, stream: CheckpointOwner, *, passes_start: bool = True) -> None:
+    def __init__(self, owner: CheckpointOwner, *, passes_start: bool = True) -> None:
         self.unproven: BatchPlan | None = None
         """The last plan that Spark received, until its batch is proven."""
         self.reported_at: float | None = None
@@ -94,7 +95,7 @@ class Proofs:
         """Spark's query ID; None before the first report."""
         self.is_query_over = False
         """Whether no report can follow, because the query has ended."""
-        self._stream = stream
+        self._owner = owner
         self._passes_start = passes_start
         self._unproven_text = ""
         self._handed_out: PlanJson | None = None
@@ -121,17 +122,17 @@ class Proofs:
     def proven(self, proof: Proof) -> None:
         """Note that a new proof was acted on: no report of its batch is needed."""
         self._proven = proof.offset
-        self._expect(None)
+        self.expect_no_report()
 
     def expect_no_report(self) -> None:
-        """Note that the run ends without waiting for another report."""
-        self._expect(None)
+        """Note that no report is waited for: the last plan is proven, or the run fails."""
+        self._expect(None, "")
 
     def planned(self, plan: BatchPlan) -> PlanJson:
         """Return the offset with which Spark receives a plan; its batch is yet to be proven."""
         self._handed_out = plan_as_json(plan)
         self._known = (self._handed_out, plan)
-        self._expect(plan)
+        self._expect(plan, offset_text(self._handed_out))
         return self._handed_out
 
     def batch_to_run(self, start: PlanJson, end: PlanJson) -> BatchToRun:
@@ -160,7 +161,7 @@ class Proofs:
             end: Where the batch ends.
         """
         self._handed_out = end
-        self._expect(plan)
+        self._expect(plan, plan_text(plan))
 
     # Reports of listeners.
 
@@ -189,7 +190,7 @@ class Proofs:
     def finished(self, plan: BatchPlan, reported_at: float) -> None:
         """Note that a reported plan was finished."""
         if self.unproven is plan:
-            self._expect(None)
+            self.expect_no_report()
             self.reported_at = reported_at
 
     def query_ended(self, query_id: str, *, had_reports: bool) -> None:
@@ -204,15 +205,13 @@ class Proofs:
         may_be_this_query = self.query_id is None and not had_reports
         self.is_query_over = self.is_query_over or is_this_query or may_be_this_query
 
-    def _expect(self, plan: BatchPlan | None) -> None:
-        self.unproven, self.reported_at = plan, None
-        self._unproven_text = ""
+    def _expect(self, plan: BatchPlan | None, text: str) -> None:
+        self.unproven, self._unproven_text, self.reported_at = plan, text, None
         # The query that was reported as ended is another one, because this one continues.
         self.is_query_over = False
         if plan is not None:
-            self._unproven_text = plan_text(plan)
             # A late report finishes nothing, but still contains the properties of the query.
-            self._recent.append(hash(self._unproven_text))
+            self._recent.append(hash(text))
 
     def _plan_of(self, offset: PlanJson) -> BatchPlan | None:
         if offset != self._known[0]:
@@ -225,7 +224,7 @@ class Proofs:
 
         Spark 4.2 passes the start to `latestOffset`, before the member joins.
         """
-        own = self._stream.group_id
+        own = self._owner.group_id
         self._refuse_sparks_source(start)
         before, plan = plan_from_json(start), self._plan_of(end)
         if before is None or plan is None:
@@ -233,7 +232,7 @@ class Proofs:
         if before.cluster_id and plan.cluster_id and before.cluster_id != plan.cluster_id:
             raise CheckpointError(
                 f"the checkpoint is of the Kafka cluster {before.cluster_id}, but"
-                f" {self._stream.servers} lead to the cluster"
+                f" {self._owner.servers} lead to the cluster"
                 f" {plan.cluster_id}: correct the address, or set a new checkpointLocation"
             )
         if before.group_id == own or plan.group_id != own:
@@ -243,7 +242,7 @@ class Proofs:
             return
         named = (word for name in read for word in ("--topic", name))
         copy = reset_command(
-            own, self._stream.command_options, "--from-group", before.group_id, *named
+            own, self._owner.command_options, "--from-group", before.group_id, *named
         )
         raise CheckpointError(
             f"the checkpoint belongs to the group {before.group_id!r}, but this query reads as the"
@@ -258,7 +257,7 @@ class Proofs:
         Spark assigns the offsets in a checkpoint to the streams of a query by their order: a batch
         that reads none of this stream's topics is refused.
         """
-        subscription = self._stream.subscription
+        subscription = self._owner.subscription
         read = {each.topic for each in plan.ranges}
         others = sorted(each for each in read if not subscription.matches(each))
         if read and len(others) == len(read):
@@ -277,10 +276,8 @@ class Proofs:
         if read is None:
             return
         topics = ", ".join(sorted({each.topic for each in read}))
-        own = self._stream.group_id
-        command = reset_command(
-            own, self._stream.command_options, "--from-checkpoint", "CHECKPOINT"
-        )
+        own = self._owner.group_id
+        command = reset_command(own, self._owner.command_options, "--from-checkpoint", "CHECKPOINT")
         raise CheckpointError(
             f"the checkpoint was written by Spark's own Kafka source, which has read {topics}; this"
             " source cannot continue from it. Set a new checkpointLocation. To continue where that"

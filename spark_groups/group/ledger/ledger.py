@@ -6,7 +6,7 @@ tenures: they change while a partition is kept.
 
 The offsets of a partition that this query finished but has not committed are a *finished run*. When
 the partition returns after a loss or a restart, and its committed offset is the very commit on
-which one of the run's batches stands, by offset and by mark (`offsets.marks`), the run is
+which one of the run's batches stands, by offset and by mark (`marks`), the run is
 *inherited*: reading continues at its end. Otherwise the committed offset wins.
 """
 

@@ -11,7 +11,7 @@ offset>+<count>@<mark>` separated by commas, to keep checkpoints small.
 Topics are keyed by id, because a topic that is deleted and created again is another topic. A topic
 without ranges was read earlier. `partitions` is the topic's partition count when the group began to
 read it, null if unknown. A topic with `"read": false` existed when the query began, and the query
-has not read it yet. A mark names the commit on which a range stands (`offsets.marks`); a range
+has not read it yet. A mark names the commit on which a range stands (`marks`); a range
 without one stands on the commit of another client. `cluster` is missing if the brokers report none.
 
 A warm-up plan has no ranges, but the number of its tasks as `warm_up_tasks` after `member_epoch`.
@@ -86,8 +86,13 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
 
 def plan_text(plan: BatchPlan | None) -> str:
     """Return a plan as the text in Spark's checkpoint and progress; None: nothing planned yet."""
+    return offset_text(NOTHING_PLANNED if plan is None else plan_as_json(plan))
+
+
+def offset_text(offset: Mapping[str, object]) -> str:
+    """Return the JSON value that a stream reader returns as the text in Spark's checkpoint."""
     # PySpark writes what a reader returns with json.dumps as it comes: so must this.
-    return json.dumps(dict(NOTHING_PLANNED) if plan is None else plan_as_json(plan))
+    return json.dumps(dict(offset))
 
 
 def plan_from_json(value: object) -> BatchPlan | None:

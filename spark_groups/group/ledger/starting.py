@@ -3,7 +3,7 @@
 Spark's `startingOffsets`, or a timestamp, applies when the *group* first reads a topic. The first
 position is committed at once, with the topic's partition count as metadata: resolving "latest"
 again later would skip records. A partition beyond that count was added later and starts at its
-beginning. The metadata also says which commit it is (`offsets.marks`), and shows offsets set by an
+beginning. The metadata also says which commit it is (`marks`), and shows offsets set by an
 operator and those to which a member went back because the log was truncated.
 """
 

@@ -56,7 +56,7 @@ class QueryRun:
             api_timeout_s=options.api_timeout_ms / 1000,
             timeouts=options.timeouts,
         )
-        stream = CheckpointOwner(
+        owner = CheckpointOwner(
             options.group_id,
             options.subscription,
             ",".join(options.bootstrap_servers),
@@ -64,7 +64,7 @@ class QueryRun:
         )
         self.control = RunnerControl(
             self.driver,
-            Proofs(stream, passes_start=spark_passes_start),
+            Proofs(owner, passes_start=spark_passes_start),
             group_id=options.group_id,
             move_with_state=options.move_with_state,
         )

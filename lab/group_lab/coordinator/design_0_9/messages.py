@@ -1,8 +1,8 @@
 """Requests and responses of the design for Kafka 0.9, as frozen values.
 
 Field names are those of the design ("Request formats"), in this project's spelling.
-ConsumerMetadata is FindCoordinator today. OffsetCommit v1 is that of `protocol.messages`, with the
-consumer id as member id, and the group's generation id as member epoch.
+ConsumerMetadata is FindCoordinator today. OffsetCommit v1 is that of `group.member.messages`, with
+the consumer id as member id, and the group's generation id as member epoch.
 
 Source: Kafka 0.9 Consumer Rewrite Design, "Request formats" and "Configs".
 """
