@@ -152,7 +152,9 @@ class TargetAssignment:
             return False
         if self._empty_since is None:
             self._empty_since = now
-        return now - self._empty_since < EMPTY_TARGET_DOUBT_S
+        # A response may arrive late: it is as old as its request.
+        asked_at = now if self._asked_at is None else self._asked_at
+        return asked_at - self._empty_since < EMPTY_TARGET_DOUBT_S
 
     def _ask_at(self, due_at: float) -> None:
         self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)

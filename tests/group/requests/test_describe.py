@@ -103,6 +103,17 @@ def test_nothing_is_not_believed_at_once() -> None:
     assert watch.settled(5)
 
 
+def test_description_that_arrives_late_is_as_old_as_its_request() -> None:
+    watch = TargetAssignment()
+    watch.asked(0.9)
+    assert take(watch, description(target=NO_PARTITIONS), now=1.0) is True
+    watch.asked(1.5)
+    late = 1.0 + 2 * EMPTY_TARGET_DOUBT_S
+    assert take(watch, description(target=NO_PARTITIONS), now=late) is True
+    watch.asked(late + EMPTY_TARGET_AGAIN_S)
+    assert take(watch, description(target=NO_PARTITIONS), now=late + 1.0) is False
+
+
 def test_a_share_restarts_the_doubt() -> None:
     watch = TargetAssignment()
     take(watch, description(target=NO_PARTITIONS), now=1.0)
