@@ -37,16 +37,6 @@ PYTHON_ROOMS = (
     "conftest",
 )
 LIBRARIES = ("spark_groups/", "lab/group_lab/")
-MEMBERS_OWN = (
-    "spark_groups/group/client",
-    "spark_groups/group/health.py",
-    "spark_groups/group/metrics.py",
-    "spark_groups/group/snapshot.py",
-    "spark_groups/group/trigger.py",
-    "spark_groups/group/requests/",
-    "spark_groups/group/batches/",
-)
-"""Modules that share the parts of a client."""
 PURE = (
     "spark_groups/errors.py",
     "spark_groups/types.py",
@@ -172,8 +162,8 @@ def is_pure(source: Source) -> bool:
     return source.is_python and str(source.path).startswith(PURE)
 
 
-def is_outside_the_client(source: Source) -> bool:
-    rooms = ("tests/", "lab/tests/", "workshop/tests/", *MEMBERS_OWN)
+def is_outside_the_group(source: Source) -> bool:
+    rooms = ("spark_groups/group/", "tests/", "lab/tests/", "workshop/tests/")
     return is_python(source) and not str(source.path).startswith(rooms)
 
 
@@ -339,37 +329,10 @@ def public_things_are_documented(source: Source) -> Iterator[str]:
             yield f"{name}: the docstring's first line is not one sentence: {first_line!r}"
 
 
-@cache
-def parts_of_the_client() -> frozenset[str]:
-    """Names of the public attributes that GroupClient makes of other classes."""
-    path = ROOT / "spark_groups/group/client.py"
-    (client,) = (
-        node
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name == "GroupClient"
-    )
-    made = [node for node in ast.walk(client) if isinstance(node, ast.Assign)]
-    targets = [
-        target
-        for node in made
-        if isinstance(node.value, ast.Call | ast.Tuple)
-        for target in ast.walk(node.targets[0])
-    ]
-    names = {node.attr for node in targets if isinstance(node, ast.Attribute)}
-    return frozenset(name for name in names if not name.startswith("_"))
-
-
-def nothing_reaches_through_the_client(source: Source) -> Iterator[str]:
+def only_the_group_changes_a_member(source: Source) -> Iterator[str]:
     for node in source.nodes(ast.Attribute):
-        match node.value:
-            case ast.Name(id=name) | ast.Attribute(attr=name) if name.strip("_") == "client":
-                is_client = True
-            case ast.Call(func=ast.Attribute(attr=name)):
-                is_client = name == "_started"
-            case _:
-                is_client = False
-        if is_client and node.attr in parts_of_the_client():
-            yield f"line {node.lineno}: {ast.unparse(node)}; add a property to GroupClient"
+        if isinstance(node.ctx, ast.Store) and ".parts." in ast.unparse(node):
+            yield f"line {node.lineno}: {ast.unparse(node)} is set; give GroupClient an input"
 
 
 def room_has_its_tests(source: Source) -> Iterator[str]:
@@ -426,9 +389,9 @@ RULES = (
     Rule(words_are_plain, is_plain_prose, "#nobody\n"),
     Rule(words_are_plain, is_plain_prose, "What\nis\n", "docs/bad.md"),
     Rule(
-        nothing_reaches_through_the_client,
-        is_outside_the_client,
-        "found = query.client.member.state\n",
+        only_the_group_changes_a_member,
+        is_outside_the_group,
+        "query.client.parts.member.state = None\n",
         "spark_groups/runtime/bad.py",
     ),
     Rule(room_has_its_tests, is_module, "def f(): ...\n", "spark_groups/no_such/room.py"),

@@ -8,12 +8,13 @@ batch that delays no other member.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from spark_groups.group.member.membership import MemberState
+from spark_groups.group.snapshot import MemberSnapshot
 
 SHARE: Final = 0.5
 """The part of a deadline after which a member is unhealthy."""
@@ -34,16 +35,13 @@ class Condition(Enum):
 NOT_LIVE: Final = (Condition.FAILED, Condition.STUCK)
 READY: Final = (Condition.STANDBY, Condition.READING)
 _OUTSIDE: Final = {
-    MemberState.UNSUBSCRIBED.name: "it is not a member of the group",
-    MemberState.WARMING_UP.name: "it joins the group when its query has warmed up",
-    MemberState.JOINING.name: "it is joining the group",
-    MemberState.FENCED.name: "it was fenced and will rejoin",
-    MemberState.PREPARE_LEAVING.name: "it is leaving the group",
-    MemberState.LEAVING.name: "it is leaving the group",
+    MemberState.UNSUBSCRIBED: "it is not a member of the group",
+    MemberState.WARMING_UP: "it joins the group when its query has warmed up",
+    MemberState.JOINING: "it is joining the group",
+    MemberState.FENCED: "it was fenced and will rejoin",
+    MemberState.PREPARE_LEAVING: "it is leaving the group",
+    MemberState.LEAVING: "it is leaving the group",
 }
-
-View = Mapping[str, Any]
-"""A snapshot of `group.snapshot.take_snapshot`; missing keys are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,46 +71,46 @@ class Health:
         }
 
 
-def assess(view: View) -> Health:
+def assess(member: MemberSnapshot) -> Health:
     """Return the health of a member at the time of its snapshot."""
-    found = [(condition, text) for condition, check in _CHECKS for text in check(view)]
+    found = [(condition, text) for condition, check in _CHECKS for text in check(member)]
     if not found:
-        return Health(Condition.READING if view.get("assigned") else Condition.STANDBY)
+        return Health(Condition.READING if member.assigned else Condition.STANDBY)
     gravest = min((condition for condition, _ in found), key=list(Condition).index)
     return Health(gravest, tuple(text for _, text in found))
 
 
-def _failed(view: View) -> Iterator[str]:
-    if view.get("failure"):
-        yield str(view["failure"])
+def _failed(member: MemberSnapshot) -> Iterator[str]:
+    if member.failure:
+        yield member.failure
 
 
-def _does_not_send(view: View) -> Iterator[str]:
-    age_s = _silence_s(view)
-    if age_s is not None and _is_own_fault(view):
-        yield f"{_silent(view, age_s)}, and the next one is overdue"
+def _does_not_send(member: MemberSnapshot) -> Iterator[str]:
+    age_s = _silence_s(member)
+    if age_s is not None and _is_own_fault(member):
+        yield f"{_silent(member, age_s)}, and the next one is overdue"
 
 
-def _is_cut_off(view: View) -> Iterator[str]:
-    age_s = _silence_s(view)
-    if age_s is not None and not _is_own_fault(view):
-        yield f"{_silent(view, age_s)}: {view.get('unreachable_reason') or 'no answer yet'}"
+def _is_cut_off(member: MemberSnapshot) -> Iterator[str]:
+    age_s = _silence_s(member)
+    if age_s is not None and not _is_own_fault(member):
+        yield f"{_silent(member, age_s)}: {member.unreachable_reason or 'no answer yet'}"
 
 
-def _holds_up_a_revocation(view: View) -> Iterator[str]:
-    age_s, limit_s = view.get("revocation_age_s"), view.get("revocation_timeout_s")
-    if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
-        partitions = len(view.get("revoking", ()))
+def _holds_up_a_revocation(member: MemberSnapshot) -> Iterator[str]:
+    age_s, limit_s = member.revocation_age_s, member.revocation_timeout_s
+    if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(member)):
+        partitions = len(member.revoking)
         yield (
             f"a revocation of {partitions} partitions has been pending for {age_s:.0f} s; the"
             f" coordinator removes the member after {limit_s:g} s"
         )
 
 
-def _is_not_called(view: View) -> Iterator[str]:
-    if view.get("left_because_idle"):
+def _is_not_called(member: MemberSnapshot) -> Iterator[str]:
+    if member.left_because_idle:
         yield "the member left: its query is idle, or a batch took longer than maxBatchTime"
-    age_s, limit_s = view.get("idle_s"), view.get("idle_limit_s")
+    age_s, limit_s = member.idle_s, member.idle_limit_s
     if _is_over_its_share(age_s, limit_s):
         yield (
             f"no batch runs and Spark has not called for {age_s:.0f} s; the member leaves after"
@@ -120,8 +118,8 @@ def _is_not_called(view: View) -> Iterator[str]:
         )
 
 
-def _outlives_its_batch(view: View) -> Iterator[str]:
-    age_s, limit_s = view.get("batch_age_s"), view.get("batch_limit_s")
+def _outlives_its_batch(member: MemberSnapshot) -> Iterator[str]:
+    age_s, limit_s = member.batch_age_s, member.batch_limit_s
     if _is_over_its_share(age_s, limit_s):
         yield (
             f"a batch has been running for {age_s:.0f} s; the member leaves after {limit_s:g} s"
@@ -129,23 +127,22 @@ def _outlives_its_batch(view: View) -> Iterator[str]:
         )
 
 
-def _does_not_commit(view: View) -> Iterator[str]:
-    age_s, limit_s = view.get("uncommitted_age_s"), _rebalance_timeout_s(view)
-    if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(view)):
-        partitions = len(view.get("uncommitted", ()))
+def _does_not_commit(member: MemberSnapshot) -> Iterator[str]:
+    age_s, limit_s = member.uncommitted_age_s, _rebalance_timeout_s(member)
+    if _is_over_its_share(age_s, limit_s) and not any(_is_cut_off(member)):
+        partitions = len(member.uncommitted)
         yield f"offsets of {partitions} partitions have been uncommitted for {age_s:.0f} s"
 
 
-def _is_outside(view: View) -> Iterator[str]:
-    state = view.get("state")
-    if state in _OUTSIDE:
-        left_s = view.get("instance_wait_left_s")
+def _is_outside(member: MemberSnapshot) -> Iterator[str]:
+    if member.state in _OUTSIDE:
+        left_s = member.instance_wait_left_s
         waits = "" if left_s is None else f"; it waits up to {left_s:.0f} s for its instance id"
-        yield f"{_OUTSIDE[state]}{waits}"
+        yield f"{_OUTSIDE[member.state]}{waits}"
 
 
-def _is_slow(view: View) -> Iterator[str]:
-    age_s, limit_s = view.get("batch_age_s"), _rebalance_timeout_s(view)
+def _is_slow(member: MemberSnapshot) -> Iterator[str]:
+    age_s, limit_s = member.batch_age_s, _rebalance_timeout_s(member)
     if _is_over_its_share(age_s, limit_s):
         yield (
             f"a batch has been running for {age_s:.0f} s: a revocation would wait for it, and the"
@@ -153,7 +150,7 @@ def _is_slow(view: View) -> Iterator[str]:
         )
 
 
-Check = Callable[[View], Iterator[str]]
+Check = Callable[[MemberSnapshot], Iterator[str]]
 _CHECKS: Final[tuple[tuple[Condition, Check], ...]] = (
     (Condition.FAILED, _failed),
     (Condition.STUCK, _does_not_send),
@@ -167,25 +164,25 @@ _CHECKS: Final[tuple[tuple[Condition, Check], ...]] = (
 )
 
 
-def _silence_s(view: View) -> float | None:
+def _silence_s(member: MemberSnapshot) -> float | None:
     """Return the age of the last accepted heartbeat, if too old."""
-    if view.get("state") == MemberState.UNSUBSCRIBED.name:
+    if member.state is MemberState.UNSUBSCRIBED:
         return None
-    age_s = view.get("last_heartbeat_age_s")
-    return age_s if _is_over_its_share(age_s, view.get("proven_for_s")) else None
+    age_s = member.last_heartbeat_age_s
+    return age_s if _is_over_its_share(age_s, member.proven_for_s) else None
 
 
-def _is_own_fault(view: View) -> bool:
+def _is_own_fault(member: MemberSnapshot) -> bool:
     """Whether a heartbeat is due and only this process keeps it from being sent."""
-    return bool(view.get("heartbeat_overdue_s")) and view.get("unreachable_age_s") is None
+    return bool(member.heartbeat_overdue_s) and member.unreachable_age_s is None
 
 
-def _silent(view: View, age_s: float) -> str:
-    return f"no heartbeat was accepted for {age_s:.0f} s (limit: {view['proven_for_s']:g} s)"
+def _silent(member: MemberSnapshot, age_s: float) -> str:
+    return f"no heartbeat was accepted for {age_s:.0f} s (limit: {member.proven_for_s:g} s)"
 
 
-def _rebalance_timeout_s(view: View) -> float | None:
-    timeout_ms = view.get("rebalance_timeout_ms")
+def _rebalance_timeout_s(member: MemberSnapshot) -> float | None:
+    timeout_ms = member.rebalance_timeout_ms
     return None if timeout_ms is None else timeout_ms / 1000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
@@ -123,6 +123,37 @@ _REBALANCING: Final = (MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
 _OUTSIDE: Final = (MemberState.FENCED, MemberState.FATAL)
 
 
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """What a timer measured.
+
+    Args:
+        buckets: How many took at most each bound, and how many in all.
+        max_s: The maximum of the last 30 to 60 s; None: there was none.
+    """
+
+    buckets: tuple[int, ...]
+    bounds_s: tuple[float, ...]
+    sum_s: float
+    max_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """All counters and timers.
+
+    Args:
+        errors: Request, name of the error, and how many responses had it.
+        joined_as: The last member ids, the current one last.
+    """
+
+    counts: Mapping[Count, int]
+    took: Mapping[Took, Durations]
+    errors: tuple[tuple[str, str, int], ...]
+    last_rebalance_age_s: float | None
+    joined_as: tuple[str, ...]
+
+
 class Spread:
     """Durations as a histogram, with a recent maximum.
 
@@ -146,15 +177,15 @@ class Spread:
             self._longest_s = self._recent(window)
         self._longest_s[window] = max(seconds, self._longest_s.get(window, seconds))
 
-    def as_plain(self, now: float) -> dict[str, Any]:
-        """Return cumulative buckets, the sum, and the maximum of the last 30 to 60 s."""
+    def durations(self, now: float) -> Durations:
+        """Return what was measured."""
         recent = self._recent(_window(now)).values()
-        return {
-            "buckets": list(accumulate(self._buckets)),
-            "bounds_s": list(self._bounds_s),
-            "sum_s": round(self._sum_s, 6),
-            "max_s": round(max(recent), 6) if recent else None,
-        }
+        return Durations(
+            buckets=tuple(accumulate(self._buckets)),
+            bounds_s=self._bounds_s,
+            sum_s=round(self._sum_s, 6),
+            max_s=round(max(recent), 6) if recent else None,
+        )
 
     def _recent(self, window: int) -> dict[int, float]:
         return {each: longest for each, longest in self._longest_s.items() if each >= window - 1}
@@ -237,16 +268,16 @@ class Metrics:
         """Return how long offsets have waited without any being accepted; None: none wait."""
         return None if self._uncommitted_since is None else now - self._uncommitted_since
 
-    def as_plain(self, now: float) -> dict[str, Any]:
-        """Return everything as plain values, by the names of `Count` and `Took`."""
+    def tally(self, now: float) -> Tally:
+        """Return everything that was counted and measured."""
         age_s = None if self._rebalanced_at is None else round(now - self._rebalanced_at, 3)
-        return {
-            "counts": {each.name.lower(): self.counts[each] for each in Count},
-            "took": {each.name.lower(): self._spreads[each].as_plain(now) for each in Took},
-            "errors": [[*each, count] for each, count in sorted(self.errors.items())],
-            "last_rebalance_age_s": age_s,
-            "joined_as": list(self.joined_as),
-        }
+        return Tally(
+            counts={each: self.counts[each] for each in Count},
+            took={each: self._spreads[each].durations(now) for each in Took},
+            errors=tuple((*each, count) for each, count in sorted(self.errors.items())),
+            last_rebalance_age_s=age_s,
+            joined_as=tuple(self.joined_as),
+        )
 
     def _count(self, asked: _Asked, errors: set[str]) -> None:
         self.counts[asked.asked] += 1

@@ -1,100 +1,227 @@
-"""The state of a client as plain values, for the CLI, notebooks and health checks."""
+"""The state of a client as one frozen value, for health checks, metrics, the CLI and notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import Enum
 from itertools import groupby
 from math import isinf
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.events import WithheldRange
+from spark_groups.group.ledger.ledger import Phase
+from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.messages import NO_OFFSET
+from spark_groups.group.metrics import Tally
+from spark_groups.group.parts import MemberParts
+from spark_groups.group.requests.open_requests import AwaitedAnswer
 from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 
 
-def take_snapshot(client: GroupClient, now: float) -> dict[str, Any]:
-    """Return the client's state; ages are seconds, unknown values are None, never 0."""
-    member, ledger = client.member, client.ledger
-    in_flight, waits = ledger.in_flight, client.positions.waits()
-    return {
-        "group": member.config.group_id,
-        "member_id": member.member_id,
-        "instance_id": member.config.instance_id,
-        "member_epoch": member.member_epoch,
-        "state": member.state.name,
-        "failure": member.failure,
-        "group_state": client.target.group_state or None,
-        "group_epoch": client.target.group_epoch or None,
-        "assignment_epoch": client.target.assignment_epoch or None,
-        "coordinator": str(client.coordinator) if client.coordinator else None,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "heartbeat_interval_ms": int(member.pace.interval_s * 1000),
-        "awaited_answers": client.open_requests.shown(now),
-        **_deadlines(client, now),
-        "assigned": _partitions(client, member.assigned),
-        "pending": _partitions(client, client.pending),
-        "pending_ranges": [asdict(each) for each in client.withheld()],
-        "revoking": _partitions(client, member.revoking),
-        "uncommitted": _partitions(client, client.uncommitted),
-        "commits_refused": client.commits.refused,
-        "in_flight": None
+@dataclass(frozen=True, slots=True)
+class LagTimes:
+    """The lag of a partition in time, which only brokers know; see `observation.lag_times`."""
+
+    catch_up_s: float | None = None
+    seconds_behind: float | None = None
+    deletion_in_s: float | None = None
+    deleted_unread_offsets: int | None = None
+
+
+UNKNOWN_TIMES: Final = LagTimes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSnapshot:
+    """A partition that the member owns.
+
+    Args:
+        topic: Its name; None: unknown.
+        position: The next offset to plan.
+        waits_for: Which request fails with which error, if that keeps it from being read.
+        log_end_offset: As of Spark's last call.
+        times: Not among the plain values.
+    """
+
+    topic: str | None
+    topic_id: TopicId
+    partition: int
+    phase: Phase
+    assigned_epoch: int
+    committed_offset: int | None
+    position: int | None
+    waits_for: str | None
+    log_end_offset: int | None
+    times: LagTimes = UNKNOWN_TIMES
+
+    @property
+    def lag(self) -> int | None:
+        """The lag as in Kafka's tools: log end minus committed offset; None: unknown."""
+        committed, end = self.committed_offset, self.log_end_offset
+        return None if committed is None or end is None else max(0, end - committed)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInFlight:
+    """The offsets of one partition that the running batch reads."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    until_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSnapshot:
+    """The state of a member; ages are seconds, unknown values are None, never 0.
+
+    Before its run has started, a member has only `group` and `state`, and no tally. `assigned`,
+    `pending`, `revoking` and `uncommitted` name partitions as `orders-0`.
+    """
+
+    group: str
+    member_id: str = ""
+    instance_id: str | None = None
+    member_epoch: int = 0
+    state: MemberState
+    failure: str | None = None
+    group_state: str | None = None
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    coordinator: str | None = None
+    rebalance_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    awaited_answers: tuple[AwaitedAnswer, ...] = ()
+    last_heartbeat_age_s: float | None = None
+    heartbeat_overdue_s: float | None = None
+    proven_for_s: float | None = None
+    unreachable_age_s: float | None = None
+    unreachable_reason: str | None = None
+    session_timeout_ms: int | None = None
+    instance_wait_age_s: float | None = None
+    instance_wait_left_s: float | None = None
+    last_call_age_s: float | None = None
+    batch_age_s: float | None = None
+    batch_limit_s: float | None = None
+    idle_s: float | None = None
+    idle_limit_s: float | None = None
+    left_because_idle: bool = False
+    revocation_age_s: float | None = None
+    revocation_timeout_s: float | None = None
+    uncommitted_age_s: float | None = None
+    assigned: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    pending_ranges: tuple[WithheldRange, ...] = ()
+    revoking: tuple[str, ...] = ()
+    uncommitted: tuple[str, ...] = ()
+    commits_refused: int = 0
+    in_flight: tuple[RangeInFlight, ...] | None = None
+    partitions: tuple[PartitionSnapshot, ...] = ()
+    tally: Tally | None = None
+    timeline: tuple[str, ...] = ()
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return plain values, for other processes."""
+        if self.tally is None:
+            return {"group": self.group, "state": self.state.name}
+        return asdict(self, dict_factory=_plain)
+
+
+def take_snapshot(client: GroupClient, now: float) -> MemberSnapshot:
+    """Return the client's state."""
+    parts = client.parts
+    member, ledger, session = parts.member, parts.ledger, parts.session
+    target, search, activity = parts.target, parts.search, parts.liveness.activity
+    due_at, requested_at = member.next_wakeup(), member.revocation_requested_at
+    pending, in_flight = parts.positions.still_pending(target.pending), ledger.in_flight
+    return MemberSnapshot(
+        group=member.config.group_id,
+        member_id=member.member_id,
+        instance_id=member.config.instance_id,
+        member_epoch=member.member_epoch,
+        state=member.state,
+        failure=member.failure,
+        group_state=target.group_state or None,
+        group_epoch=target.group_epoch or None,
+        assignment_epoch=target.assignment_epoch or None,
+        coordinator=str(search.node) if search.node else None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        heartbeat_interval_ms=int(member.pace.interval_s * 1000),
+        awaited_answers=parts.open_requests.awaited(now),
+        last_heartbeat_age_s=_age(member.last_accepted_sent_at, now),
+        heartbeat_overdue_s=None if due_at is None else round(max(0.0, now - due_at), 3),
+        proven_for_s=_rounded(session.proven_for_s(member.pace.interval_s)),
+        unreachable_age_s=_age(search.failing_since, now),
+        unreachable_reason=None if search.failing_since is None else search.last_failure,
+        session_timeout_ms=session.session_timeout_ms,
+        instance_wait_age_s=_age(member.instance_wait.since, now),
+        instance_wait_left_s=_left(member.instance_deadline, now),
+        last_call_age_s=_age(activity.last_called_at, now),
+        batch_age_s=_rounded(activity.batch_age_s(now)),
+        batch_limit_s=_rounded(activity.max_batch_s),
+        idle_s=_rounded(activity.idle_s(now)),
+        idle_limit_s=_rounded(activity.idle_limit_s),
+        left_because_idle=parts.liveness.is_absent,
+        revocation_age_s=_age(requested_at, now),
+        revocation_timeout_s=None if requested_at is None else member.revocation_timeout_s,
+        uncommitted_age_s=_rounded(parts.metrics.uncommitted_age_s(now)),
+        assigned=_named(parts, member.assigned),
+        pending=_named(parts, pending),
+        pending_ranges=parts.pending_offsets.withheld(pending),
+        revoking=_named(parts, member.revoking),
+        uncommitted=_named(parts, parts.commits.pending()),
+        commits_refused=parts.commits.refused,
+        in_flight=None
         if in_flight is None
-        else [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "from_offset": each.from_offset,
-                "until_offset": each.until_offset,
-            }
+        else tuple(
+            RangeInFlight(each.topic, each.partition, each.from_offset, each.until_offset)
             for each in in_flight.ranges
-        ],
-        "partitions": [
-            {
-                "topic": name,
-                "topic_id": id_text,
-                "partition": key.partition,
-                "phase": owned.phase.name,
-                "assigned_epoch": owned.assigned_epoch,
-                "committed_offset": _known(owned.committed_offset),
-                "position": _known(owned.position),
-                "waits_for": str(waits[key]) if key in waits else None,
-                "log_end_offset": client.planner.log_ends.get(key),
-            }
-            for topic_id, keys in _by_topic(ledger.owned)
-            for name, id_text in [(client.topics.name(topic_id), topic_id_text(topic_id))]
-            for key in keys
-            for owned in [ledger.owned[key]]
-        ],
-        "tally": client.metrics.as_plain(now),
-    }
+        ),
+        partitions=tuple(_partitions(parts)),
+        tally=parts.metrics.tally(now),
+    )
 
 
-def _deadlines(client: GroupClient, now: float) -> dict[str, Any]:
-    """What the member waits for, since when, and for how long."""
-    member, liveness = client.member, client.liveness.activity
-    requested_at, due_at = member.revocation_requested_at, member.next_wakeup()
-    failing_since = client.failing_since
-    return {
-        "last_heartbeat_age_s": _age(member.last_accepted_sent_at, now),
-        "heartbeat_overdue_s": None if due_at is None else round(max(0.0, now - due_at), 3),
-        "proven_for_s": _rounded(client.session.proven_for_s(member.pace.interval_s)),
-        "unreachable_age_s": _age(failing_since, now),
-        "unreachable_reason": None if failing_since is None else client.last_failure,
-        "session_timeout_ms": client.session.session_timeout_ms,
-        "instance_wait_age_s": _age(member.instance_wait.since, now),
-        "instance_wait_left_s": _left(member.instance_deadline, now),
-        "last_call_age_s": _age(client.last_called_at, now),
-        "batch_age_s": _rounded(liveness.batch_age_s(now)),
-        "batch_limit_s": _rounded(liveness.max_batch_s),
-        "idle_s": _rounded(liveness.idle_s(now)),
-        "idle_limit_s": _rounded(liveness.idle_limit_s),
-        "left_because_idle": client.is_absent,
-        "revocation_age_s": _age(requested_at, now),
-        "revocation_timeout_s": None if requested_at is None else member.revocation_timeout_s,
-        "uncommitted_age_s": _rounded(client.metrics.uncommitted_age_s(now)),
-    }
+def _partitions(parts: MemberParts) -> Iterator[PartitionSnapshot]:
+    waits = parts.positions.waits()
+    for topic_id, keys in _by_topic(parts.ledger.owned):
+        name = parts.topics.name(topic_id)
+        for key in keys:
+            owned = parts.ledger.owned[key]
+            yield PartitionSnapshot(
+                topic=name,
+                topic_id=topic_id,
+                partition=key.partition,
+                phase=owned.phase,
+                assigned_epoch=owned.assigned_epoch,
+                committed_offset=_known(owned.committed_offset),
+                position=_known(owned.position),
+                waits_for=str(waits[key]) if key in waits else None,
+                log_end_offset=parts.planner.log_ends.get(key),
+            )
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: _plain_value(value) for name, value in items if name != "times"}
+
+
+def _plain_value(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.name
+        case UUID():
+            return topic_id_text(value)
+        case dict():
+            named = {each.name.lower() if isinstance(each, Enum) else each: each for each in value}
+            return {name: value[each] for name, each in named.items()}
+        case tuple():
+            return [_plain_value(each) for each in value]
+        case _:
+            return value
 
 
 def _age(at: float | None, now: float) -> float | None:
@@ -114,13 +241,13 @@ def _known(value: int) -> int | None:
     return None if value == NO_OFFSET else value
 
 
-def _partitions(client: GroupClient, keys: Iterable[TopicIdPartition]) -> list[str]:
-    return [
+def _named(parts: MemberParts, keys: Iterable[TopicIdPartition]) -> tuple[str, ...]:
+    return tuple(
         f"{name}-{key.partition}"
         for topic_id, found in _by_topic(keys)
-        for name in [client.topics.name(topic_id) or topic_id_text(topic_id)]
+        for name in [parts.topics.name(topic_id) or topic_id_text(topic_id)]
         for key in found
-    ]
+    )
 
 
 def _by_topic(

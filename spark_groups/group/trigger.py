@@ -16,6 +16,7 @@ from spark_groups.group.batches.batch_bytes import BytesSearch, Sample
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.member.messages import ListedOffset
+from spark_groups.group.requests.channels import Channel
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.values import dataclass
 
@@ -135,7 +136,7 @@ class Trigger:
     ) -> None:
         self.sizes: BytesSearch[TopicIdPartition] | None = None
         """How the last plan was limited in bytes; None: it was not."""
-        self._client = client
+        self._client, self._parts = client, client.parts
         self._patience = patience
         self._servers = servers
         self._is_available_now = False
@@ -158,7 +159,7 @@ class Trigger:
 
     def begin(self, limit: PlanLimit, now: float) -> None:
         """Note that Spark asks for the next batch: a query that waits for the answer is alive."""
-        if self._client.is_absent:
+        if self._parts.liveness.is_absent:
             self._has_begun = False
         self._client.called(now)
         self._need, self._steps = None, self._run(limit)
@@ -211,16 +212,16 @@ class Trigger:
 
     def ended(self, now: float) -> None:
         """Note that Spark's call returns, or fails: idle time counts from now."""
-        self._client.call_ended(now)
+        self._parts.liveness.activity.call_ended(now)
 
     def check(self, now: float) -> None:
         """Raise what prevents the query from continuing.
 
         Raises as `poll` does, except AvailableNowError for unread records.
         """
-        client, patience = self._client, self._patience
-        client.check()
-        since, released_by = client.failing_since, client.instance_deadline
+        parts, patience = self._parts, self._patience
+        self._client.check()
+        since, released_by = parts.search.failing_since, parts.member.instance_deadline
         if released_by is not None and now <= released_by + patience.answer_s:
             # As long as brokers answer, the member itself fails when its wait is over.
             return
@@ -230,10 +231,10 @@ class Trigger:
     # The steps.
 
     def _run(self, limit: PlanLimit) -> _Steps:
-        client, patience, began_at = self._client, self._patience, self._now
+        patience, began_at = self._patience, self._now
         if not self._has_begun:
             yield from self._await_first_answer()
-            if client.is_warming_up:
+            if self._parts.warm_up.is_warming:
                 return self._plan(limit, {})
             self._has_begun, began_at = True, self._now
             wait_s = patience.first_assignment_s
@@ -244,14 +245,15 @@ class Trigger:
             return (yield from self._run_available_now(limit, began_at))
         # This plan includes the partitions that a heartbeat under way brings.
         since = self._now - patience.under_way_s
-        yield self._until(lambda: not client.is_heartbeat_under_way(since), patience.under_way_s)
+        yield self._until(lambda: not self._is_heartbeat_under_way(since), patience.under_way_s)
         ends = yield from self._list_ends()
         fitting = yield from self._in_offsets(limit, ends)
         return self._plan(fitting, ends)
 
     def _run_available_now(self, limit: PlanLimit, began_at: float) -> _Steps:
         """Plan until no records are left; an unanswered request does not end the query."""
-        client, patience, answered_at = self._client, self._patience, self._now
+        parts, patience, answered_at = self._parts, self._patience, self._now
+        next_batch, available_now = parts.next_batch, parts.available_now
         answer_s = max(patience.settled_s, patience.answer_s)
         while True:
             ends = yield from self._list_ends()
@@ -260,11 +262,12 @@ class Trigger:
             if isinstance(end, Planned):
                 return end
             # A partition that became ready while others were sampled is for the next plan.
-            is_all_read = not client.unread(limit, offsets, now)
-            knows_all_ends = is_all_read and client.knows_all_ends(offsets, now)
-            if knows_all_ends and not client.is_in_doubt:
+            is_all_read = not next_batch.unread(limit, offsets, now)
+            knows_all_ends = is_all_read and next_batch.knows_all_ends(offsets, now)
+            if knows_all_ends and not available_now.is_in_doubt:
                 answered_at = now
-                if client.is_available_now_over(now - began_at, now):
+                is_settled, waited_s = next_batch.is_settled, now - began_at
+                if available_now.is_over(is_settled=is_settled, waited_s=waited_s, now=now):
                     return Over()
             if now - answered_at >= answer_s:
                 doubt = "whether all topics of subscribe exist" if knows_all_ends else ""
@@ -273,55 +276,60 @@ class Trigger:
                     f" {doubt or 'the remaining records'} within {answer_s:.0f} s"
                     f"{'' if doubt else f': {self._problem or MEMBERSHIP_UNCONFIRMED}'}"
                 )
-            yield self._until(lambda: client.is_settled, patience.again_s)
-            if not knows_all_ends or client.is_in_doubt:
+            yield self._until(lambda: next_batch.is_settled, patience.again_s)
+            if not knows_all_ends or available_now.is_in_doubt:
                 # Settled, but a request is unanswered or a topic is in doubt.
                 yield self._until(_never, patience.again_s)
 
     def _await_first_answer(self) -> Generator[_Need, None, None]:
         """Wait until the member has joined or may warm up, and for the instance id's release."""
-        client, began_at, wait_s = self._client, self._now, self._patience.answer_s
+        parts, began_at, wait_s = self._parts, self._now, self._patience.answer_s
+
+        def has_answer() -> bool:
+            return parts.liveness.is_member or parts.warm_up.is_warming
+
         while True:
-            yield self._until(lambda: client.is_member or client.is_warming_up, wait_s)
-            if client.is_member or client.is_warming_up:
+            yield self._until(has_answer, wait_s)
+            if has_answer():
                 return
             # Before this deadline the member itself decides whether it has waited long enough.
-            released_by = client.instance_deadline or began_at
+            released_by = parts.member.instance_deadline or began_at
             wait_s = released_by + self._patience.answer_s - self._now
             if wait_s <= 0:
                 raise BrokerUnreachableError(self._unreachable(self._now - began_at))
 
     def _list_ends(self) -> Generator[_Need, None, Ends]:
-        client, self._ends = self._client, {}
-        keys = client.ends_to_list(self._now)
+        next_batch, validator, self._ends = self._parts.next_batch, self._parts.validator, {}
+        keys = next_batch.ends_to_list(self._now)
         if keys:
-            yield ListEnds(keys, client.ends_only_shown)
+            yield ListEnds(keys, next_batch.plan_ends.shown)
         ends = self._ends
         yield from self._await_positions()
-        if client.listed(_offsets(ends), _leader_epochs(ends)):
-            yield self._until(lambda: not client.is_validating, self._patience.validation_s)
+        if validator.compare(_offsets(ends), _leader_epochs(ends)):
+            yield self._until(lambda: not validator.is_waiting, self._patience.validation_s)
         return ends
 
     def _await_positions(self) -> Generator[_Need, None, None]:
         """Wait for the positions of partitions assigned recently; longer while none is known."""
-        client, patience, now = self._client, self._patience, self._now
+        parts, patience, now = self._parts, self._patience, self._now
 
         def may_plan() -> bool:
-            is_recent = client.is_resolving(now - patience.first_assignment_s)
-            return not is_recent or bool(client.readable(self._now))
+            is_recent = parts.positions.is_resolving(now - patience.first_assignment_s)
+            return not is_recent or bool(parts.next_batch.readable(self._now))
 
         yield self._until(may_plan, patience.first_assignment_s)
         since = now - patience.resolving_s
-        yield self._until(lambda: not client.is_resolving(since), patience.resolving_s)
+        yield self._until(lambda: not parts.positions.is_resolving(since), patience.resolving_s)
 
     def _in_offsets(self, limit: PlanLimit, ends: Ends) -> Generator[_Need, None, PlanLimit]:
         """Turn the limit in bytes into an end for each partition, by samples of their records."""
         self.sizes = None
         if limit.max_bytes is None:
             return limit
-        client, until = self._client, self._now + self._patience.sampling_s
-        unread = client.unread(limit, _offsets(ends), self._now)
-        known = {key: each for key, each in self._samples.items() if key in client.assigned}
+        parts, until = self._parts, self._now + self._patience.sampling_s
+        unread = parts.next_batch.unread(limit, _offsets(ends), self._now)
+        assigned = parts.member.assigned
+        known = {key: each for key, each in self._samples.items() if key in assigned}
         self.sizes = sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
         while wanted := sizes.wanted():
             yield SampleRecords(wanted, max(0.0, until - self._now))
@@ -336,18 +344,25 @@ class Trigger:
         return _Until(is_met, self._now + wait_s)
 
     def _may_begin(self) -> bool:
-        client = self._client
+        parts = self._parts
         if self._is_available_now:
-            return client.may_begin_available_now
+            return parts.next_batch.is_settled and not parts.available_now.is_in_doubt
         # Without DESCRIBE permission the member never learns that its assignment is complete.
-        return client.is_settled or not client.may_describe or bool(client.assigned)
+        has_some = parts.target.is_refused or bool(parts.member.assigned)
+        return parts.next_batch.is_settled or has_some
+
+    def _is_heartbeat_under_way(self, since: float) -> bool:
+        """Return whether a heartbeat sent since `since` is unanswered: it may assign partitions."""
+        sent_at = self._parts.member.pace.last_sent_at
+        is_asking = self._parts.channels.is_under_way(Channel.HEARTBEAT)
+        return is_asking and sent_at is not None and sent_at >= since
 
     def _unreachable(self, waited_s: float) -> str:
-        client = self._client
-        reason = client.last_failure or "the coordinator did not answer a join"
+        parts = self._parts
+        reason = parts.search.last_failure or "the coordinator did not answer a join"
         return (
             f"none of the brokers {', '.join(self._servers)} let this query join the group"
-            f" {client.config.member.group_id!r} within {waited_s:.0f} s: {reason}"
+            f" {parts.config.member.group_id!r} within {waited_s:.0f} s: {reason}"
         )
 
 

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.health import Health, assess
+from spark_groups.group.snapshot import MemberSnapshot
 from spark_groups.monitoring.families import families
 from spark_groups.monitoring.limited_server import (
     LimitedRequest,
@@ -48,8 +49,8 @@ PROBES: Final[dict[str, Callable[[Health], bool]]] = {
 }
 """By path: whether a health is answered with 200."""
 
-Take = Callable[[], dict[str, Any]]
-Measure = Callable[[dict[str, Any]], dict[str, Any]]
+Take = Callable[[], MemberSnapshot]
+Measure = Callable[[MemberSnapshot], MemberSnapshot]
 
 
 class MonitoringEndpoint:
@@ -62,7 +63,7 @@ class MonitoringEndpoint:
     """
 
     def __init__(
-        self, take: Take, *, host: str, port: int, measure: Measure = lambda view: view
+        self, take: Take, *, host: str, port: int, measure: Measure = lambda snapshot: snapshot
     ) -> None:
         self._take = take
         self._address = (host, port)

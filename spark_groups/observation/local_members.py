@@ -82,7 +82,7 @@ def parse_local_members(
     """Return the members of one group by member id.
 
     Args:
-        snapshots: As `group.snapshot.take_snapshot` writes them; those without a member id, or
+        snapshots: As `MemberSnapshot.as_plain` writes them; those without a member id, or
             unreadable ones of other versions, are ignored.
     """
     found = {}

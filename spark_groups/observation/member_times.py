@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from spark_groups.errors import SparkGroupsError
 from spark_groups.group.member.messages import (
@@ -13,6 +14,7 @@ from spark_groups.group.member.messages import (
     ListOffsetsRequest,
     found_and_failed,
 )
+from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
 from spark_groups.observation.catch_up import Outlook, Progress, RecentProgress
 from spark_groups.observation.lag_times import (
     UNKNOWN_RETENTION,
@@ -22,14 +24,14 @@ from spark_groups.observation.lag_times import (
     unread_lag,
 )
 from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
-from spark_groups.types import TopicIdPartition, parse_topic_id
+from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.security.security import Security
 
 CLIENT_ID: Final = "spark-groups-metrics"
 
-_Owned = dict[TopicIdPartition, Mapping[str, Any]]
+_Owned = dict[TopicIdPartition, PartitionSnapshot]
 
 
 class MemberTimes:
@@ -72,27 +74,22 @@ class MemberTimes:
             self._is_closed = True
             self._cluster.close()
 
-    def measure(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a snapshot whose partitions have their lag in time, as far as it is known.
-
-        Args:
-            snapshot: As `group.snapshot` takes it; it stays as it is.
-        """
+    def measure(self, snapshot: MemberSnapshot) -> MemberSnapshot:
+        """Return a snapshot whose partitions have their lag in time, as far as it is known."""
         owned: _Owned = {
-            TopicIdPartition(parse_topic_id(each["topic_id"]), each["partition"]): each
-            for each in snapshot.get("partitions", ())
+            TopicIdPartition(each.topic_id, each.partition): each for each in snapshot.partitions
         }
         with self._lock:
             if self._is_closed or not owned:
-                return dict(snapshot)
+                return snapshot
             starts, reading = self._read(owned)
-            partitions = [
-                {**each, **self._time_of(key, each, starts.get(key), reading)}
+            partitions = tuple(
+                replace(each, times=self._times_of(key, each, starts.get(key), reading))
                 for key, each in owned.items()
-            ]
+            )
             for key in [each for each in self._progress if each not in owned]:
                 del self._progress[key]
-        return {**snapshot, "partitions": partitions}
+        return replace(snapshot, partitions=partitions)
 
     def _read(self, owned: _Owned) -> tuple[Mapping[TopicIdPartition, int], UnreadReading | None]:
         """Return log starts and first unread records; nothing if the brokers do not answer.
@@ -100,7 +97,7 @@ class MemberTimes:
         Records are searched even without lag: the snapshot's log ends are as old as the batch.
         """
         until_s = time.monotonic() + self._timeout_s
-        asked = frozenset(key for key, each in owned.items() if _committed(each) is not None)
+        asked = frozenset(key for key, each in owned.items() if each.committed_offset is not None)
         request = ListOffsetsRequest(partitions=asked, timestamp_ms=EARLIEST_TIMESTAMP)
         try:
             listed = self._cluster.list_offsets(request).answers if asked else {}
@@ -111,20 +108,20 @@ class MemberTimes:
         offsets = {
             key: max(committed, start)
             for key, start in starts.items()
-            if (committed := _committed(owned[key])) is not None
+            if (committed := owned[key].committed_offset) is not None
         }
-        names = {key.topic_id: owned[key]["topic"] for key in offsets if owned[key]["topic"]}
+        names = {key.topic_id: name for key in offsets if (name := owned[key].topic)}
         left_s = max(0.0, until_s - time.monotonic())
         return starts, self._times.read(self._cluster, offsets, names, left_s)
 
-    def _time_of(
+    def _times_of(
         self,
         key: TopicIdPartition,
-        partition: Mapping[str, Any],
+        partition: PartitionSnapshot,
         log_start_offset: int | None,
         reading: UnreadReading | None,
-    ) -> dict[str, Any]:
-        committed, end = _committed(partition), partition.get("log_end_offset")
+    ) -> LagTimes:
+        committed, end = partition.committed_offset, partition.log_end_offset
         times = None
         if reading is not None and key in reading.first.found:
             times = lag_time(
@@ -134,24 +131,15 @@ class MemberTimes:
                 committed_offset=committed,
                 log_start_offset=log_start_offset,
             )
-        lag = None if committed is None or end is None else max(0, end - committed)
         progress = self._progress.setdefault(key, RecentProgress())
         progress.add(
-            Progress(time.monotonic(), unread_lag(lag, times or LagTime()), committed, end)
+            Progress(
+                time.monotonic(), unread_lag(partition.lag, times or LagTime()), committed, end
+            )
         )
         found = progress.catch_up()
         never_s = float("inf") if found.outlook is Outlook.NEVER else None
         catch_up_s = never_s if found.catch_up_s is None else found.catch_up_s
         if times is None:
-            return {"catch_up_s": catch_up_s}
-        return {
-            "catch_up_s": catch_up_s,
-            "seconds_behind": times.seconds_behind,
-            "deletion_in_s": times.deletion_in_s,
-            "deleted_unread_offsets": times.lost_offsets,
-        }
-
-
-def _committed(partition: Mapping[str, Any]) -> int | None:
-    committed: int | None = partition.get("committed_offset")
-    return committed
+            return LagTimes(catch_up_s)
+        return LagTimes(catch_up_s, times.seconds_behind, times.deletion_in_s, times.lost_offsets)

@@ -7,7 +7,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from spark_groups.errors import (
     DeadOwnershipError,
@@ -24,6 +25,7 @@ from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member import MemberConfig
+from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.messages import (
     LATEST_TIMESTAMP,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -35,7 +37,7 @@ from spark_groups.group.member.messages import (
 )
 from spark_groups.group.metrics import Count
 from spark_groups.group.requests.open_requests import OpenRequests
-from spark_groups.group.snapshot import take_snapshot
+from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.group.trigger import (
     End,
     Ends,
@@ -135,7 +137,7 @@ class GroupDriver:
             if self._available_now:
                 self._trigger.prepare_available_now()
             if self._instance_lock is not None:
-                self._instance_lock.note(member_id=client.member_id)
+                self._instance_lock.note(member_id=client.parts.member.member_id)
             client.hold_revocations(self._holds_revocations, suspension_clock())
             self._ends = LogEnds(
                 Cluster(
@@ -256,14 +258,15 @@ class GroupDriver:
         def all_committed() -> bool:
             self._check()
             trigger.check(suspension_clock())
-            return not client.uncommitted
+            return not client.parts.commits.pending()
 
         return self._engine.wait_for(all_committed, timeout_s)
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the last listed log ends of this member's partitions."""
         with self._engine.changed:
-            return {} if self._engine.client is None else self._engine.client.latest_offsets()
+            client = self._engine.client
+            return {} if client is None else client.parts.planner.latest_offsets()
 
     def note_end(self) -> None:
         """Note in the instance lock that this run is leaving: its successor waits for its end."""
@@ -285,14 +288,15 @@ class GroupDriver:
             if self._engine.crash is None:
                 client.leave(now, leave_by=now + timeout_s, will_return=will_return)
                 self._engine.pump()
+        member = client.parts.member
         self._engine.wait_for(
-            lambda: client.has_left or self._engine.crash is not None, timeout_s + 0.5
+            lambda: member.has_left or self._engine.crash is not None, timeout_s + 0.5
         )
-        coordinator = client.coordinator
-        if self._engine.crash is not None and not client.has_left and coordinator is not None:
+        coordinator = client.parts.search.node
+        if self._engine.crash is not None and not member.has_left and coordinator is not None:
             leave_at_once(
                 self._config.member,
-                client.member_id,
+                member.member_id,
                 coordinator,
                 will_return=will_return,
                 client_id=self._client_id,
@@ -302,19 +306,23 @@ class GroupDriver:
             )
         self.close()
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the member's state as plain values."""
+    def snapshot(self) -> MemberSnapshot:
+        """Return the member's state."""
         with self._engine.changed:
-            if self._engine.client is None:
-                return {"group": self._config.member.group_id, "state": "UNSUBSCRIBED"}
-            view = take_snapshot(self._engine.client, suspension_clock())
-            view["tally"]["counts"] |= {
-                each.name.lower(): number for each, number in self._counted.items()
-            }
-            view["timeline"] = self._engine.timeline.lines()
-            if self._engine.crash is not None:
-                view["failure"] = f"a thread of the member failed: {self._engine.crash!r}"
-            return view
+            client, crash = self._engine.client, self._engine.crash
+            if client is None:
+                group_id, state = self._config.member.group_id, MemberState.UNSUBSCRIBED
+                return MemberSnapshot(group=group_id, state=state)
+            now = suspension_clock()
+            snapshot, tally = take_snapshot(client, now), client.parts.metrics.tally(now)
+            return replace(
+                snapshot,
+                failure=snapshot.failure
+                if crash is None
+                else f"a thread of the member failed: {crash!r}",
+                tally=replace(tally, counts={**tally.counts, **self._counted}),
+                timeline=self._engine.timeline.lines(),
+            )
 
     def _started_trigger(self) -> Trigger:
         self._engine.started()

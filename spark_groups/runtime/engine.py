@@ -113,13 +113,13 @@ class Engine:
         requests = client.poll_requests(suspension_clock())
         for outgoing in requests:
             threads.send(outgoing)
-        coordinator = client.coordinator
+        coordinator = client.parts.search.node
         if coordinator is not None and coordinator != self._coordinator:
             self._coordinator = coordinator
             threads.coordinator_is(coordinator)
         events = client.poll_events()
         for event in events:
-            self.timeline.add(event, client.topic_name)
+            self.timeline.add(event, client.parts.topics.name)
         return bool(requests or events)
 
     def _keep_time(self) -> None:
@@ -162,9 +162,9 @@ class Timeline:
         for observe in self.observers:
             observe(event, name_of)
 
-    def lines(self) -> list[str]:
+    def lines(self) -> tuple[str, ...]:
         """Return the last events as text, the oldest first."""
-        return list(self._lines)
+        return tuple(self._lines)
 
 
 def suspension_clock() -> float:

@@ -110,9 +110,9 @@ class ClientHarness:
         for outgoing in self.client.poll_requests(self.now):
             assert outgoing.channel not in self.under_way, "one request on a channel at a time"
             assert (outgoing.node is not None) == outgoing.channel.leads_to_coordinator
-            assert 0 < outgoing.timeout_s <= self.client.config.request_timeout_s
+            assert 0 < outgoing.timeout_s <= self.client.parts.config.request_timeout_s
             self.under_way[outgoing.channel] = outgoing
-        request, member = self.request(Channel.OFFSETS), self.client.member
+        request, member = self.request(Channel.OFFSETS), self.client.parts.member
         is_member = member.state is not MemberState.WARMING_UP
         if self.describes and is_member and isinstance(request, m.DescribeGroupRequest):
             self.answer(
@@ -172,7 +172,7 @@ class ClientHarness:
         leader_epochs: dict[TopicIdPartition, int],
     ) -> BatchPlan | None:
         """Plan from ends that were listed under leader epochs."""
-        self.client.listed(log_ends, leader_epochs)
+        self.client.parts.validator.compare(log_ends, leader_epochs)
         return self.client.plan(limit, log_ends, self.now, leader_epochs)
 
     # What a friendly cluster does.

@@ -74,11 +74,11 @@ def finish(harness: ClientHarness, plan: BatchPlan) -> None:
 def test_batch_is_planned_finished_and_committed_with_the_epoch_of_its_plan() -> None:
     harness = ClientHarness()
     harness.own(0, 1, offsets={0: 5, 1: 7})
-    assert indexes(harness.client.readable(harness.now)) == [0, 1]
+    assert indexes(harness.client.parts.next_batch.readable(harness.now)) == [0, 1]
     plan = planned(harness, {0: 10, 1: 7})
     assert plan.ranges == (OffsetRange(TOPIC, "orders", 0, 5, 10),)
     assert (plan.member_id, plan.member_epoch) == ("m1", 2)
-    assert not harness.client.readable(harness.now)
+    assert not harness.client.parts.next_batch.readable(harness.now)
     assert harness.client.plan(ALL, ends({0: 99}), harness.now) is plan, "one batch at a time"
     harness.beat(accepted(3))
     finish(harness, plan)
@@ -87,7 +87,7 @@ def test_batch_is_planned_finished_and_committed_with_the_epoch_of_its_plan() ->
     assert isinstance(request, m.OffsetCommitRequest)
     assert (request.member_epoch, offsets_of(request)) == (2, {0: 10})
     harness.answer(Channel.OFFSETS, all_of(request))
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.commits.pending()
     kinds = [type(each) for each in harness.find(BatchPlanned, BatchFinished)]
     assert kinds == [BatchPlanned, BatchFinished]
 
@@ -110,7 +110,7 @@ def test_finished_batch_of_another_group_is_none_of_ours() -> None:
     harness.client.finish(
         BatchPlan("other", "m1", 2, (OffsetRange(TOPIC, "orders", 0, 0, 5),)), harness.now
     )
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.commits.pending()
 
 
 def test_replayed_batch_of_another_group_does_not_keep_the_query_from_planning() -> None:
@@ -144,14 +144,14 @@ def test_revocation_waits_for_the_batch_and_its_commit() -> None:
     harness.own(0, 1)
     plan = planned(harness, {0: 5, 1: 5})
     harness.beat(accepted(2, parts(0)))
-    assert indexes(harness.client.member.revoking) == [1]
+    assert indexes(harness.client.parts.member.revoking) == [1]
     harness.wait(20.0)
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     finish(harness, plan)
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     request = harness.until(m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(request))
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
     assert len(harness.find(PartitionsRevoked)) == 1
 
 
@@ -160,7 +160,7 @@ def test_revocation_of_what_no_batch_reads_is_acknowledged_in_the_middle_of_a_ba
     harness.own(0, 1)
     planned(harness, {0: 5, 1: 0})
     harness.beat(accepted(2, parts(0)))
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_partition_that_is_to_be_revoked_is_planned_no_more() -> None:
@@ -169,7 +169,7 @@ def test_partition_that_is_to_be_revoked_is_planned_no_more() -> None:
     plan = planned(harness, {0: 5, 1: 5})
     harness.beat(accepted(2, parts(0)))
     finish(harness, plan)
-    assert indexes(harness.client.readable(harness.now)) == [0]
+    assert indexes(harness.client.parts.next_batch.readable(harness.now)) == [0]
 
 
 def test_partitions_that_delay_a_revocation_are_given_up_at_ninety_percent() -> None:
@@ -177,7 +177,7 @@ def test_partitions_that_delay_a_revocation_are_given_up_at_ninety_percent() -> 
     harness.own(0, 1)
     plan = planned(harness, {0: 5, 1: 5})
     harness.beat(accepted(2, parts(0)))
-    requested_at = harness.client.member.revocation_requested_at
+    requested_at = harness.client.parts.member.revocation_requested_at
     assert requested_at is not None
     while not harness.find(PartitionsGivenUp):
         harness.until(m.HeartbeatRequest)
@@ -205,7 +205,7 @@ def test_leaving_with_a_delayed_revocation_past_its_limit() -> None:
     harness.wait(0.1)
     harness.client.leave(harness.now, leave_by=harness.now + 60.0)
     harness.pump()
-    assert harness.client.member.state is MemberState.LEAVING
+    assert harness.client.parts.member.state is MemberState.LEAVING
     harness.wait(15.0)
     harness.client.finish(plan, harness.now)
     harness.pump()
@@ -213,7 +213,7 @@ def test_leaving_with_a_delayed_revocation_past_its_limit() -> None:
         harness.fail(Channel.HEARTBEAT)
     harness.cluster()
     assert harness.beat(m.HeartbeatResponse(member_epoch=-1)).member_epoch == -1
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
 
 
 def test_leaving_commits_what_is_finished_first() -> None:
@@ -222,10 +222,10 @@ def test_leaving_commits_what_is_finished_first() -> None:
     plan = planned(harness, {0: 5})
     finish(harness, plan)
     harness.client.leave(harness.now, leave_by=harness.now + 5.0)
-    assert harness.client.member.state is MemberState.PREPARE_LEAVING
+    assert harness.client.parts.member.state is MemberState.PREPARE_LEAVING
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     assert harness.beat(m.HeartbeatResponse(member_epoch=-1)).member_epoch == -1
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
 
 
 @pytest.mark.parametrize("loses_heartbeat", [True, False])
@@ -237,7 +237,7 @@ def test_leaving_ends_in_time_without_an_answer(loses_heartbeat: bool) -> None:
     if loses_heartbeat:
         harness.until(m.HeartbeatRequest)
     harness.wait(5.0)
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
 
 
 def test_lost_batch_that_comes_back_untouched_is_inherited() -> None:
@@ -285,21 +285,21 @@ def replaying(committed_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
     found = replace(commit_of_a_query(0), leader_epoch=committed_leader_epoch)
     harness.answer(Channel.OFFSETS, fetch_answer(offsets={key(0): found, key(1): found}))
     harness.beat(accepted(2, parts(0)))
-    assert indexes(harness.client.member.revoking) == [1]
+    assert indexes(harness.client.parts.member.revoking) == [1]
     return harness
 
 
 def test_revocation_waits_for_a_replayed_batch_and_commits_what_it_finished() -> None:
     harness = replaying()
     harness.wait(20.0)
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     finish(harness, REPLAYED)
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     request = harness.until(m.OffsetCommitRequest)
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {1: 5}
     harness.answer(Channel.OFFSETS, all_of(request))
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_replayed_batch_whose_offset_was_deleted_is_not_read_twice() -> None:
@@ -322,7 +322,7 @@ def test_replayed_batch_whose_offset_was_deleted_is_not_read_twice() -> None:
 def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_finished() -> None:
     harness = replaying(committed_leader_epoch=3)
     finish(harness, REPLAYED)
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     assert isinstance(harness.until(m.ListOffsetsRequest), m.ListOffsetsRequest)
     listed = list_answer(offsets={key(1): 9}, leader_epochs={key(1): 3})
     harness.answer(Channel.CLUSTER, listed)
@@ -330,20 +330,20 @@ def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_f
     assert isinstance(request, m.OffsetCommitRequest)
     assert offsets_of(request) == {1: 5}
     harness.answer(Channel.OFFSETS, all_of(request))
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_plan_is_not_made_on_dead_ownership() -> None:
     harness = ClientHarness(session_timeout_ms=12_000)
     harness.own(0)
-    proven_at = harness.client.member.last_accepted_sent_at
+    proven_at = harness.client.parts.member.last_accepted_sent_at
     assert proven_at is not None
-    assert harness.client.readable(proven_at + 12.0)
-    assert not harness.client.readable(proven_at + 12.1)
+    assert harness.client.parts.next_batch.readable(proven_at + 12.0)
+    assert not harness.client.parts.next_batch.readable(proven_at + 12.1)
     assert harness.client.plan(ALL, ends({0: 5}), proven_at + 12.1) is None
-    assert harness.client.knows_all_ends({key(0): 5}, proven_at + 12.0)
-    assert not harness.client.knows_all_ends({key(0): 5}, proven_at + 12.1)
-    assert not harness.client.knows_all_ends({}, proven_at)
+    assert harness.client.parts.next_batch.knows_all_ends({key(0): 5}, proven_at + 12.0)
+    assert not harness.client.parts.next_batch.knows_all_ends({key(0): 5}, proven_at + 12.1)
+    assert not harness.client.parts.next_batch.knows_all_ends({}, proven_at)
 
 
 def test_completeness_is_unknown_while_an_old_leader_answers() -> None:
@@ -354,26 +354,26 @@ def test_completeness_is_unknown_while_an_old_leader_answers() -> None:
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     old = {key(0): 2}
     assert harness.plan(ALL, ends({0: 12}), old) is None
-    assert not harness.client.knows_all_ends(ends({0: 12}), harness.now)
+    assert not harness.client.parts.next_batch.knows_all_ends(ends({0: 12}), harness.now)
     assert harness.plan(ALL, ends({0: 10}), {key(0): 3}) is None
-    assert harness.client.knows_all_ends(ends({0: 10}), harness.now)
+    assert harness.client.parts.next_batch.knows_all_ends(ends({0: 10}), harness.now)
 
 
 def test_completeness_is_unknown_while_a_finished_run_is_undecided() -> None:
     harness = replaying(committed_leader_epoch=3)
     harness.beat(accepted(2, parts(0, 1)))
     finish(harness, REPLAYED)
-    assert not harness.client.knows_all_ends(ends({0: 0, 1: 0}), harness.now)
+    assert not harness.client.parts.next_batch.knows_all_ends(ends({0: 0, 1: 0}), harness.now)
 
 
 def test_silence_of_two_heartbeats_is_dead_ownership_where_sessions_are_short() -> None:
     harness = ClientHarness()
     harness.own(0)
-    interval_s = harness.client.member.pace.interval_s
-    proven_at = harness.client.member.last_accepted_sent_at
+    interval_s = harness.client.parts.member.pace.interval_s
+    proven_at = harness.client.parts.member.last_accepted_sent_at
     assert proven_at is not None
-    assert harness.client.readable(proven_at + 2 * interval_s + 5.0)
-    assert not harness.client.readable(proven_at + 2 * interval_s + 5.1)
+    assert harness.client.parts.next_batch.readable(proven_at + 2 * interval_s + 5.0)
+    assert not harness.client.parts.next_batch.readable(proven_at + 2 * interval_s + 5.1)
 
 
 def test_seldom_calls_ask_for_a_larger_rebalance_timeout() -> None:
@@ -499,7 +499,7 @@ def test_plan_that_is_made_again_follows_an_empty_one_so_that_spark_notices_it()
     harness = ClientHarness()
     by_another_client = fetch_answer(offsets={key(0): m.OffsetAndMetadata(5)})
     harness.own(0, offsets={0: 5})
-    harness.client.partitions[key(0)].mark = NO_MARK
+    harness.client.parts.ledger.owned[key(0)].mark = NO_MARK
     first = planned(harness, {0: 10})
     finish(harness, first)
     request = harness.until(m.OffsetCommitRequest)
@@ -518,7 +518,7 @@ def test_larger_rebalance_timeout_does_not_apply_to_an_earlier_revocation() -> N
     harness.client.called(harness.now)
     planned(harness, {0: 10, 1: 10})
     harness.beat(accepted(3, parts(0)))
-    requested_at = harness.client.member.revocation_requested_at
+    requested_at = harness.client.parts.member.revocation_requested_at
     assert requested_at is not None
     while not harness.find(PartitionsGivenUp):
         if isinstance(harness.request(Channel.HEARTBEAT), m.HeartbeatRequest):
@@ -577,7 +577,7 @@ def test_checkpoint_of_another_group_fails_the_query_before_anything_is_recorded
     for _ in range(20):
         harness.wait(0.3)
         assert not isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.commits.pending()
 
 
 def test_checkpoint_of_another_group_goes_on_where_this_one_has_committed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +14,18 @@ from spark_groups.group.health import NOT_LIVE, READY, SHARE, Condition, assess
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.requests.channels import Channel
-from spark_groups.group.snapshot import take_snapshot
+from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from tests.group.harness import ClientHarness, accepted, all_of, ends, parts
 
-WELL: dict[str, Any] = {
-    "state": "STABLE",
-    "assigned": ["orders-0"],
-    "last_heartbeat_age_s": 1.0,
-    "heartbeat_overdue_s": 0.0,
-    "proven_for_s": 45.0,
-    "rebalance_timeout_ms": 300_000,
-}
+WELL = MemberSnapshot(
+    group="g",
+    state=MemberState.STABLE,
+    assigned=("orders-0",),
+    last_heartbeat_age_s=1.0,
+    heartbeat_overdue_s=0.0,
+    proven_for_s=45.0,
+    rebalance_timeout_ms=300_000,
+)
 
 
 def health_of(harness: ClientHarness) -> Condition:
@@ -34,7 +36,7 @@ def own(**options: Any) -> ClientHarness:
     harness = ClientHarness(**options)
     harness.own(0, 1)
     harness.client.called(harness.now)
-    harness.client.call_ended(harness.now)
+    harness.client.parts.liveness.activity.call_ended(harness.now)
     return harness
 
 
@@ -44,7 +46,7 @@ def beat_for(
     """Let time pass with heartbeats that are accepted."""
     end = harness.now + seconds
     while True:
-        due_at = harness.client.member.next_wakeup()
+        due_at = harness.client.parts.member.next_wakeup()
         if due_at is not None and due_at > end:
             break
         harness.beat(assigned or accepted(2))
@@ -55,7 +57,7 @@ def beat_for(
 
 def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
     assert assess(WELL).condition is Condition.READING
-    standby = assess({**WELL, "assigned": []})
+    standby = assess(replace(WELL, assigned=()))
     assert standby.condition is Condition.STANDBY
     assert (standby.is_live, standby.is_ready, standby.reasons) == (True, True, ())
 
@@ -72,22 +74,26 @@ def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
         ),
         ({"last_heartbeat_age_s": 22.5}, Condition.CUT_OFF, "no answer yet"),
         (
-            {"revocation_age_s": 150.0, "revocation_timeout_s": 300.0, "revoking": ["orders-1"]},
+            {"revocation_age_s": 150.0, "revocation_timeout_s": 300.0, "revoking": ("orders-1",)},
             Condition.STUCK,
             "1 partitions",
         ),
         ({"idle_s": 300.0, "idle_limit_s": 600.0}, Condition.STUCK, "maxIdleTime"),
-        ({"left_because_idle": True, "state": "UNSUBSCRIBED"}, Condition.STUCK, "left"),
+        ({"left_because_idle": True, "state": MemberState.UNSUBSCRIBED}, Condition.STUCK, "left"),
         ({"batch_age_s": 30.0, "batch_limit_s": 60.0}, Condition.STUCK, "maxBatchTime"),
-        ({"uncommitted_age_s": 150.0, "uncommitted": ["orders-0"]}, Condition.STUCK, "committed"),
+        ({"uncommitted_age_s": 150.0, "uncommitted": ("orders-0",)}, Condition.STUCK, "committed"),
         ({"batch_age_s": 150.0}, Condition.SLOW, "rebalance timeout is 300 s"),
-        ({"state": "JOINING", "instance_wait_left_s": 12.0}, Condition.OUTSIDE, "waits up to 12 s"),
+        (
+            {"state": MemberState.JOINING, "instance_wait_left_s": 12.0},
+            Condition.OUTSIDE,
+            "waits up to 12 s",
+        ),
     ],
 )
 def test_what_is_wrong_is_found_at_half_of_its_deadline(
     changes: dict[str, Any], condition: Condition, words: str
 ) -> None:
-    health = assess({**WELL, **changes})
+    health = assess(replace(WELL, **changes))
     assert health.condition is condition
     assert words in " ".join(health.reasons)
     assert health.is_live == (condition not in NOT_LIVE)
@@ -97,26 +103,26 @@ def test_what_is_wrong_is_found_at_half_of_its_deadline(
         for name, value in changes.items()
     }
     if earlier != changes:
-        assert assess({**WELL, **earlier}).condition is Condition.READING
+        assert assess(replace(WELL, **earlier)).condition is Condition.READING
 
 
 @pytest.mark.parametrize(
     "waiting",
     [
-        {"uncommitted_age_s": 170.0, "uncommitted": ["orders-0"]},
-        {"revocation_age_s": 170.0, "revocation_timeout_s": 300.0, "revoking": ["orders-0"]},
+        {"uncommitted_age_s": 170.0, "uncommitted": ("orders-0",)},
+        {"revocation_age_s": 170.0, "revocation_timeout_s": 300.0, "revoking": ("orders-0",)},
     ],
 )
 def test_what_only_silent_brokers_keep_waiting_is_no_reason_to_restart(
     waiting: dict[str, Any],
 ) -> None:
     silent = {"last_heartbeat_age_s": 180.0, "unreachable_age_s": 175.0}
-    health = assess({**WELL, **silent, **waiting})
+    health = assess(replace(WELL, **silent, **waiting))
     assert (health.condition, health.is_live) == (Condition.CUT_OFF, True)
 
 
 def test_the_gravest_condition_counts_and_all_reasons_are_reported() -> None:
-    health = assess({**WELL, "batch_age_s": 200.0, "batch_limit_s": 300.0, "failure": "refused"})
+    health = assess(replace(WELL, batch_age_s=200.0, batch_limit_s=300.0, failure="refused"))
     assert health.condition is Condition.FAILED
     assert len(health.reasons) == 3
     assert json.loads(json.dumps(health.as_plain())) == {
@@ -129,7 +135,7 @@ def test_the_gravest_condition_counts_and_all_reasons_are_reported() -> None:
 
 @pytest.mark.parametrize("state", MemberState)
 def test_every_state_has_its_word(state: MemberState) -> None:
-    condition = assess({**WELL, "state": state.name}).condition
+    condition = assess(replace(WELL, state=state)).condition
     inside = (MemberState.STABLE, MemberState.RECONCILING, MemberState.ACKNOWLEDGING)
     # A failed member always has a reason.
     expected = Condition.READING if state in (*inside, MemberState.FATAL) else Condition.OUTSIDE
@@ -138,7 +144,7 @@ def test_every_state_has_its_word(state: MemberState) -> None:
 
 
 def test_member_that_was_never_started_is_outside_and_live() -> None:
-    health = assess({"group": "g", "state": "UNSUBSCRIBED"})
+    health = assess(MemberSnapshot(group="g", state=MemberState.UNSUBSCRIBED))
     assert (health.condition, health.is_live, health.is_ready) == (Condition.OUTSIDE, True, False)
 
 
@@ -153,9 +159,9 @@ def test_a_real_member_is_well_from_join_to_batch() -> None:
 
 def test_silent_broker_cuts_off_before_the_session_ends_and_is_no_reason_to_restart() -> None:
     harness = own()
-    session_s = take_snapshot(harness.client, harness.now)["proven_for_s"]
+    session_s = take_snapshot(harness.client, harness.now).proven_for_s
     beat_for(harness, 1.0)
-    accepted_at = harness.client.member.last_accepted_sent_at
+    accepted_at = harness.client.parts.member.last_accepted_sent_at
     assert accepted_at is not None
     while harness.now < accepted_at + SHARE * session_s:
         harness.until(m.HeartbeatRequest)
@@ -170,9 +176,9 @@ def test_silent_broker_cuts_off_before_the_session_ends_and_is_no_reason_to_rest
 
 def test_driver_that_keeps_no_time_any_more_is_stuck_before_the_session_ends() -> None:
     harness = own()
-    session_s = take_snapshot(harness.client, harness.now)["proven_for_s"]
+    session_s = take_snapshot(harness.client, harness.now).proven_for_s
     beat_for(harness, 1.0)
-    accepted_at = harness.client.member.last_accepted_sent_at
+    accepted_at = harness.client.parts.member.last_accepted_sent_at
     assert accepted_at is not None
     # Without polling, due requests are not sent.
     harness.under_way.pop(Channel.HEARTBEAT, None)
@@ -203,7 +209,7 @@ def test_query_that_does_not_call_is_stuck_before_its_member_leaves() -> None:
     assert health_of(harness) is Condition.READING
     beat_for(harness, 2.0)
     assert health_of(harness) is Condition.STUCK
-    assert not harness.client.liveness.is_absent
+    assert not harness.client.parts.liveness.is_absent
 
 
 def test_long_batch_is_slow_without_a_limit_and_stuck_with_one() -> None:

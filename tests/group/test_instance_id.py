@@ -54,13 +54,13 @@ def test_wait_for_an_instance_id_restarts_when_the_coordinator_fails_over(
     fails_over(harness)
     # The holder may be dead and have a whole session since then.
     while harness.now < 18.0:
-        harness.until(m.HeartbeatRequest) if harness.client.coordinator else harness.cluster()
+        harness.until(m.HeartbeatRequest) if harness.client.parts.search.node else harness.cluster()
         if Channel.HEARTBEAT in harness.under_way:
             harness.beat(unreleased)
         else:
             harness.wait(0.1)
     harness.client.check()
-    while harness.now < 40.0 and harness.client.member.failure is None:
+    while harness.now < 40.0 and harness.client.parts.member.failure is None:
         harness.beat(unreleased)
     with pytest.raises(GroupError, match="its holder is alive"):
         harness.client.check()

@@ -33,7 +33,7 @@ def test_first_plan_waits_for_partitions_of_others_and_then_plans_without_them()
     harness.cluster()
     harness.beat(accepted(2, parts()))
     harness.cluster()
-    joined_at, member = carried.now, carried.client.member
+    joined_at, member = carried.now, carried.client.parts.member
     harness.until(m.DescribeGroupRequest)
     target = described(member.member_id, 2, parts(0, 1), parts())
     harness.answer(Channel.OFFSETS, target)
@@ -93,11 +93,11 @@ def test_plan_waits_for_a_new_leader_to_confirm_a_position_and_then_omits_it() -
 
 def test_query_ends_after_an_outage_and_the_error_names_the_addresses() -> None:
     carried = Carried()
-    carried.client.search.failing_since = carried.now - OUTAGE_S
+    carried.client.parts.search.failing_since = carried.now - OUTAGE_S
     carried.cluster.ends = {0: 1, 1: 1}
     assert isinstance(carried.run(), Planned)
     carried.harness.wait(1.0)
-    carried.client.search.failing_since = carried.now - OUTAGE_S - 1
+    carried.client.parts.search.failing_since = carried.now - OUTAGE_S - 1
     with pytest.raises(BrokerUnreachableError, match="localhost:1"):
         carried.run()
 
@@ -131,7 +131,7 @@ def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt() -> None:
     carried = Carried(available_now=True)
     names, client = m.MetadataRequest(topic_names=frozenset({"flihgts"})), carried.client
     assert carried.read({0: 1, 1: 1}) == {0: 1, 1: 1}
-    client.absent.learn(names, m.MetadataResponse(), carried.now)
+    client.parts.absent.learn(names, m.MetadataResponse(), carried.now)
     began_at, carried.cluster.listings = carried.now, 0
     for count in range(1, 10):
         carried.after(BELIEVED_S * count / 5, carried.harness.cluster)
@@ -144,12 +144,14 @@ def test_doubt_whether_a_topic_exists_ends_with_an_error_if_no_broker_answers() 
     carried = Carried(available_now=True)
     names = m.MetadataRequest(topic_names=frozenset({"flihgts"}))
     assert carried.read({0: 1, 1: 1}) == {0: 1, 1: 1}
-    carried.client.absent.learn(names, m.MetadataResponse(), carried.now)
+    carried.client.parts.absent.learn(names, m.MetadataResponse(), carried.now)
     began_at = carried.now
 
     def accept() -> None:
         if carried.harness.request(Channel.HEARTBEAT) is not None:
-            carried.harness.answer(Channel.HEARTBEAT, accepted(carried.client.member_epoch))
+            carried.harness.answer(
+                Channel.HEARTBEAT, accepted(carried.client.parts.member.member_epoch)
+            )
 
     for count in range(1, 100):
         carried.after(float(count), accept)

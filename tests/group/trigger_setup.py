@@ -101,7 +101,7 @@ class Carried:
 
     def hide(self, partition: int) -> Callable[[], None]:
         """Let a partition wait for its leader; return what makes it ready again."""
-        owned = self.client.ledger.owned[key(partition)]
+        owned = self.client.parts.ledger.owned[key(partition)]
         owned.phase = Phase.VALIDATING
 
         def make_ready() -> None:

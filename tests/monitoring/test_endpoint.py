@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from dataclasses import replace
 from http.client import HTTPConnection
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
+from spark_groups.group.snapshot import LagTimes, MemberSnapshot
 from spark_groups.monitoring import endpoint as endpoint_module
 from spark_groups.monitoring.endpoint import MonitoringEndpoint
 from tests.monitoring.scraping import get, health, scrape
@@ -34,15 +36,15 @@ def threads() -> int:
 
 
 def test_paths_answer_for_the_member(caplog: pytest.LogCaptureFixture) -> None:
-    view = busy_view()
+    views = [busy_view()]
     with caplog.at_level(logging.INFO):
-        endpoint = serving(lambda: view)
+        endpoint = serving(lambda: views[-1])
     try:
         assert f"http://127.0.0.1:{endpoint.port}" in caplog.text
         assert scrape(endpoint.port).value("assigned_partitions", group="g") == 1
         assert health(endpoint.port, "/live")[0] == 200
         assert health(endpoint.port, "/ready") == health(endpoint.port)
-        view["failure"] = "refused for good"
+        views.append(replace(views[0], failure="refused for good"))
         for path, status in (("/live", 503), ("/ready", 503), ("/health", 200)):
             answered, found = health(endpoint.port, path)
             assert (answered, found["condition"]) == (status, "FAILED")
@@ -57,10 +59,11 @@ def test_only_metrics_are_measured_and_probes_do_not_wait_for_brokers() -> None:
     view = busy_view()
     measured: list[str] = []
 
-    def measure(snapshot: dict[str, Any]) -> dict[str, Any]:
-        measured.append(snapshot["group"])
-        partitions = [{**each, "seconds_behind": 7.5} for each in snapshot["partitions"]]
-        return {**snapshot, "partitions": partitions}
+    def measure(snapshot: MemberSnapshot) -> MemberSnapshot:
+        measured.append(snapshot.group)
+        times = LagTimes(seconds_behind=7.5)
+        partitions = tuple(replace(each, times=times) for each in snapshot.partitions)
+        return replace(snapshot, partitions=partitions)
 
     endpoint = MonitoringEndpoint(lambda: view, host="127.0.0.1", port=0, measure=measure)
     endpoint.start()
@@ -110,7 +113,7 @@ def test_host_that_is_not_this_one_is_an_error_at_once() -> None:
 
 
 def test_snapshot_that_cannot_be_taken_is_no_good_health() -> None:
-    def fail() -> dict[str, Any]:
+    def fail() -> MemberSnapshot:
         raise RuntimeError("no snapshot")
 
     endpoint = serving(fail)

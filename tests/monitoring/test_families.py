@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import uuid
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,7 +17,7 @@ from prometheus_client.registry import Collector
 from spark_groups.group.health import Condition
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.metrics import Count, Took
-from spark_groups.group.snapshot import take_snapshot
+from spark_groups.group.snapshot import LagTimes, MemberSnapshot, take_snapshot
 from spark_groups.monitoring.families import (
     GAUGES,
     INFO,
@@ -34,20 +35,20 @@ DOCS = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 
 class _Of(Collector):
-    def __init__(self, view: dict[str, Any]) -> None:
+    def __init__(self, view: MemberSnapshot) -> None:
         self._view = view
 
     def collect(self) -> list[Metric]:
         return list(families(self._view))
 
 
-def registry(view: dict[str, Any]) -> CollectorRegistry:
+def registry(view: MemberSnapshot) -> CollectorRegistry:
     found = CollectorRegistry()
     found.register(_Of(view))
     return found
 
 
-def scraped(view: dict[str, Any]) -> Scrape:
+def scraped(view: MemberSnapshot) -> Scrape:
     return Scrape(generate_latest(registry(view)).decode("utf-8"))
 
 
@@ -94,14 +95,16 @@ def metric_table() -> str:
 def test_lag_in_time_is_exported_as_far_as_it_is_known() -> None:
     view = busy_view()
     assert scraped(view).value("behind_seconds_max") is None
-    partition = view["partitions"][0]
-    names = ("seconds_behind", "catch_up_s", "deletion_in_s", "deleted_unread_offsets")
-    values = ((3.5, float("inf"), 600.0, 0), (0.0, 0.0, None, 7), (None, None, 90.0, None))
-    view["partitions"] = [
-        {**partition, "partition": index, **dict(zip(names, each, strict=True))}
-        for index, each in enumerate(values)
-    ]
-    found = scraped(view)
+    partition = view.partitions[0]
+    times = (
+        LagTimes(float("inf"), 3.5, 600.0, 0),
+        LagTimes(0.0, 0.0, None, 7),
+        LagTimes(None, None, 90.0, None),
+    )
+    measured = tuple(
+        replace(partition, partition=index, times=each) for index, each in enumerate(times)
+    )
+    found = scraped(replace(view, partitions=measured))
     assert found.by_partition("behind_seconds") == {0: 3.5, 1: 0.0}
     assert found.by_partition("catch_up_seconds") == {0: float("inf"), 1: 0.0}
     assert found.by_partition("deletion_seconds") == {0: 600.0, 2: 90.0}
@@ -157,40 +160,42 @@ def test_unknown_has_no_sample() -> None:
 
 def test_lag_of_which_nothing_is_known_is_not_none() -> None:
     view = busy_view()
-    unknown = [{**each, "committed_offset": None} for each in view["partitions"]]
-    found = scraped({**view, "partitions": unknown})
+    unknown = tuple(replace(each, committed_offset=None) for each in view.partitions)
+    found = scraped(replace(view, partitions=unknown))
     assert (found.value("lag_sum"), found.value("lag_max")) == (None, None)
-    assert scraped({**view, "partitions": []}).value("lag_sum") == 0
-    half = [unknown[0], *view["partitions"][1:]]
-    assert scraped({**view, "partitions": half}).value("lag_sum") == 0
+    assert scraped(replace(view, partitions=())).value("lag_sum") == 0
+    half = (unknown[0], *view.partitions[1:])
+    assert scraped(replace(view, partitions=half)).value("lag_sum") == 0
 
 
 def test_member_to_be_has_its_state_only() -> None:
-    found = scraped({"group": "g", "state": "UNSUBSCRIBED"})
+    found = scraped(MemberSnapshot(group="g", state=MemberState.UNSUBSCRIBED))
     assert found.value("state", state="UNSUBSCRIBED") == 1
     assert found.value("assigned_partitions") is None
 
 
 def test_above_the_limit_there_are_sums_only() -> None:
     view = busy_view()
-    one = view["partitions"][0]
-    many = [{**one, "partition": each} for each in range(MAX_PARTITION_SERIES + 1)]
-    found = scraped({**view, "partitions": many})
+    one = view.partitions[0]
+    many = tuple(replace(one, partition=each) for each in range(MAX_PARTITION_SERIES + 1))
+    found = scraped(replace(view, partitions=many))
     assert found.by_partition("lag") == {}
     assert found.value("lag_sum") == 11 * len(many)
-    found = scraped({**view, "partitions": many[:-1]})
+    found = scraped(replace(view, partitions=many[:-1]))
     assert len(found.by_partition("lag")) == MAX_PARTITION_SERIES
 
 
 def test_recreated_topic_makes_no_series_twice() -> None:
     view = busy_view()
-    first, *others = view["partitions"]
-    found = scraped({**view, "partitions": [first, {**first, "topic_id": "another"}, *others]})
+    first, *others = view.partitions
+    found = scraped(
+        replace(view, partitions=(first, replace(first, topic_id=uuid.uuid4()), *others))
+    )
     assert len(found.by_partition("lag")) == 2
 
 
 @pytest.mark.parametrize("view", [busy_view(), take_snapshot(ClientHarness().client, 0.0)])
-def test_openmetrics_takes_it_too(view: dict[str, Any]) -> None:
+def test_openmetrics_takes_it_too(view: MemberSnapshot) -> None:
     text = openmetrics.generate_latest(registry(view)).decode("utf-8")
     found = {each.name for each in openmetrics_parser.text_string_to_metric_families(text)}
     assert "kafka_group_heartbeat" in found

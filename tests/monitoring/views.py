@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
-from spark_groups.group.snapshot import take_snapshot
+from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from tests.group.harness import ClientHarness, accepted, all_of, ends, parts
 
 
-def busy_view() -> dict[str, Any]:
+def busy_view() -> MemberSnapshot:
     """Return the snapshot of a member that has done all it can do, and does most of it."""
     harness = ClientHarness(instance_id="i1")
     harness.own(0, 1, offsets={0: 5, 1: 0})
@@ -28,5 +26,5 @@ def busy_view() -> dict[str, Any]:
     harness.client.plan(PlanLimit(), ends({0: 20, 1: 4}), harness.now)
     harness.beat(accepted(3, parts(1)))
     view = take_snapshot(harness.client, harness.now + 2.5)
-    assert view["revoking"] == ["orders-0"]
+    assert view.revoking == ("orders-0",)
     return view

@@ -95,5 +95,5 @@ def test_what_a_client_really_writes_can_be_read() -> None:
     )
     client = GroupClient(config, new_member_id=lambda: ONE)
     client.start(1.0)
-    found = parse_local_members([take_snapshot(client, 2.0)], "flight-readers")
+    found = parse_local_members([take_snapshot(client, 2.0).as_plain()], "flight-readers")
     assert found == {ONE: LocalMember(state="JOINING", idle_limit_s=600.0)}

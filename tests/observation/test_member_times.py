@@ -8,8 +8,10 @@ import time
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.group.ledger.ledger import Phase
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.snapshot import UNKNOWN_TIMES, MemberSnapshot, PartitionSnapshot
 from spark_groups.observation.member_times import MemberTimes
-from spark_groups.types import topic_id_text
 from tests.observation.groups import FLIGHTS
 from tests.runtime.members import queries
 from workshop.parts.brokers import Row, create_topic, produce
@@ -18,15 +20,19 @@ from workshop.parts.waiting import wait_until
 HOUR_MS = 3_600_000
 
 
-def snapshot(committed: int, end: int) -> dict[str, object]:
-    owned = {
-        "topic": "flights",
-        "topic_id": topic_id_text(FLIGHTS),
-        "partition": 0,
-        "committed_offset": committed,
-        "log_end_offset": end,
-    }
-    return {"group": "g", "partitions": [owned]}
+def snapshot(committed: int, end: int) -> MemberSnapshot:
+    owned = PartitionSnapshot(
+        topic="flights",
+        topic_id=FLIGHTS,
+        partition=0,
+        phase=Phase.READY,
+        assigned_epoch=1,
+        committed_offset=committed,
+        position=committed,
+        waits_for=None,
+        log_end_offset=end,
+    )
+    return MemberSnapshot(group="g", state=MemberState.STABLE, partitions=(owned,))
 
 
 @pytest.mark.broker
@@ -42,39 +48,41 @@ def test_a_member_is_as_far_behind_as_its_first_uncommitted_record_is_old(
         query.plan_rows()
         query.commit_all()
         taken = query.driver.snapshot()
-        first = times.measure(taken)["partitions"]
-        assert [each["seconds_behind"] for each in first] == [0.0, 0.0]
+        first = times.measure(taken).partitions
+        assert [each.times.seconds_behind for each in first] == [0.0, 0.0]
         # The member has not looked since, so its log end is the old one.
         written_ms = time.time_ns() // 1_000_000 - HOUR_MS
         rows = [Row(b"x", partition=1, timestamp_ms=written_ms + each) for each in (0, 999)]
         produce(servers, topic_name, rows)
 
-        def late() -> list[dict[str, object]]:
-            found = times.measure(taken)["partitions"]
-            return found if all("seconds_behind" in each for each in found) else []
+        def late() -> tuple[PartitionSnapshot, ...]:
+            found = times.measure(taken).partitions
+            is_known = all(each.times.seconds_behind is not None for each in found)
+            return found if is_known else ()
 
         before_s = time.time()
-        idle, behind = sorted(wait_until(late, what="ages"), key=lambda each: each["partition"])
+        found = sorted(wait_until(late, what="ages"), key=lambda each: each.partition)
+        idle, behind = (each.times for each in found)
         after_s = time.time()
-    assert (idle["seconds_behind"], idle["deletion_in_s"]) == (0.0, None)
-    assert idle["catch_up_s"] == 0.0
+    assert (idle.seconds_behind, idle.deletion_in_s) == (0.0, None)
+    assert idle.catch_up_s == 0.0
     oldest_s = before_s - written_ms / 1000
-    assert oldest_s - 0.01 <= behind["seconds_behind"] <= after_s - written_ms / 1000 + 0.01
-    assert behind["deletion_in_s"] == pytest.approx(
-        10 * HOUR_MS / 1000 - behind["seconds_behind"], abs=0.01
+    assert behind.seconds_behind is not None
+    assert oldest_s - 0.01 <= behind.seconds_behind <= after_s - written_ms / 1000 + 0.01
+    assert behind.deletion_in_s == pytest.approx(
+        10 * HOUR_MS / 1000 - behind.seconds_behind, abs=0.01
     )
-    assert behind["deleted_unread_offsets"] == 0
-    assert "seconds_behind" not in taken["partitions"][0]
+    assert behind.deleted_unread_offsets == 0
+    assert taken.partitions[0].times is UNKNOWN_TIMES
     times.close()
-    assert times.measure(taken)["partitions"] == taken["partitions"]
+    assert times.measure(taken) == taken
 
 
 def test_brokers_that_do_not_answer_leave_times_unknown() -> None:
     times = MemberTimes((f"127.0.0.1:{free_ports(1)[0]}",), timeout_s=0.2)
-    (found,) = times.measure(snapshot(5, 9))["partitions"]
-    assert found == snapshot(5, 9)["partitions"][0] | {"catch_up_s": None}  # type: ignore[index]
-    (found,) = times.measure(snapshot(9, 9))["partitions"]
-    assert found["catch_up_s"] == 0.0
+    assert times.measure(snapshot(5, 9)) == snapshot(5, 9)
+    (found,) = times.measure(snapshot(9, 9)).partitions
+    assert found.times.catch_up_s == 0.0
     times.close()
 
 
@@ -85,4 +93,5 @@ def test_the_end_does_not_wait_for_brokers() -> None:
     times.close()
     scrape.join(20.0)
     assert not scrape.is_alive()
-    assert times.measure({"group": "g"}) == {"group": "g"}
+    empty = MemberSnapshot(group="g", state=MemberState.UNSUBSCRIBED)
+    assert times.measure(empty) is empty

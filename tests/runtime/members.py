@@ -141,16 +141,16 @@ class QueryLike:
 
     @property
     def assigned(self) -> set[str]:
-        return set(self.driver.snapshot()["assigned"])
+        return set(self.driver.snapshot().assigned)
 
     @property
     def timeline(self) -> str:
         """Its events so far, a line each."""
-        return "\n".join(self.driver.snapshot()["timeline"])
+        return "\n".join(self.driver.snapshot().timeline)
 
     @property
     def member_id(self) -> str:
-        return str(self.driver.snapshot()["member_id"])
+        return str(self.driver.snapshot().member_id)
 
     def vanish(self) -> None:
         """End without a word, as a process that is killed."""

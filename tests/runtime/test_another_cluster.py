@@ -50,7 +50,7 @@ def test_a_query_reads_and_commits_nothing_in_another_cluster_and_goes_on_in_its
         for _ in range(5):
             assert query.run() is None
         since = switched.proxy.seen[-1][0]
-        wait_until(lambda: query.driver.snapshot()["unreachable_age_s"] is not None)
+        wait_until(lambda: query.driver.snapshot().unreachable_age_s is not None)
         keys = {key for at, key in switched.proxy.seen if at > since}
         assert not keys & {CONSUMER_GROUP_HEARTBEAT.api_key, OFFSET_COMMIT_V10.api_key}
         assert committed(other, group_id) == {}

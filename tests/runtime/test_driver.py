@@ -96,7 +96,7 @@ def test_a_partition_that_delays_nothing_is_read_while_another_is_withheld(
         first.plan_rows()
         second = start()
         wait_until(
-            lambda: second.run() is None and second.driver.snapshot()["pending"],
+            lambda: second.run() is None and second.driver.snapshot().pending,
             what="the second to see what it waits for",
         )
         assert second.ranges == []
@@ -121,7 +121,7 @@ def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
         assert client is not None
         # Heartbeats at the ends of batches are half a second apart at least, targets a second.
         wait_until(
-            lambda: suspension_clock() - (client.member.pace.last_sent_at or 0) > 1.1,
+            lambda: suspension_clock() - (client.parts.member.pace.last_sent_at or 0) > 1.1,
             10,
             what="a heartbeat that is old enough",
         )
@@ -148,7 +148,7 @@ def test_a_commit_that_comes_after_the_member_was_removed_is_refused(
         other.commit_all()
         late.finish()
         wait_until(lambda: late.member_id != old_id, what="the removed member to join again")
-        timeline = " ".join(late.driver.snapshot()["timeline"])
+        timeline = " ".join(late.driver.snapshot().timeline)
         assert "UNKNOWN_MEMBER_ID (answer to OffsetCommit)" in timeline
         assert committed(kafka.bootstrap_servers, group_id) == {(topic_name, 0): 4}
         other.driver.leave()
@@ -168,13 +168,13 @@ def test_a_batch_planned_before_an_epoch_change_is_committed_after_it(
         planned = first.plan_rows()
         grow_topic(kafka.bootstrap_servers, topic_name, 4)
         wait_until(
-            lambda: first.driver.snapshot()["member_epoch"] > planned.member_epoch,
+            lambda: first.driver.snapshot().member_epoch > planned.member_epoch,
             what="a new member epoch while the batch runs",
         )
         first.commit_all()
         offsets = committed(kafka.bootstrap_servers, group_id)
         assert [offsets[topic_name, each] for each in (0, 1)] == [10, 10]
-        assert first.driver.snapshot()["commits_refused"] == refusals
+        assert first.driver.snapshot().commits_refused == refusals
         assert "lost" not in first.timeline
 
 

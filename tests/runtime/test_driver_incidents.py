@@ -43,12 +43,12 @@ def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id
         query.driver.start(None)
         client, now = query.driver._engine.started(), suspension_clock()
         with query.driver._engine.changed:
-            client.search.failing_since = now - 2 * OUTAGE_S
-            client.member.instance_wait.refused(now - 10.0)
+            client.parts.search.failing_since = now - 2 * OUTAGE_S
+            client.parts.member.instance_wait.refused(now - 10.0)
         assert query.driver.await_commits(0.0), "it is still waited for"
         with query.driver._engine.changed:
-            client.member.instance_wait.reset()
-            client.member.instance_wait.refused(now - 2 * OUTAGE_S)
+            client.parts.member.instance_wait.reset()
+            client.parts.member.instance_wait.refused(now - 2 * OUTAGE_S)
         with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1"):
             query.driver.await_commits(0.0)
     finally:
@@ -81,7 +81,7 @@ def test_a_batch_that_outlasts_the_rebalance_timeout_loses_only_partitions_that_
         kept = {int(name.rsplit("-", 1)[1]) for name in slow.assigned}
         offsets = committed(kafka.bootstrap_servers, group_id)
         assert [offsets[topic_name, each] for each in kept] == [10]
-        timeline = " ".join(slow.driver.snapshot()["timeline"])
+        timeline = " ".join(slow.driver.snapshot().timeline)
         for said in ("50 % of", "80 % of", "maxOffsetsPerTrigger=", "released", "reads them again"):
             assert said in timeline
 

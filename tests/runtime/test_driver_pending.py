@@ -11,6 +11,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.group.member.messages import OffsetFetchRequest, OffsetForLeaderEpochRequest
 from spark_groups.group.requests.channels import Outgoing
 from spark_groups.group.trigger import Ends
@@ -26,15 +27,14 @@ pytestmark = pytest.mark.broker
 ROWS, READ_EACH = 30, 10
 
 
-def shown(query: QueryLike) -> list[dict[str, Any]]:
+def shown(query: QueryLike) -> tuple[WithheldRange, ...]:
     """Trigger once and return the ranges that are withheld, once all of them are known."""
     query.run()
-    ranges: list[dict[str, Any]] = query.driver.snapshot()["pending_ranges"]
-    known = ("committed_offset", "log_end_offset")
-    return ranges if all(each[name] for each in ranges for name in known) else []
+    ranges = query.driver.snapshot().pending_ranges
+    return ranges if all(each.committed_offset and each.log_end_offset for each in ranges) else ()
 
 
-def waiting(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike, dict[str, Any]]:
+def waiting(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike, WithheldRange]:
     """Return an owner in its second batch, an heir, and the range that the heir waits for."""
     owner = start()
     owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
@@ -52,15 +52,10 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
     fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         owner, heir, withheld = waiting(start)
-        partition = withheld["partition"]
-        assert withheld == {
-            "topic": topic_name,
-            "partition": partition,
-            "committed_offset": READ_EACH,
-            "log_end_offset": ROWS,
-        }
+        partition = withheld.partition
+        assert withheld == WithheldRange(topic_name, partition, READ_EACH, ROWS)
         waiting_for = f"waiting for {topic_name}-{partition}: [{READ_EACH}, {ROWS}), not released"
-        lines = [each for each in heir.driver.snapshot()["timeline"] if waiting_for in each]
+        lines = [each for each in heir.driver.snapshot().timeline if waiting_for in each]
         assert len(lines) == 1
         assert not heir.ranges, "it is only shown"
 
@@ -69,7 +64,7 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
         assert [(each.partition, each.from_offset, each.until_offset) for each in plan.ranges] == [
             (partition, 2 * READ_EACH, ROWS)
         ], "as its owner's last batch left it: fetched afresh"
-        assert heir.driver.snapshot()["pending_ranges"] == []
+        assert heir.driver.snapshot().pending_ranges == ()
         heir.commit_all()
 
 
@@ -87,7 +82,7 @@ def test_released_partition_goes_on_exactly_where_it_was_withheld(
         plan = heir.plan_rows(timeout_s=30)
         starts = {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
         offsets = (withheld["committed_offset"], withheld["log_end_offset"])
-        assert starts[withheld["partition"]] == offsets == (READ_EACH, ROWS)
+        assert starts[withheld.partition] == offsets == (READ_EACH, ROWS)
 
 
 def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(

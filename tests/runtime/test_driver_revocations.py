@@ -31,7 +31,7 @@ def test_what_no_batch_reads_is_handed_over_in_the_middle_of_a_batch(
         # The coordinator lets the partition with the least number stay where it is.
         assert second.assigned == {f"{topic_name}-1"}
         assert first.assigned == {f"{topic_name}-0"}
-        assert first.driver.snapshot()["in_flight"], "the batch still runs"
+        assert first.driver.snapshot().in_flight, "the batch still runs"
         fill(kafka.bootstrap_servers, topic_name, 2, 5)
         assert {each.partition for each in second.plan_rows().ranges} == {1}
 
@@ -60,7 +60,7 @@ def test_a_revocation_is_handed_over_when_the_listener_lets_it_go(
         wait_until(lambda: first.run() is None and len(first.assigned) == 2)
         second = start()
         event = held.get(timeout=30)
-        wait_until(lambda: second.driver.snapshot()["pending"], 30, "the second to wait")
+        wait_until(lambda: second.driver.snapshot().pending, 30, "the second to wait")
         assert not second.assigned
         if ending == "released":
             first.driver.release_revocation(event.number)

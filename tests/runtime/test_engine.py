@@ -56,7 +56,7 @@ def test_answers_and_the_clock_move_the_client() -> None:
     engine = running()
     try:
         failing = engine.wait_for(
-            lambda: engine.started().failing_since is not None, timeout_s=30.0
+            lambda: engine.started().parts.search.failing_since is not None, timeout_s=30.0
         )
         assert failing
         assert any("no response to" in line for line in engine.timeline.lines())

@@ -54,7 +54,7 @@ class Pair:
     def membership(self) -> list[tuple[object, ...]]:
         """Who the members are, at which epoch, and what each owns."""
         shown = [query.driver.snapshot() for query in self.both]
-        return [(s["member_id"], s["member_epoch"], frozenset(s["assigned"])) for s in shown]
+        return [(s.member_id, s.member_epoch, frozenset(s.assigned)) for s in shown]
 
     @property
     def rows_read(self) -> int:
@@ -96,7 +96,7 @@ class Pair:
         for query in self.both:
             query.finish()
             assert query.driver.await_commits(30.0), query.driver.snapshot()
-        group_id = str(self.both[0].driver.snapshot()["group"])
+        group_id = str(self.both[0].driver.snapshot().group)
         found = committed(self.cluster.bootstrap_servers, group_id)
         assert found == all_at(self.topic, PARTITIONS, self.rows_each)
         ranges = sorted(self.both[0].ranges + self.both[1].ranges)
@@ -107,7 +107,7 @@ class Pair:
     def coordinators(self) -> list[str | None]:
         """Return where each of them takes the coordinator to be."""
         nodes = [
-            query.driver._engine.client.coordinator if query.driver._engine.client else None
+            query.driver._engine.client.parts.search.node if query.driver._engine.client else None
             for query in self.both
         ]
         return [f"{node.host}:{node.port}" if node else None for node in nodes]
@@ -137,7 +137,7 @@ def watched(pair: Pair) -> Iterator[Callable[[], float]]:
         while not over.wait(0.01):
             for query, times in zip(pair.both, sent_at, strict=True):
                 client = query.driver._engine.client
-                accepted_at = client.member.last_accepted_sent_at if client else None
+                accepted_at = client.parts.member.last_accepted_sent_at if client else None
                 if accepted_at is not None and accepted_at > times[-1]:
                     times.append(accepted_at)
 

@@ -48,13 +48,13 @@ def is_settled(query: QueryLike) -> bool:
     """Run a trigger, and return whether the query has all partitions that it will have."""
     query.run()
     snapshot = query.driver.snapshot()
-    phases = {each["phase"] for each in snapshot["partitions"]}
+    phases = {each.phase.name for each in snapshot.partitions}
     return (
-        snapshot["state"] == "STABLE"
+        snapshot.state.name == "STABLE"
         and bool(phases)
         and phases <= {"READY", "HELD"}
-        and not (snapshot["pending"] or snapshot["revoking"])
-        and snapshot["assignment_epoch"] == snapshot["member_epoch"]
+        and not (snapshot.pending or snapshot.revoking)
+        and snapshot.assignment_epoch == snapshot.member_epoch
     )
 
 

@@ -30,7 +30,7 @@ def go_silent(query: QueryLike) -> None:
     while query.run() is not None:
         pass
     wait_until(
-        lambda: query.driver.snapshot()["state"] == "UNSUBSCRIBED", 30, what="the member to leave"
+        lambda: query.driver.snapshot().state.name == "UNSUBSCRIBED", 30, what="the member to leave"
     )
 
 
@@ -44,8 +44,8 @@ def test_member_of_a_silent_query_leaves_and_reads_on_when_spark_calls_after_all
         go_silent(query)
         first_id = query.member_id
         view = query.driver.snapshot()
-        assert view["left_because_idle"]
-        assert view["idle_limit_s"] == 1.5
+        assert view.left_because_idle
+        assert view.idle_limit_s == 1.5
         assert first_id not in members(kafka, group_id)
         fill(kafka.bootstrap_servers, topic_name, 2, 10)
         # One call is enough: the next trigger may be an hour away.
@@ -82,10 +82,10 @@ def test_batch_that_runs_is_no_silence(
         query = start(liveness=SOON)
         query.plan_rows()
         view = wait_until(
-            lambda: (view := query.driver.snapshot())["batch_age_s"] > 3.0 and view,
+            lambda: ((view := query.driver.snapshot()).batch_age_s or 0.0) > 3.0 and view,
             what="a batch that is twice as old as any silence may be",
         )
-        assert view["idle_s"] is None
+        assert view.idle_s is None
         assert list(members(kafka, group_id)) == [query.member_id]
         query.commit_all()
 
@@ -117,7 +117,7 @@ def test_settings_that_an_operator_changes_are_followed(
 
         def settings() -> tuple[int | None, int]:
             view = query.driver.snapshot()
-            return view["session_timeout_ms"], view["heartbeat_interval_ms"]
+            return view.session_timeout_ms, view.heartbeat_interval_ms
 
         wait_until(lambda: settings() == (45_000, 5_000), 30, what="the broker's own settings")
         changes = {HEARTBEAT_INTERVAL_MS: "400", SESSION_TIMEOUT_MS: "9000"}

@@ -56,7 +56,7 @@ def test_no_heartbeat_waits_behind_a_slow_request(
     proxy.delays_s.update(dict.fromkeys(slow, 2 * PATIENCE_S))
     with queries(proxy.address, group_id, topic_name) as start:
         query = start()
-        wait_until(lambda: query.driver.snapshot()["member_epoch"] > 0, what="the member to join")
+        wait_until(lambda: query.driver.snapshot().member_epoch > 0, what="the member to join")
         joined_at = time.monotonic()
         query.plan_rows(timeout_s=60)
         query.finish()
@@ -78,7 +78,7 @@ def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
         query = start()
         query.plan_rows(PlanLimit(max_offsets=10))
         query.commit_all()
-        before = (query.member_id, query.driver.snapshot()["member_epoch"])
+        before = (query.member_id, query.driver.snapshot().member_epoch)
         hung_at = time.monotonic()
         proxy.silent_once.add(silenced)
         # A search for the coordinator would be slow; none is needed, as it has not moved.
@@ -92,7 +92,7 @@ def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
         print(f"silent on {silenced}: {gap_s:.1f} s between heartbeats")
         assert gap_s < (PATIENCE_S if silenced == OFFSET_COMMIT else 12.0)
         assert committed(broker.bootstrap_servers, group_id) == all_at(topic_name, 2, 10)
-        assert (query.member_id, query.driver.snapshot()["member_epoch"]) == before
+        assert (query.member_id, query.driver.snapshot().member_epoch) == before
         proxy.silenced.clear()
 
 

@@ -97,9 +97,9 @@ def test_member_that_waits_says_so_within_five_seconds_and_makes_few_connections
             wait_until(lambda: "waiting for the answer" in caplog.text)
         assert time.monotonic() - began_at < 5.0
         view = query.driver.snapshot()
-        (awaited,) = view["awaited_answers"]
-        assert awaited["request"] == "FindCoordinatorRequest"
-        (local,) = parse_local_members([view], group_id).values()
+        (awaited,) = view.awaited_answers
+        assert awaited.request == "FindCoordinatorRequest"
+        (local,) = parse_local_members([view.as_plain()], group_id).values()
         assert "FindCoordinatorRequest" in local.awaited_answers[0]
         wait_until(lambda: time.monotonic() - began_at > 12.0)
         assert count(proxy, API_VERSIONS_V4) <= 6
@@ -143,7 +143,7 @@ def test_commit_on_a_connection_that_was_dropped_while_idle_arrives(
         assert query.driver.await_commits(60.0)
         assert time.monotonic() - began_at < 60.0
         client = query.driver._engine.started()
-        assert not take_snapshot(client, suspension_clock())["uncommitted"]
+        assert not take_snapshot(client, suspension_clock()).uncommitted
     finally:
         query.driver.leave(5.0)
 

@@ -174,15 +174,15 @@ def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_
 
         def waits() -> dict[str, object] | None:
             view = again.driver.snapshot()
-            return view if view["instance_wait_left_s"] is not None else None
+            return view if view.instance_wait_left_s is not None else None
 
         view = wait_until(waits, what="a wait that can be seen")
         assert view is not None
-        assert view["instance_id"] == "i1"
-        assert view["state"] == "JOINING"
+        assert view.instance_id == "i1"
+        assert view.state.name == "JOINING"
         planning.join(60.0)
         assert not planning.is_alive()
-        assert again.driver.snapshot()["instance_wait_left_s"] is None
+        assert again.driver.snapshot().instance_wait_left_s is None
         await_assigned(again, {f"{topic_name}-0", f"{topic_name}-1"})
         assert describe(kafka.bootstrap_servers, group_id).group_epoch > group_epoch, (
             "the old one was removed"
@@ -232,7 +232,7 @@ def test_member_that_was_replaced_fails_with_the_reason(
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         fenced = start(member={**static("i1"), "fast_heartbeats": False})
         fenced.plan()
-        wait_until(lambda: fenced.driver.snapshot()["state"] == "STABLE", what="a quiet member")
+        wait_until(lambda: fenced.driver.snapshot().state.name == "STABLE", what="a quiet member")
         shared = {"group_id": group_id, "instance_id": "i1"}
         gone = HeartbeatRequest(member_id=fenced.member_id, member_epoch=-2, **shared)
         # A heartbeat of the old one between the two would be answered FENCED_MEMBER_EPOCH.

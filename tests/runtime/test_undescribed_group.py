@@ -88,7 +88,7 @@ def test_the_first_plan_does_not_wait_for_a_word_that_never_comes(
         assert time.monotonic() - began_at < SOON_S
         assert plan is not None
         assert not plan.ranges
-        timeline = query.driver.snapshot()["timeline"]
+        timeline = query.driver.snapshot().timeline
         refusals = [each for each in timeline if "cannot describe the group" in str(each)]
         assert len(refusals) == 1
         assert "needs DESCRIBE on every topic" in str(refusals)

@@ -64,7 +64,7 @@ def test_the_other_partitions_are_read_and_the_wait_is_said(
         wait_until(lambda: (query.run(), waits in query.timeline)[1], what="a word about it")
         assert CURE in query.timeline
         snapshot = query.driver.snapshot()
-        shown = {each["partition"]: each["waits_for"] for each in snapshot["partitions"]}
+        shown = {each.partition: each.waits_for for each in snapshot.partitions}
         assert "UNSTABLE_OFFSET_COMMIT" in shown[0]
         assert CURE in shown[0]
         assert shown[1] is None
@@ -79,7 +79,7 @@ def test_the_other_partitions_are_read_and_the_wait_is_said(
         query.commit_all()
         assert committed(servers, group_id) == all_at(topic_name, 2, 10)
         assert query.timeline.count(waits) == 1
-        assert not any(each["waits_for"] for each in query.driver.snapshot()["partitions"])
+        assert not any(each.waits_for for each in query.driver.snapshot().partitions)
 
 
 def test_available_now_reads_the_others_and_says_what_it_leaves(

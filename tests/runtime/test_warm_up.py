@@ -32,7 +32,7 @@ def test_other_member_keeps_its_partitions_while_a_new_run_warms_up(
         plan = second.plan()
         assert plan is not None
         assert (plan.warm_up_tasks, plan.ranges, plan.member_epoch) == (2, (), 0)
-        assert second.driver.snapshot()["state"] == "WARMING_UP"
+        assert second.driver.snapshot().state.name == "WARMING_UP"
         fill(kafka.bootstrap_servers, topic_name, 4, 5)
         assert len(first.plan_rows().ranges) == 4, "it reads all partitions"
         assert member_ids(kafka, group_id) == {first.member_id}

@@ -99,7 +99,7 @@ def test_pattern_that_matches_less_than_it_seems_to_is_said_once_in_the_log(
         run.latest_offset(NOTHING_PLANNED)
     assert caplog.text.count("matches whole topic names") == 1
     assert f"{topic_name + '.*'!r}" in caplog.text
-    assert run.driver.snapshot()["assigned"] == [f"{topic_name}-0"]
+    assert run.driver.snapshot().assigned == (f"{topic_name}-0",)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from spark_groups.errors import ErrorCode
 from spark_groups.group.client import GroupClient
+from spark_groups.group.hand_over import HandOver
 from spark_groups.group.ledger.commits import CommitOutcome, CommitQueue
 from spark_groups.group.ledger.ledger import FinishedBatch, FinishedRun, Ledger, OwnedPartition
 from spark_groups.group.member.messages import OffsetCommitResponse
@@ -36,7 +37,7 @@ def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
     epochs: WeakKeyDictionary[Ledger, int] = WeakKeyDictionary()
 
     def with_epoch(self: GroupClient, plan: BatchPlan, now: float) -> None:
-        epochs[self.ledger] = self.member.member_epoch
+        epochs[self.parts.ledger] = self.parts.member.member_epoch
         finish(self, plan, now)
 
     def bent(self: Ledger, plan: BatchPlan) -> FinishedBatch:
@@ -50,13 +51,13 @@ def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
 
 def keeps_its_partitions_when_it_is_fenced(patch: Patch) -> None:
     """Let a member own what it had when the coordinator fenced its epoch."""
-    drop = GroupClient._drop
+    drop = HandOver._drop
 
-    def kept(self: GroupClient, partitions: Assignment, reason: str, now: float) -> None:
+    def kept(self: HandOver, partitions: Assignment, reason: str, now: float) -> None:
         if not reason.startswith(ErrorCode.FENCED_MEMBER_EPOCH.name):
             drop(self, partitions, reason, now)
 
-    patch.setattr(GroupClient, "_drop", kept)
+    patch.setattr(HandOver, "_drop", kept)
 
 
 def looks_up_no_uncertain_commit(patch: Patch) -> None:
@@ -77,9 +78,9 @@ def commits_when_it_plans(patch: Patch) -> None:
     def planned(self: GroupClient, *rest: Any) -> BatchPlan | None:
         found = plan(self, *rest)
         if found is not None:
-            epoch = self.member.member_epoch
-            keys = found.partitions() & self.ledger.owned.keys()
-            self.commits.add(self.ledger.commit_of_position(key, epoch) for key in keys)
+            epoch, ledger = self.parts.member.member_epoch, self.parts.ledger
+            keys = found.partitions() & ledger.owned.keys()
+            self.parts.commits.add(ledger.commit_of_position(key, epoch) for key in keys)
         return found
 
     patch.setattr(GroupClient, "plan", planned)

@@ -42,6 +42,7 @@ from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.events import RevocationHeld
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, offset_text, parse_plan_text
 from spark_groups.group.member.events import Event, NameOf
+from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.messages import ListedOffset, RequestFailed, Response
@@ -180,8 +181,8 @@ class Incarnation:
             self.take(lambda _, __: None)
 
     def _say(self, event: Event) -> None:
-        epoch = str(self.client.member_epoch)
-        text = _EventText(event, self.client.topic_name)
+        epoch = str(self.client.parts.member.member_epoch)
+        text = _EventText(event, self.client.parts.topics.name)
         self._scene.log.add(self._scene.now, self.name, epoch, "says", text)
         self._scene.publish(Happened(self.name, event))
         if isinstance(event, RevocationHeld):
@@ -250,8 +251,8 @@ class Query(RestartedApplication[Incarnation]):
         """When a trigger that waits is polled without an input; seconds of the run's clock."""
 
     @property
-    def member(self) -> GroupClient | None:
-        return self.current.client if self.current else None
+    def member(self) -> Member | None:
+        return self.current.client.parts.member if self.current else None
 
     # Actions from outside.
 
@@ -343,17 +344,17 @@ class Query(RestartedApplication[Incarnation]):
         """Return why it is not settled, or ""."""
         if self.current is None:
             return f"{self.name} is down" if self.is_wanted else ""
-        client = self.current.client
+        parts = self.current.client.parts
         # Without DESCRIBE permission a member without partitions never knows it is complete.
-        has_nothing = not client.may_describe and not client.owned
-        is_stable = client.state is MemberState.STABLE
-        if not client.is_settled and not (has_nothing and is_stable):
-            return f"{self.name} is not settled ({client.state.name})"
+        has_nothing = parts.target.is_refused and not parts.member.owned
+        is_stable = parts.member.state is MemberState.STABLE
+        if not parts.next_batch.is_settled and not (has_nothing and is_stable):
+            return f"{self.name} is not settled ({parts.member.state.name})"
         if self.current.waits is not None and self._scene.now - self._triggered_at > STALLED_S:
             return f"{self.name} has waited in a trigger since {self._triggered_at:.3f}"
         # A client that has not seen a new leader cannot detect truncation.
         logs = self._scene.storage.logs
-        for key, owned in client.partitions.items():
+        for key, owned in parts.ledger.owned.items():
             if key in logs and owned.leader_epoch < logs[key].leader_epoch:
                 return f"{self.name} has not seen the leader of {key}"
         return ""
@@ -504,7 +505,9 @@ class Query(RestartedApplication[Incarnation]):
         """End a job that has read everything."""
         scene, client = self._scene, current.client
         self._end_call(current, None)
-        scene.publish(Drained(self.name, client, self._began_at, client.is_settled))
+        scene.publish(
+            Drained(self.name, client, self._began_at, client.parts.next_batch.is_settled)
+        )
         self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
         self._leave(current)
 
@@ -640,4 +643,4 @@ class Query(RestartedApplication[Incarnation]):
         return Clock(chance.uniform(0.0, 1e6), 1 + chance.uniform(-swarm.skew, swarm.skew))
 
     def _epoch(self, run: Incarnation) -> str:
-        return str(run.client.member_epoch)
+        return str(run.client.parts.member.member_epoch)

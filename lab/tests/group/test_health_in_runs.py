@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from group_lab.sim import facts
 from group_lab.sim.swarm import Swarm
@@ -12,7 +11,7 @@ from lab.tests.sim.scenes import Facts, world
 from spark_groups.group.health import SHARE, Condition, Health, assess
 from spark_groups.group.ledger.events import PartitionsGivenUp
 from spark_groups.group.member.events import Event, PartitionsLost
-from spark_groups.group.snapshot import take_snapshot
+from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 
 EVERY_S = 0.5
 
@@ -31,7 +30,7 @@ class Probe:
     who: str
     at: float
     health: Health
-    view: dict[str, Any]
+    view: MemberSnapshot
 
 
 def probed(swarm: Swarm, seed: int) -> tuple[list[Probe], list[tuple[str, Event]]]:
@@ -76,8 +75,8 @@ def test_member_is_stuck_for_long_before_it_gives_partitions_up() -> None:
                 continue
             given_up += 1
             last = next(before(probes, who, event.at))
-            timeout_s = last.view["revocation_timeout_s"]
-            requested_at = last.at - last.view["revocation_age_s"]
+            timeout_s = last.view.revocation_timeout_s
+            requested_at = last.at - last.view.revocation_age_s
             late = [
                 each
                 for each in before(probes, who, event.at)
@@ -100,8 +99,8 @@ def test_member_is_not_ready_for_long_before_it_is_removed_for_its_silence() -> 
                 each
                 for each in before(probes, who, event.at)
                 if each.health.condition is Condition.CUT_OFF
-                and each.view["member_id"] == event.member_id
-                and each.view["last_heartbeat_age_s"] <= 0.6 * each.view["proven_for_s"]
+                and each.view.member_id == event.member_id
+                and each.view.last_heartbeat_age_s <= 0.6 * each.view.proven_for_s
             ]
             assert cut_off
             assert all(each.health.is_live for each in cut_off)

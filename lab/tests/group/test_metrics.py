@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from group_lab.sim import facts
@@ -15,22 +12,34 @@ from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.ledger.events import BatchFinished, BatchPlanned, RangesLost
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.membership import MemberState
-from spark_groups.group.metrics import BOUNDS_S, NO_ANSWER, Count, Metrics, Spread, Took
+from spark_groups.group.metrics import (
+    BOUNDS_S,
+    NO_ANSWER,
+    Count,
+    Durations,
+    Metrics,
+    Spread,
+    Tally,
+    Took,
+)
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.snapshot import take_snapshot
 from tests.group.harness import ClientHarness, accepted, all_of, ends, parts
 
 
+def tally(harness: ClientHarness) -> Tally:
+    found = take_snapshot(harness.client, harness.now).tally
+    assert found is not None
+    return found
+
+
 def counts(harness: ClientHarness) -> dict[str, int]:
     """Return the counts that are not zero."""
-    shown = take_snapshot(harness.client, harness.now)["tally"]["counts"]
-    return {name: count for name, count in shown.items() if count}
+    return {each.name.lower(): count for each, count in tally(harness).counts.items() if count}
 
 
-def took(harness: ClientHarness, what: Took) -> dict[str, Any]:
-    spread = take_snapshot(harness.client, harness.now)["tally"]["took"][what.name.lower()]
-    assert isinstance(spread, dict)
-    return spread
+def took(harness: ClientHarness, what: Took) -> Durations:
+    return tally(harness).took[what]
 
 
 def run_batch(harness: ClientHarness, until: int) -> None:
@@ -43,19 +52,19 @@ def run_batch(harness: ClientHarness, until: int) -> None:
 
 def test_client_that_only_begins_has_counted_nothing() -> None:
     harness = ClientHarness()
-    shown = take_snapshot(harness.client, 0.0)["tally"]
-    assert json.loads(json.dumps(shown)) == shown
-    assert set(shown["counts"].values()) == {0}
-    assert shown["errors"] == []
-    assert shown["last_rebalance_age_s"] is None
-    assert {each["max_s"] for each in shown["took"].values()} == {None}
+    shown = tally(harness)
+    assert set(shown.counts.values()) == {0}
+    assert shown.errors == ()
+    assert shown.last_rebalance_age_s is None
+    assert {each.max_s for each in shown.took.values()} == {None}
 
 
 def test_joining_is_two_heartbeats_and_one_rebalance() -> None:
     harness = ClientHarness()
     harness.own(0, 1)
     assert counts(harness) == {"heartbeat": 2, "rebalance": 1, "partitions_assigned": 2}
-    assert take_snapshot(harness.client, harness.now + 3)["tally"]["last_rebalance_age_s"] == 3.0
+    harness.now += 3
+    assert tally(harness).last_rebalance_age_s == 3.0
 
 
 def test_heartbeats_are_timed_from_sending_to_answer() -> None:
@@ -65,9 +74,9 @@ def test_heartbeats_are_timed_from_sending_to_answer() -> None:
     harness.now += 0.3
     harness.answer(Channel.HEARTBEAT, accepted(2))
     spread = took(harness, Took.HEARTBEAT_RESPONSE_TIME)
-    assert (spread["sum_s"], spread["max_s"]) == (0.3, 0.3)
-    within = dict(zip(spread["bounds_s"], spread["buckets"], strict=False))
-    assert (within[0.25], within[0.5], spread["buckets"][-1]) == (0, 1, 1)
+    assert (spread.sum_s, spread.max_s) == (0.3, 0.3)
+    within = dict(zip(spread.bounds_s, spread.buckets, strict=False))
+    assert (within[0.25], within[0.5], spread.buckets[-1]) == (0, 1, 1)
 
 
 def test_batch_and_its_commit_are_counted_and_timed() -> None:
@@ -81,8 +90,8 @@ def test_batch_and_its_commit_are_counted_and_timed() -> None:
     assert (found["batches_planned"], found["batches_finished"]) == (1, 1)
     assert (found["offsets_finished"], found["commit"]) == (7, 1)
     assert "commit_failed" not in found
-    assert took(harness, Took.BATCH_TIME)["sum_s"] == 2.0
-    assert took(harness, Took.COMMIT_LATENCY)["sum_s"] == 0.2
+    assert took(harness, Took.BATCH_TIME).sum_s == 2.0
+    assert took(harness, Took.COMMIT_LATENCY).sum_s == 0.2
 
 
 def test_fenced_commit_is_counted_by_its_error() -> None:
@@ -93,8 +102,8 @@ def test_fenced_commit_is_counted_by_its_error() -> None:
     harness.answer(Channel.OFFSETS, all_of(request, ErrorCode.STALE_MEMBER_EPOCH))
     found = counts(harness)
     assert (found["commit"], found["commit_failed"], found["commit_fenced"]) == (1, 1, 1)
-    errors = take_snapshot(harness.client, harness.now)["tally"]["errors"]
-    assert errors == [["OffsetCommit", "STALE_MEMBER_EPOCH", 1]]
+    errors = tally(harness).errors
+    assert errors == (("OffsetCommit", "STALE_MEMBER_EPOCH", 1),)
 
 
 def test_error_that_is_not_about_the_member_does_not_fence() -> None:
@@ -114,13 +123,13 @@ def test_commit_that_waits_ages_until_one_is_accepted() -> None:
     harness.until(m.OffsetCommitRequest)
     harness.now += 4.0
     harness.fail(Channel.OFFSETS)
-    assert take_snapshot(harness.client, harness.now)["uncommitted_age_s"] == 4.0
-    errors = take_snapshot(harness.client, harness.now)["tally"]["errors"]
-    assert ["OffsetCommit", NO_ANSWER, 1] in errors
+    assert take_snapshot(harness.client, harness.now).uncommitted_age_s == 4.0
+    errors = tally(harness).errors
+    assert ("OffsetCommit", NO_ANSWER, 1) in errors
     request = harness.until(m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(request))
     # An answer was lost before: only what a fetch shows counts.
-    assert take_snapshot(harness.client, harness.now)["uncommitted_age_s"] == 0.0
+    assert take_snapshot(harness.client, harness.now).uncommitted_age_s == 0.0
 
 
 def test_revocation_is_timed_from_its_word_to_its_end() -> None:
@@ -137,7 +146,7 @@ def test_revocation_is_timed_from_its_word_to_its_end() -> None:
     harness.until(m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS)))
     assert counts(harness)["partitions_revoked"] == 1
-    assert took(harness, Took.PARTITION_REVOKED_LATENCY)["sum_s"] == pytest.approx(
+    assert took(harness, Took.PARTITION_REVOKED_LATENCY).sum_s == pytest.approx(
         harness.now - requested_at, abs=0.01
     )
 
@@ -159,7 +168,7 @@ def test_member_ids_of_a_client_are_kept() -> None:
     for code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
         harness.beat(m.HeartbeatResponse(error_code=code))
         harness.beat(accepted(5, parts(0, 1)))
-    assert take_snapshot(harness.client, harness.now)["tally"]["joined_as"] == ["m1", "m2"]
+    assert tally(harness).joined_as == ("m1", "m2")
 
 
 def test_goodbye_is_no_heartbeat_of_the_member() -> None:
@@ -169,7 +178,7 @@ def test_goodbye_is_no_heartbeat_of_the_member() -> None:
     metrics.unanswered(goodbye)
     assert not any(metrics.counts.values())
     assert not metrics.errors
-    assert metrics.as_plain(1.0)["took"]["heartbeat_response_time"]["buckets"][-1] == 0
+    assert metrics.tally(1.0).took[Took.HEARTBEAT_RESPONSE_TIME].buckets[-1] == 0
 
 
 def test_leaving_in_a_rebalance_is_no_failure() -> None:
@@ -183,11 +192,11 @@ def test_longest_of_late_is_forgotten() -> None:
     spread = Spread((1.0, 5.0))
     spread.add(4.0, 10.0)
     spread.add(0.5, 31.0)
-    assert spread.as_plain(31.0)["max_s"] == 4.0
-    assert spread.as_plain(60.0)["max_s"] == 0.5
-    assert spread.as_plain(90.0)["max_s"] is None
-    assert spread.as_plain(90.0)["buckets"] == [1, 2, 2]
-    assert spread.as_plain(90.0)["sum_s"] == 4.5
+    assert spread.durations(31.0).max_s == 4.0
+    assert spread.durations(60.0).max_s == 0.5
+    assert spread.durations(90.0).max_s is None
+    assert spread.durations(90.0).buckets == (1, 2, 2)
+    assert spread.durations(90.0).sum_s == 4.5
 
 
 def test_every_duration_has_ascending_bounds() -> None:
@@ -205,7 +214,8 @@ def test_metrics_of_a_simulated_run_match_its_events(seed: int) -> None:
         id(each.client): each.client for each in triggered.seen if isinstance(each, facts.Triggered)
     }
     counted = {
-        count: sum(client.metrics.counts[count] for client in clients.values()) for count in Count
+        count: sum(client.parts.metrics.counts[count] for client in clients.values())
+        for count in Count
     }
     assert counted[Count.BATCHES_PLANNED] == sum(isinstance(each, BatchPlanned) for each in said)
     assert counted[Count.BATCHES_PLANNED] > 0
@@ -218,7 +228,7 @@ def test_metrics_of_a_simulated_run_match_its_events(seed: int) -> None:
     assert counted[Count.HEARTBEAT] >= counted[Count.HEARTBEAT_FAILED]
     for query in run.queries:
         assert query.current is not None
-        metrics = query.current.client.metrics.counts
+        metrics = query.current.client.parts.metrics.counts
         gone = metrics[Count.PARTITIONS_REVOKED] + metrics[Count.PARTITIONS_LOST]
-        owned = len(query.current.client.member.owned)
+        owned = len(query.current.client.parts.member.owned)
         assert metrics[Count.PARTITIONS_ASSIGNED] - gone == owned

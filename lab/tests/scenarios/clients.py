@@ -21,7 +21,6 @@ from spark_groups.group.member.events import SessionTimeoutKnown
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Outgoing
-from spark_groups.group.snapshot import take_snapshot
 from spark_groups.types import BatchPlan
 
 HIDDEN = (CoordinatorFound, PositionFound, SessionTimeoutKnown)
@@ -192,7 +191,7 @@ class Clients:
     def _plan(self, name: str, command: Command) -> list[str]:
         query, limit = self.queries[name], command.take("limit")
         try:
-            asked = query.client.ends_to_list(self.now)
+            asked = query.client.parts.next_batch.ends_to_list(self.now)
             listed = self.scene.world.ask(
                 m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.LATEST_TIMESTAMP)
             )
@@ -200,7 +199,7 @@ class Clients:
             found, _ = m.found_and_failed(listed.answers)
             ends = {key: each.offset for key, each in found.items()}
             leader_epochs = {key: each.leader_epoch for key, each in found.items()}
-            query.client.listed(ends, leader_epochs)
+            query.client.parts.validator.compare(ends, leader_epochs)
             lines = self._pump(name)
             plan = query.client.plan(
                 PlanLimit(max_offsets=int(limit) if limit else None),
@@ -231,22 +230,22 @@ class Clients:
 
     def _show(self, name: str, command: Command) -> list[str]:
         query = self.queries[name]
-        view = take_snapshot(query.client, self.now)
         names, group_id = self.scene.names, query.config.member.group_id
-        client = query.client
-        parts = [f"{view['state']} at epoch {names.epoch_out(group_id, client.member_epoch)}"]
+        parts = query.client.parts
+        member, pending = parts.member, parts.positions.still_pending(parts.target.pending)
+        shown = [f"{member.state.name} at epoch {names.epoch_out(group_id, member.member_epoch)}"]
         for word, keys in (
-            ("has", client.assigned),
-            ("waits for", client.pending),
-            ("is giving up", client.owned - client.assigned),
-            ("has yet to commit", client.uncommitted),
+            ("has", member.assigned),
+            ("waits for", pending),
+            ("is giving up", member.owned - member.assigned),
+            ("has yet to commit", parts.commits.pending()),
         ):
             if word == "has" or keys:
-                parts.append(f"{word} {names.partitions(keys)}")
-        withheld = client.withheld()
+                shown.append(f"{word} {names.partitions(keys)}")
+        withheld = parts.pending_offsets.withheld(pending)
         if withheld:
-            parts.append("withheld are " + ", ".join(str(each) for each in withheld))
-        return [f"{name}: {', '.join(parts)}"]
+            shown.append("withheld are " + ", ".join(str(each) for each in withheld))
+        return [f"{name}: {', '.join(shown)}"]
 
     def _plain(self, query: Query, text: str) -> str:
         plain = self.scene.names.plain(text, query.config.member.group_id)

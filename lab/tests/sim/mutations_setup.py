@@ -18,7 +18,7 @@ from group_lab.sim.storage import PartitionLog
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
 from spark_groups.errors import ErrorCode, Reaction
-from spark_groups.group.client import GroupClient
+from spark_groups.group.batches.next_batch import NextBatch
 from spark_groups.group.ledger.commits import CommitQueue
 from spark_groups.group.ledger.ledger import Ledger, Phase
 from spark_groups.group.ledger.resolution import PositionResolver
@@ -140,12 +140,12 @@ def reads_to_the_end_of_the_log(patch: Patch) -> None:
 
 
 def reads_nothing_while_more_is_to_come(patch: Patch) -> None:
-    listed = GroupClient.ends_to_list
+    listed = NextBatch.ends_to_list
 
-    def eager(self: GroupClient, now: float) -> frozenset[Any]:
+    def eager(self: NextBatch, now: float) -> frozenset[Any]:
         return listed(self, now) if self.is_settled else frozenset()
 
-    patch.setattr(GroupClient, "ends_to_list", eager)
+    patch.setattr(NextBatch, "ends_to_list", eager)
 
 
 def plans_before_the_start_is_committed(patch: Patch) -> None:

@@ -135,7 +135,7 @@ def test_a_static_query_keeps_its_place_while_it_is_away() -> None:
     wait(found, 10.0)
     current = found.queries[0].current
     assert current is not None
-    assert current.client.state is MemberState.STABLE
+    assert current.client.parts.member.state is MemberState.STABLE
 
 
 def test_a_listener_tells_before_the_next_trigger_that_a_batch_has_ended() -> None:
@@ -182,7 +182,7 @@ def test_answers_and_wake_ups_make_it_a_member_that_heartbeats() -> None:
     found._scene.schedule.run_until(30.0)
     sent = [fact for fact in seen.seen if isinstance(fact, facts.Sent)]
     beats = [fact for fact in sent if fact.outgoing.channel.name == "HEARTBEAT"]
-    assert found.client.member_epoch > 0
+    assert found.client.parts.member.member_epoch > 0
     assert 14 <= len(beats) <= 40, "every two seconds, faster at the beginning"
     times = [fact.event.at for fact in seen.seen if isinstance(fact, facts.Happened)]
     assert min(times) > SKEWED.offset_s, "events have the times of its own clock"

@@ -6,13 +6,14 @@ import pytest
 
 from spark_groups.group import trigger as triggers
 from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.validation import PositionValidator
 from spark_groups.group.trigger import Trigger
 
 Patch = pytest.MonkeyPatch
 
 
 def compares_no_log_ends_with_positions(patch: Patch) -> None:
-    patch.setattr(GroupClient, "listed", lambda *_: False)
+    patch.setattr(PositionValidator, "compare", lambda *_: False)
 
 
 def plans_without_leader_epochs(patch: Patch) -> None:

@@ -110,7 +110,7 @@ class AvailableNowEnd:
 
     def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
         member, target = self.positions.member, self.target
-        pending = self.positions.to_read(target.pending - member.owned)
+        pending = self.positions.still_pending(target.pending)
         self.pending.look_again(now)
         withheld = self.pending.withheld(pending)
         return AvailableNowUnsettled(

@@ -66,6 +66,8 @@ class QueryActivity:
     """Follows Spark's calls and batches."""
 
     def __init__(self, limits: LivenessLimits) -> None:
+        self.last_called_at: float | None = None
+        """When Spark called last, in seconds; None: it has not."""
         self._limits = limits
         self._seen_at: float | None = None
         self._is_calling = False
@@ -98,7 +100,7 @@ class QueryActivity:
         """Note that Spark calls."""
         if self._seen_at is not None:
             self._gaps_s.append(now - self._seen_at)
-        self._seen_at = now
+        self._seen_at = self.last_called_at = now
         self._is_calling = True
         self._set_due()
 

@@ -10,7 +10,7 @@ from spark_groups.errors import DataLossError
 from spark_groups.group.batches.planning import PlanLimit, divide
 from spark_groups.group.batches.warm_up import WarmUp
 from spark_groups.group.ledger.positions import Positions
-from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition
+from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition, TopicPartition
 
 Ranges = dict[TopicIdPartition, tuple[int, int]]
 """The first unread offset and the end, by partition."""
@@ -104,6 +104,11 @@ class BatchPlanner:
         ready, undecided = ledger.positions(self.positions.member.assigned), ledger.undecided()
         listed = {key: ends[key] for key in ready if key in ends and key not in undecided}
         return self._divide(replace(limit, max_offsets=None), ready, listed, now)
+
+    def latest_offsets(self) -> dict[TopicPartition, int]:
+        """Return the log ends of the member's partitions, as last listed."""
+        ends, name = self.log_ends, self.positions.topics.name
+        return {TopicPartition(name(e.topic_id) or "", e.partition): ends[e] for e in ends}
 
     def _warm_up_plan(self) -> BatchPlan:
         member, ledger = self.positions.member, self.positions.ledger

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from spark_groups.errors import (
@@ -75,6 +76,8 @@ class Positions:
     _said_held: set[str] = field(default_factory=set, init=False)
     """The internal topics of which a held partition was reported."""
     _waits: dict[TopicIdPartition, Wait] = field(default_factory=dict, init=False)
+    _assigned_at: float = field(default=-inf, init=False)
+    """When partitions were assigned last."""
 
     @property
     def must_fail(self) -> bool:
@@ -110,11 +113,20 @@ class Positions:
             return partitions
         return Assignment(frozenset(key for key in partitions if key.topic_id not in held))
 
+    def still_pending(self, pending: Assignment) -> Assignment:
+        """Return those of partitions that other members owned which are read, and not owned yet."""
+        return self.to_read(pending - self.member.owned)
+
     def assign(self, partitions: Assignment, member_epoch: int, now: float) -> None:
         """Begin a tenure of each partition."""
+        self._assigned_at = now
         self.ledger.assign(partitions, member_epoch)
         self.topics.note_partitions(partitions)
         self.hold_internal(now)
+
+    def is_resolving(self, since: float) -> bool:
+        """Return whether a partition assigned since `since` is not ready."""
+        return self._assigned_at >= since and bool(self.ledger.unready())
 
     def hold_internal(self, now: float) -> None:
         """Hold partitions that are assigned and not read: nothing is committed for them."""

@@ -202,6 +202,11 @@ class Member:
         """When the wait for the instance id ends, None without a wait."""
         return self.instance_wait.deadline(self.session_timeout_ms)
 
+    @property
+    def has_left(self) -> bool:
+        """True before it joins, and after it has left."""
+        return self.state is MemberState.UNSUBSCRIBED
+
     def warm_up(self) -> None:
         """Send no heartbeat until `join`: the query warms up first."""
         self._move(MemberInput.WARM_UP)

@@ -326,7 +326,7 @@ class Descriptions:
         if target.refusal not in (refusal, ErrorCode.NONE):
             self.positions.emit(DescriptionRefused(now, ErrorCode.name_of(target.refusal)))
         if more is not None:
-            pending = self.positions.to_read(target.pending - member.owned)
+            pending = self.positions.still_pending(target.pending)
             names = {
                 each.topic_id: self.positions.topics.name(each.topic_id)
                 or response.topic_names.get(each.topic_id, str(each.topic_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from spark_groups.group.ledger.events import AnswerAwaited
 from spark_groups.group.member.backoff import Patience
@@ -15,6 +15,21 @@ SHOWN_AFTER_S: Final = 1.0
 """The same for the snapshot, which is taken at any time."""
 FORGOTTEN_AFTER_S: Final = 30.0
 """A failed request that was not sent again for this time is not waited for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedAnswer:
+    """A request without an answer for a while.
+
+    Args:
+        to: The broker; None: any.
+        reason: Why the last attempt failed; None: none has.
+    """
+
+    request: str
+    to: str | None
+    age_s: float
+    reason: str | None
 
 
 @dataclass(slots=True)
@@ -97,15 +112,10 @@ class OpenRequests:
             default=None,
         )
 
-    def shown(self, now: float) -> list[dict[str, Any]]:
-        """Return the requests that have waited for a while, as plain values."""
-        return [
-            {
-                "request": name,
-                "to": wait.to or None,
-                "age_s": round(now - wait.since, 3),
-                "reason": wait.reason or None,
-            }
+    def awaited(self, now: float) -> tuple[AwaitedAnswer, ...]:
+        """Return the requests that have waited for a while."""
+        return tuple(
+            AwaitedAnswer(name, wait.to or None, round(now - wait.since, 3), wait.reason or None)
             for name, wait in sorted(self._waits.items())
             if now - wait.since >= SHOWN_AFTER_S
-        ]
+        )

@@ -7,13 +7,20 @@ snapshot socket.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.group.health import assess
 from spark_groups.group.ledger.plan_text import planner_of
+from spark_groups.group.member.membership import MemberState
+from spark_groups.group.snapshot import MemberSnapshot
 from spark_groups.runtime.snapshots import read_snapshots
+
+_NESTED: Final = ("awaited_answers", "pending_ranges", "in_flight", "partitions", "tally")
+"""Parts of a snapshot that say nothing about health."""
 
 
 def figures(query: StreamingQuery) -> list[dict[str, Any]]:
@@ -27,8 +34,17 @@ def figures(query: StreamingQuery) -> list[dict[str, Any]]:
     ends = [] if progress is None else [str(source.endOffset) for source in progress.sources]
     member_ids = {planner_of(end) for end in ends} - {None}
     return [
-        {**view, "health": assess(view).as_plain()}
+        {**view, "health": assess(_parsed(view)).as_plain()}
         for view in read_snapshots()
         # The batch may have been planned under an earlier member ID.
         if member_ids & {*view.get("tally", {}).get("joined_as", ())}
     ]
+
+
+def _parsed(view: Mapping[str, Any]) -> MemberSnapshot:
+    """Return what another process, maybe of another version, wrote about a member's health."""
+    names = {each.name for each in fields(MemberSnapshot)} - {*_NESTED}
+    known = {name: value for name, value in view.items() if name in names}
+    # A state that this version does not know counts as one inside the group.
+    state = MemberState.__members__.get(str(view.get("state")), MemberState.STABLE)
+    return MemberSnapshot(**{**known, "state": state})

@@ -83,7 +83,7 @@ class QueryRun:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the member and its application as plain values."""
-        view = {**self.driver.snapshot(), **self.application.as_plain()}
+        view = {**self.driver.snapshot().as_plain(), **self.application.as_plain()}
         return {**view, "spark_ui": self.control.spark_ui, "is_ending": self._is_ending}
 
     def prepare_available_now(self) -> None:

@@ -45,7 +45,7 @@ def waiting(
     harness.answer(Channel.OFFSETS, response)
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({1: committed_offset}))
-    assert key(1) in harness.client.ends_to_list(harness.now)
+    assert key(1) in harness.client.parts.next_batch.ends_to_list(harness.now)
     harness.client.plan(PlanLimit(), ends({1: 200}), harness.now)
     harness.client.poll_events()
     return harness, end_of(harness, wait)
@@ -55,16 +55,18 @@ def end_of(harness: ClientHarness, wait: AvailableNowWait) -> AvailableNowEnd:
     client = harness.client
     return AvailableNowEnd(
         wait,
-        client.positions,
-        client.absent,
-        client.target,
-        client.pending_offsets,
-        client.session,
+        client.parts.positions,
+        client.parts.absent,
+        client.parts.target,
+        client.parts.pending_offsets,
+        client.parts.session,
     )
 
 
 def over(harness: ClientHarness, end: AvailableNowEnd, waited_s: float) -> bool:
-    return end.is_over(is_settled=harness.client.is_settled, waited_s=waited_s, now=harness.now)
+    return end.is_over(
+        is_settled=harness.client.parts.next_batch.is_settled, waited_s=waited_s, now=harness.now
+    )
 
 
 def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
@@ -87,7 +89,7 @@ def test_fail_raises_what_warn_says() -> None:
 
 def test_wait_goes_on_for_the_session_and_then_fails() -> None:
     harness, end = waiting(AvailableNowWait(10.0, WhenUnsettled.WAIT))
-    harness.client.session.session_timeout_ms = 45_000
+    harness.client.parts.session.session_timeout_ms = 45_000
     assert not over(harness, end, 54.9)
     with pytest.raises(AvailableNowError, match="not released by gone") as caught:
         over(harness, end, 55.0)
@@ -113,7 +115,7 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     harness = ClientHarness()
     harness.client.prepare_available_now()
     request = m.MetadataRequest(topic_names=frozenset({"bills"}))
-    absent = harness.client.absent
+    absent = harness.client.parts.absent
     absent.learn(request, m.MetadataResponse(), 0.0)
     absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5)
     harness.describes = False
@@ -129,11 +131,10 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     members = (*mine.members, other) if is_in_target else mine.members
     names = {TOPIC: "orders", BILLS.topic_id: "bills"}
     harness.answer(Channel.OFFSETS, replace(mine, members=members, topic_names=names))
-    assert harness.client.is_settled
-    assert harness.client.may_begin_available_now == is_in_target
-    assert harness.client.is_available_now_over(0.0, harness.now) == is_in_target
+    assert harness.client.parts.next_batch.is_settled
+    assert harness.client.parts.available_now.is_in_doubt != is_in_target
     absent.learn(request, m.MetadataResponse(topics=(BILLS,)), 0.5 + BELIEVED_S)
-    assert harness.client.may_begin_available_now
+    assert not harness.client.parts.available_now.is_in_doubt
 
 
 def test_unknown_target_assignment_is_reported() -> None:

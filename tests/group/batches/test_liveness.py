@@ -131,11 +131,11 @@ IDLE_S = 30.0
 def trigger(harness: ClientHarness, offsets: dict[int, int]) -> BatchPlan | None:
     """A call of Spark: it proves what runs, and plans."""
     client = harness.client
-    if client.ledger.in_flight is not None:
-        client.finish(client.ledger.in_flight, harness.now)
+    if client.parts.ledger.in_flight is not None:
+        client.finish(client.parts.ledger.in_flight, harness.now)
     client.called(harness.now)
     plan = client.plan(PlanLimit(), ends(offsets), harness.now)
-    client.call_ended(harness.now)
+    client.parts.liveness.activity.call_ended(harness.now)
     harness.pump()
     return plan
 
@@ -178,18 +178,18 @@ def test_member_of_a_silent_query_leaves(instance_id: str | None, last_epoch: in
     harness.answer = note  # type: ignore[method-assign]
     pass_time(harness, 2 * IDLE_S)
     assert sent[-1] == last_epoch
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
     (event,) = harness.find(QueryGone)
     assert isinstance(event, QueryGone)
     assert event.at == pytest.approx(began + IDLE_S, abs=0.01)
     assert (event.idle_s, event.limit_s) == (pytest.approx(IDLE_S, abs=0.01), IDLE_S)
-    assert harness.client.liveness.is_absent
+    assert harness.client.parts.liveness.is_absent
 
 
 def test_member_comes_back_by_itself_when_spark_calls_after_all() -> None:
     harness = joined()
     pass_time(harness, 2 * IDLE_S)
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
     assert trigger(harness, {}) is None
     harness.cluster()
     join = harness.beat(accepted(9, parts(0)))
@@ -198,7 +198,7 @@ def test_member_comes_back_by_itself_when_spark_calls_after_all() -> None:
     harness.beat(accepted(9))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5}))
-    assert indexes(harness.client.readable(harness.now)) == [0]
+    assert indexes(harness.client.parts.next_batch.readable(harness.now)) == [0]
     plan = trigger(harness, {0: 8})
     assert plan is not None
     assert [(each.from_offset, each.until_offset) for each in plan.ranges] == [(5, 8)]
@@ -212,12 +212,12 @@ def test_call_while_the_member_is_still_leaving_brings_it_back_once_it_has_left(
         request = harness.request(Channel.HEARTBEAT)
         if isinstance(request, m.HeartbeatRequest) and request.member_epoch > 0:
             harness.answer(Channel.HEARTBEAT, accepted(request.member_epoch))
-    assert harness.client.member.state is MemberState.LEAVING
+    assert harness.client.parts.member.state is MemberState.LEAVING
     trigger(harness, {})
     trigger(harness, {})
-    assert harness.client.member.state is MemberState.LEAVING
+    assert harness.client.parts.member.state is MemberState.LEAVING
     assert harness.beat(accepted(-1)).member_epoch == -1
-    assert harness.client.member.state is MemberState.JOINING
+    assert harness.client.parts.member.state is MemberState.JOINING
     assert len(harness.find(QueryReturned)) == 1
 
 
@@ -226,7 +226,7 @@ def test_running_batch_is_reported_and_keeps_its_member() -> None:
     assert trigger(harness, {0: 9, 1: 7}) is not None
     began = harness.now
     pass_time(harness, 700.0)
-    assert not harness.client.has_left
+    assert not harness.client.parts.member.has_left
     ages = [each.at - began for each in harness.find(BatchRunsLong)]
     assert ages == pytest.approx([FIRST_REPORT_S, 2 * FIRST_REPORT_S], abs=0.01)
     assert not harness.find(QueryGone)
@@ -237,7 +237,7 @@ def test_batch_that_outlasts_its_limit_costs_the_membership_but_not_its_result()
     plan = trigger(harness, {0: 9, 1: 7})
     assert plan is not None
     pass_time(harness, 1_000.0)
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
     (event,) = harness.find(BatchOverdue)
     assert isinstance(event, BatchOverdue)
     assert (event.limit_s, event.batch_age_s) == (900.0, pytest.approx(900.0, abs=0.01))
@@ -262,7 +262,7 @@ def leaving(**member: object) -> ClientHarness:
         request = harness.request(Channel.HEARTBEAT)
         if isinstance(request, m.HeartbeatRequest) and request.member_epoch > 0:
             harness.answer(Channel.HEARTBEAT, accepted(request.member_epoch))
-    assert harness.client.member.state is MemberState.LEAVING
+    assert harness.client.parts.member.state is MemberState.LEAVING
     return harness
 
 
@@ -270,12 +270,12 @@ def test_answer_to_the_last_heartbeat_may_come_after_the_member_has_returned() -
     harness = leaving()
     trigger(harness, {})
     harness.wait(2 * LEAVE_S)
-    assert harness.client.member.state is MemberState.JOINING
+    assert harness.client.parts.member.state is MemberState.JOINING
     harness.answer(Channel.HEARTBEAT, accepted(-1))
     harness.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     join = harness.beat(accepted(9, parts(0)))
     assert (join.member_id, join.member_epoch) == ("m2", 0)
-    assert harness.client.member.member_epoch == 9
+    assert harness.client.parts.member.member_epoch == 9
 
 
 @pytest.mark.parametrize(("instance_id", "last_epoch"), [(None, -1), ("i1", -2)])
@@ -300,13 +300,13 @@ def test_query_that_ends_while_its_member_is_called_back_does_not_join_again() -
     trigger(harness, {})
     harness.answer(Channel.HEARTBEAT, accepted(-1))
     harness.wait(LEAVE_S)
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
 
 
 def test_trouble_from_before_the_silence_does_not_count_against_the_return() -> None:
     harness = leaving()
     harness.fail(Channel.HEARTBEAT)
     harness.wait(1_000.0)
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
     trigger(harness, {})
-    assert harness.client.failing_since is None
+    assert harness.client.parts.search.failing_since is None

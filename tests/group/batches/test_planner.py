@@ -64,7 +64,7 @@ def test_batches_go_on_where_the_last_one_ended() -> None:
     assert batch(harness, {0: 9, 1: 0}) == {0: (5, 9)}
     assert batch(harness, {0: 9, 1: 3}) == {1: (0, 3)}
     assert batch(harness, {0: 9, 1: 3}) == {}
-    assert harness.client.planner.log_ends == ends({0: 9, 1: 3})
+    assert harness.client.parts.planner.log_ends == ends({0: 9, 1: 3})
 
 
 def test_plan_names_the_cluster_of_the_coordinator() -> None:
@@ -111,34 +111,44 @@ def test_available_now_does_not_wait_for_a_larger_backlog() -> None:
 def test_unread_offsets_are_those_that_a_plan_would_read() -> None:
     harness = ready({0: 5, 1: 4})
     client = harness.client
-    assert client.unread(PlanLimit(max_offsets=1), ends({0: 9, 1: 4}), harness.now) == {
-        key(0): (5, 9)
-    }
+    assert client.parts.next_batch.unread(
+        PlanLimit(max_offsets=1), ends({0: 9, 1: 4}), harness.now
+    ) == {key(0): (5, 9)}
     plan = client.plan(ALL, ends({0: 9}), harness.now)
     assert plan is not None
-    assert client.unread(ALL, ends({0: 19}), harness.now) == {}, "a batch runs"
+    assert client.parts.next_batch.unread(ALL, ends({0: 19}), harness.now) == {}, "a batch runs"
     client.finish(plan, harness.now)
-    assert client.unread(ALL, ends({0: 19}), harness.now) == {key(0): (9, 19)}
+    assert client.parts.next_batch.unread(ALL, ends({0: 19}), harness.now) == {key(0): (9, 19)}
     harness.wait(3_600.0)
-    assert client.unread(ALL, ends({0: 19}), harness.now) == {}, "ownership is not proven"
+    assert client.parts.next_batch.unread(ALL, ends({0: 19}), harness.now) == {}, (
+        "ownership is not proven"
+    )
 
 
 def test_unread_offsets_under_available_now_end_at_its_targets_and_set_none() -> None:
     harness = ready({0: 0}, available_now=True)
-    assert harness.client.unread(ALL, ends({0: 99}), harness.now) == {key(0): (0, 99)}
+    assert harness.client.parts.next_batch.unread(ALL, ends({0: 99}), harness.now) == {
+        key(0): (0, 99)
+    }
     assert batch(harness, {0: 10}, PlanLimit(max_offsets=6)) == {0: (0, 6)}
-    assert harness.client.unread(ALL, ends({0: 99}), harness.now) == {key(0): (6, 10)}
+    assert harness.client.parts.next_batch.unread(ALL, ends({0: 99}), harness.now) == {
+        key(0): (6, 10)
+    }
     assert batch(harness, {0: 99}) == {0: (6, 10)}
-    assert harness.client.unread(ALL, ends({0: 99}), harness.now) == {}
+    assert harness.client.parts.next_batch.unread(ALL, ends({0: 99}), harness.now) == {}
 
 
 def test_a_backlog_that_is_held_back_is_not_unread_for_a_plan() -> None:
     harness = ready({0: 0})
     limit = PlanLimit(min_offsets=10, max_trigger_delay_s=60.0)
-    assert harness.client.unread(limit, ends({0: 1}), harness.now) == {key(0): (0, 1)}
+    assert harness.client.parts.next_batch.unread(limit, ends({0: 1}), harness.now) == {
+        key(0): (0, 1)
+    }
     assert batch(harness, {0: 1}, limit) == {0: (0, 1)}
-    assert harness.client.unread(limit, ends({0: 9}), harness.now) == {}
-    assert harness.client.unread(limit, ends({0: 11}), harness.now) == {key(0): (1, 11)}
+    assert harness.client.parts.next_batch.unread(limit, ends({0: 9}), harness.now) == {}
+    assert harness.client.parts.next_batch.unread(limit, ends({0: 11}), harness.now) == {
+        key(0): (1, 11)
+    }
 
 
 def test_only_partitions_with_an_end_of_the_batch_are_read() -> None:
@@ -177,8 +187,8 @@ def test_end_that_is_doubted_says_nothing_about_what_is_left_unread() -> None:
     harness = ready({0: 0})
     assert batch(harness, {0: 12}, PlanLimit(max_offsets=8)) == {0: (0, 8)}
     assert batch(harness, {0: 2}) == {}, "of a topic that was created again under this name"
-    assert harness.client.planner.log_ends == {key(0): 12}
-    assert harness.client.planner.forget(key(0)) == 4
+    assert harness.client.parts.planner.log_ends == {key(0): 12}
+    assert harness.client.parts.planner.forget(key(0)) == 4
 
 
 def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
@@ -200,8 +210,8 @@ def test_what_is_known_of_a_partition_goes_with_it() -> None:
     harness = ready({0: 0, 1: 0})
     assert batch(harness, {0: 4, 1: 4}, PlanLimit(max_offsets=4))
     harness.beat(accepted(2, parts(1)))
-    assert harness.client.planner.log_ends == ends({1: 4})
-    assert harness.client.deleted.unread_when_dropped == {key(0): 2}
+    assert harness.client.parts.planner.log_ends == ends({1: 4})
+    assert harness.client.parts.deleted.unread_when_dropped == {key(0): 2}
 
 
 def test_commits_carry_the_leader_epoch_and_a_new_one_is_asked_about_first() -> None:
@@ -264,28 +274,30 @@ def test_a_plan_waits_for_the_heartbeat_of_its_boundary_and_for_what_it_brings()
     harness.wait(1)
     plan = harness.client.plan(ALL, ends({0: 5}), harness.now)
     assert plan is not None
-    assert not client.is_heartbeat_under_way(since=0.0)
+    assert not client.parts.channels.is_under_way(Channel.HEARTBEAT)
     harness.client.finish(plan, harness.now)
     harness.pump()
     asked_at = harness.now
     assert isinstance(harness.request(Channel.HEARTBEAT), m.HeartbeatRequest)
-    assert client.is_heartbeat_under_way(since=asked_at)
-    assert not client.is_heartbeat_under_way(since=asked_at + 0.1), "it began before"
+    assert client.parts.channels.is_under_way(Channel.HEARTBEAT)
+    assert client.parts.member.pace.last_sent_at == asked_at
     harness.answer(Channel.HEARTBEAT, accepted(3, parts(0, 1)))
     harness.beat(accepted(3))
-    assert client.is_resolving(since=asked_at), "where the new partition stands is not known"
+    assert client.parts.positions.is_resolving(since=asked_at), (
+        "where the new partition stands is not known"
+    )
     harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS)))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5, 1: 0}))
-    assert not client.is_resolving(since=asked_at)
+    assert not client.parts.positions.is_resolving(since=asked_at)
 
 
 def test_position_that_moved_back_is_committed_at_once() -> None:
     harness = ClientHarness()
     harness.own(0, 1, offsets={0: 8, 1: 4})
-    harness.client.ledger.owned[key(0)].stand_at(5, 3, "")
+    harness.client.parts.ledger.owned[key(0)].stand_at(5, 3, "")
     event = DataLost(harness.now, "it was cut")
-    harness.client.positions.take(Resolved(events=[event], to_commit=[key(0)]))
+    harness.client.parts.positions.take(Resolved(events=[event], to_commit=[key(0)]))
     harness.pump()
     request = harness.request(Channel.OFFSETS)
     assert isinstance(request, m.OffsetCommitRequest)
@@ -293,22 +305,22 @@ def test_position_that_moved_back_is_committed_at_once() -> None:
     assert request.offsets[key(0)].committed_offset == 5
     assert request.offsets[key(0)].leader_epoch == 3
     assert harness.find(DataLost) == [event]
-    assert harness.client.positions.data_loss is None
+    assert harness.client.parts.positions.data_loss is None
 
 
 def test_data_loss_that_is_final_is_kept() -> None:
     harness = ClientHarness()
-    harness.client.positions.take(Resolved(data_loss="it was cut"))
-    harness.client.positions.take(Resolved())
-    assert harness.client.positions.data_loss == "it was cut"
+    harness.client.parts.positions.take(Resolved(data_loss="it was cut"))
+    harness.client.parts.positions.take(Resolved())
+    assert harness.client.parts.positions.data_loss == "it was cut"
 
 
 def test_a_query_that_must_fail_asks_nothing_more() -> None:
     harness = ClientHarness()
-    assert not harness.client.positions.must_fail
-    harness.client.positions.take(Resolved(refusal="it is of another group"))
-    harness.client.positions.take(Resolved())
-    assert (harness.client.positions.refusal, harness.client.positions.must_fail) == (
+    assert not harness.client.parts.positions.must_fail
+    harness.client.parts.positions.take(Resolved(refusal="it is of another group"))
+    harness.client.parts.positions.take(Resolved())
+    assert (harness.client.parts.positions.refusal, harness.client.parts.positions.must_fail) == (
         "it is of another group",
         True,
     )

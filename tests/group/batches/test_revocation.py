@@ -151,12 +151,12 @@ def revoking(rebalance_timeout_ms: int = 10_000) -> ClientHarness:
 def test_the_acknowledgement_waits_for_the_listener() -> None:
     harness = revoking()
     harness.wait(5.0)
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     (held,) = harness.find(RevocationHeld)
     assert isinstance(held, RevocationHeld)
     assert (held.partitions, held.deadline - held.at) == ((key(1),), pytest.approx(9.0))
     harness.client.release_revocation(held.number, harness.now)
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
     harness.pump()
     assert len(harness.find(PartitionsRevoked)) == 1
 
@@ -178,7 +178,7 @@ def test_the_acknowledgement_waits_no_longer_than_its_budget() -> None:
 def test_the_acknowledgement_follows_at_once_when_the_listener_dies() -> None:
     harness = revoking()
     harness.client.hold_revocations(False, harness.now)
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_the_listener_is_notified_only_when_the_batch_is_committed() -> None:
@@ -195,4 +195,4 @@ def test_the_listener_is_notified_only_when_the_batch_is_committed() -> None:
     assert not harness.find(RevocationHeld)
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))
     assert len(harness.find(RevocationHeld)) == 1
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING

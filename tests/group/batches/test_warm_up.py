@@ -49,7 +49,7 @@ def warming(checkpointed: BatchPlan | None = None) -> ClientHarness:
         harness.answer(Channel.HEARTBEAT, m.HeartbeatResponse(member_epoch=-1))
         if checkpointed.ranges:
             harness.answer(Channel.OFFSETS, committed({1: 5}))
-    assert harness.client.is_warming_up
+    assert harness.client.parts.warm_up.is_warming
     return harness
 
 
@@ -61,7 +61,7 @@ def warm_up_plan(harness: ClientHarness) -> BatchPlan:
 
 
 def why_it_joined(harness: ClientHarness) -> str:
-    assert harness.client.state is MemberState.JOINING
+    assert harness.client.parts.member.state is MemberState.JOINING
     assert isinstance(harness.request(Channel.HEARTBEAT), m.HeartbeatRequest)
     (event,) = harness.find(WarmUpEnded)
     assert isinstance(event, WarmUpEnded)
@@ -126,7 +126,7 @@ def test_restart_carries_over_topics_and_counts_and_forgets_committed_ranges() -
 
 def test_topic_that_was_created_again_keeps_its_old_id_in_the_checkpoint() -> None:
     harness = warming(OLD)
-    harness.client.topics.learn(m.TopicMetadata(uuid.UUID(int=99), "orders", 4))
+    harness.client.parts.topics.learn(m.TopicMetadata(uuid.UUID(int=99), "orders", 4))
     assert warm_up_plan(harness).topics == OLD.topics, (
         "otherwise the next run takes it for a topic that was there from the beginning"
     )
@@ -180,7 +180,7 @@ def test_anything_but_a_clear_yes_joins_at_once(
     harness.answer(Channel.HEARTBEAT, m.HeartbeatResponse(member_epoch=-1))
     harness.answer(Channel.OFFSETS, response)
     assert reason in why_it_joined(harness)
-    assert not harness.client.is_warming_up
+    assert not harness.client.parts.warm_up.is_warming
 
 
 def test_unanswered_description_joins_at_once() -> None:
@@ -192,9 +192,9 @@ def test_unanswered_description_joins_at_once() -> None:
 def test_missing_coordinator_delays_the_join_no_longer_than_the_questions_may_take() -> None:
     harness = ClientHarness(warm_up_tasks=3)
     harness.wait(ASK_S - 0.1)
-    assert harness.client.state is MemberState.WARMING_UP
+    assert harness.client.parts.member.state is MemberState.WARMING_UP
     harness.wait(0.2)
-    assert harness.client.state is MemberState.JOINING
+    assert harness.client.parts.member.state is MemberState.JOINING
     harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
     assert f"no answer within {ASK_S:g} s" in why_it_joined(harness)
 
@@ -219,10 +219,10 @@ def test_group_without_rights_fails_before_the_warm_up() -> None:
 def test_predecessor_is_released_before_the_warm_up_plan() -> None:
     harness = asking(replace(OLD, ranges=()))
     harness.answer(Channel.OFFSETS, group_of("other"))
-    assert not harness.client.is_warming_up
+    assert not harness.client.parts.warm_up.is_warming
     assert harness.client.plan(PlanLimit(), {}, harness.now) is None
     harness.answer(Channel.HEARTBEAT, m.HeartbeatResponse(member_epoch=-1))
-    assert harness.client.is_warming_up
+    assert harness.client.parts.warm_up.is_warming
 
 
 def test_member_joins_when_no_other_member_reads_any_more() -> None:
@@ -232,7 +232,7 @@ def test_member_joins_when_no_other_member_reads_any_more() -> None:
     harness.answer(
         Channel.OFFSETS, m.DescribeGroupResponse(error_code=int(ErrorCode.NOT_COORDINATOR))
     )
-    assert harness.client.is_warming_up, "an error proves nothing"
+    assert harness.client.parts.warm_up.is_warming, "an error proves nothing"
     harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
     harness.until(m.DescribeGroupRequest, DESCRIBE_AGAIN_S)
     harness.fail(Channel.OFFSETS)
@@ -249,7 +249,7 @@ def test_member_joins_when_the_warm_up_takes_too_long() -> None:
         harness.until(m.DescribeGroupRequest)
         harness.answer(Channel.OFFSETS, group_of("other"))
     harness.wait(WARM_UP_S - harness.now - 0.1)
-    assert harness.client.state is MemberState.WARMING_UP
+    assert harness.client.parts.member.state is MemberState.WARMING_UP
     harness.wait(0.2)
     assert why_it_joined(harness) == f"the warm-up takes {WARM_UP_S:g} s"
     harness.client.finish(plan, harness.now)
@@ -264,17 +264,17 @@ def test_replayed_batch_is_the_warm_up() -> None:
 
 
 def test_these_join_at_once() -> None:
-    assert ClientHarness().client.state is MemberState.JOINING
+    assert ClientHarness().client.parts.member.state is MemberState.JOINING
     static = ClientHarness(warm_up_tasks=3, instance_id="i1")
     other_group = ClientHarness(warm_up_tasks=3, checkpointed=replace(OLD, group_id="f"))
     for each in (static, other_group):
-        assert each.client.state is MemberState.JOINING
+        assert each.client.parts.member.state is MemberState.JOINING
         assert len(each.find(WarmUpEnded)) == 1
 
 
 def test_available_now_joins_at_once() -> None:
     harness = ClientHarness(warm_up_tasks=3, available_now=True)
-    assert harness.client.state is MemberState.JOINING
+    assert harness.client.parts.member.state is MemberState.JOINING
 
 
 @pytest.mark.parametrize("begin", [asking, warming], ids=["asking", "warming"])
@@ -282,10 +282,10 @@ def test_leave_before_the_join_sends_nothing(begin: Callable[[], ClientHarness])
     harness = begin()
     harness.client.leave(harness.now, leave_by=harness.now + 5.0)
     harness.pump()
-    assert harness.client.has_left
+    assert harness.client.parts.member.has_left
     assert harness.find(MemberLeft)
     assert Channel.HEARTBEAT not in harness.under_way
-    assert not harness.client.is_warming_up
+    assert not harness.client.parts.warm_up.is_warming
 
 
 def test_health_says_that_it_is_no_member_yet() -> None:
@@ -293,7 +293,7 @@ def test_health_says_that_it_is_no_member_yet() -> None:
     harness.client.called(harness.now)
     warm_up_plan(harness)
     view = take_snapshot(harness.client, harness.now)
-    assert (view["state"], view["in_flight"]) == ("WARMING_UP", [])
+    assert (view.state, view.in_flight) == (MemberState.WARMING_UP, ())
     health = assess(view)
     assert (health.condition, health.is_live, health.is_ready) == (Condition.OUTSIDE, True, False)
     assert "when its query has warmed up" in health.reasons[0]

@@ -99,7 +99,7 @@ def test_commit_refused_as_stale_goes_again_with_the_newer_epoch(code: ErrorCode
     assert (again.member_epoch, offsets_of(again)) == (3, {0: 5})
     harness.answer(Channel.OFFSETS, all_of(again))
     assert [e.member_epoch for e in harness.find(OffsetsCommitted)] == [3]
-    assert harness.client.commits.refused == 1
+    assert harness.client.parts.commits.refused == 1
 
 
 def test_commit_without_an_answer_is_sent_again_and_looked_up() -> None:
@@ -110,7 +110,7 @@ def test_commit_without_an_answer_is_sent_again_and_looked_up() -> None:
     harness.cluster()
     request = harness.until(m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(request))
-    assert harness.client.commits.pending() == {key(0)}, "not before it was looked up"
+    assert harness.client.parts.commits.pending() == {key(0)}, "not before it was looked up"
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 3}))
     again = harness.until(m.OffsetCommitRequest)
@@ -118,7 +118,7 @@ def test_commit_without_an_answer_is_sent_again_and_looked_up() -> None:
     harness.until(m.OffsetFetchRequest)
     assert isinstance(again, m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, fetch_answer(offsets=again.offsets))
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.commits.pending()
 
 
 def test_look_up_that_is_refused_for_now_pauses() -> None:
@@ -147,7 +147,7 @@ def test_look_up_of_a_topic_that_is_gone_ends_the_commit() -> None:
     harness.until(m.OffsetFetchRequest)
     errors = {key(0): int(ErrorCode.UNKNOWN_TOPIC_ID)}
     harness.answer(Channel.OFFSETS, fetch_answer(errors=errors))
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.commits.pending()
     assert len(harness.find(TopicGone)) == 1
 
 
@@ -156,7 +156,7 @@ def test_commit_of_a_deleted_topic_is_dropped_and_reported() -> None:
     harness.own(0)
     request = finished(harness, 5)
     harness.answer(Channel.OFFSETS, all_of(request, ErrorCode.UNKNOWN_TOPIC_ID))
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.commits.pending()
     assert len(harness.find(TopicGone)) == 1
 
 
@@ -180,7 +180,7 @@ def test_start_in_a_topic_unknown_to_the_coordinator_is_resolved_again() -> None
     commit = settling(harness)
     before = harness.now
     harness.answer(Channel.OFFSETS, all_of(commit, ErrorCode.UNKNOWN_TOPIC_ID))
-    assert harness.client.ledger.owned[key(0)].phase is Phase.FETCHING
+    assert harness.client.parts.ledger.owned[key(0)].phase is Phase.FETCHING
     harness.until(m.OffsetFetchRequest)
     assert harness.now - before >= 0.1
     harness.answer(Channel.OFFSETS, committed({}))
@@ -189,7 +189,7 @@ def test_start_in_a_topic_unknown_to_the_coordinator_is_resolved_again() -> None
     again = harness.until(m.OffsetCommitRequest)
     assert isinstance(again, m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(again))
-    assert harness.client.ledger.owned[key(0)].phase is Phase.READY
+    assert harness.client.parts.ledger.owned[key(0)].phase is Phase.READY
 
 
 def test_revocation_waits_until_the_start_is_committed() -> None:
@@ -197,9 +197,9 @@ def test_revocation_waits_until_the_start_is_committed() -> None:
     commit = settling(harness)
     harness.beat(accepted(2))
     harness.beat(accepted(2, parts()))
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     harness.answer(Channel.OFFSETS, all_of(commit))
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_revocation_of_a_topic_that_is_gone_does_not_wait_for_its_start() -> None:
@@ -208,7 +208,7 @@ def test_revocation_of_a_topic_that_is_gone_does_not_wait_for_its_start() -> Non
     harness.beat(accepted(2))
     harness.beat(accepted(2, parts()))
     harness.answer(Channel.OFFSETS, all_of(commit, ErrorCode.UNKNOWN_TOPIC_ID))
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 def test_revocation_of_a_topic_without_a_name_does_not_wait_for_its_start() -> None:
@@ -217,9 +217,9 @@ def test_revocation_of_a_topic_without_a_name_does_not_wait_for_its_start() -> N
     harness.beat(accepted(2, Assignment.of({uuid.UUID(int=99): (0,)})))
     harness.beat(accepted(2))
     harness.beat(accepted(2, parts()))
-    assert harness.client.member.state is MemberState.RECONCILING
+    assert harness.client.parts.member.state is MemberState.RECONCILING
     harness.answer(Channel.CLUSTER, m.MetadataResponse())
-    assert harness.client.member.state is MemberState.ACKNOWLEDGING
+    assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_commit_that_tells_of_a_loss_loses_everything(code: ErrorCode, new_id: b
     harness = ClientHarness()
     harness.own(0)
     harness.answer(Channel.OFFSETS, all_of(finished(harness, 5), code))
-    assert not harness.client.member.owned
-    assert not harness.client.commits.pending()
+    assert not harness.client.parts.member.owned
+    assert not harness.client.parts.commits.pending()
     join = harness.beat(accepted(5, parts()))
     assert (join.member_epoch, join.member_id) == (0, "m2" if new_id else "m1")
 
@@ -244,7 +244,10 @@ def test_answer_to_a_fetch_of_an_earlier_life_is_ignored() -> None:
     harness.beat(m.HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     harness.answer(Channel.OFFSETS, m.OffsetFetchResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     harness.beat(accepted(4, parts(0)))
-    assert (harness.client.member.member_id, harness.client.member.member_epoch) == ("m2", 4)
+    assert (harness.client.parts.member.member_id, harness.client.parts.member.member_epoch) == (
+        "m2",
+        4,
+    )
 
 
 def test_recreated_topic_is_reported_with_its_unread_rows() -> None:
@@ -253,7 +256,7 @@ def test_recreated_topic_is_reported_with_its_unread_rows() -> None:
     finished(harness, 5)
     harness.answer(Channel.OFFSETS, all_of(harness.request(Channel.OFFSETS)))
     harness.client.plan(PlanLimit(max_offsets=1), ends({0: 12}), harness.now)
-    plan = harness.client.ledger.in_flight
+    plan = harness.client.parts.ledger.in_flight
     assert plan is not None
     harness.client.finish(plan, harness.now)
     harness.pump()
@@ -295,7 +298,7 @@ def test_topic_that_is_named_late_starts_where_the_query_is_to_start() -> None:
     errors = {"orders": int(ErrorCode.LEADER_NOT_AVAILABLE)}
     harness.answer(Channel.CLUSTER, m.MetadataResponse(errors=errors))
     harness.beat(accepted(2, parts(0, 1, 2, 3)))
-    assert harness.client.target.settled(2)
+    assert harness.client.parts.target.settled(2)
     harness.until(m.MetadataRequest)
     harness.cluster()
     harness.until(m.OffsetFetchRequest)
@@ -310,9 +313,9 @@ def test_topic_that_may_not_be_seen_is_final() -> None:
     harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
     refusal = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
     harness.answer(Channel.CLUSTER, refusal)
-    assert harness.client.member.state is MemberState.FATAL
-    assert "Metadata of topic orders" in (harness.client.member.failure or "")
-    assert "READ and DESCRIBE" in (harness.client.member.failure or "")
+    assert harness.client.parts.member.state is MemberState.FATAL
+    assert "Metadata of topic orders" in (harness.client.parts.member.failure or "")
+    assert "READ and DESCRIBE" in (harness.client.parts.member.failure or "")
 
 
 ALICE = Identity(principal="User:alice", bootstrap_servers=("b:9092",))
@@ -323,7 +326,7 @@ def test_a_right_that_is_missing_is_granted_by_the_command_in_the_error() -> Non
     harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=m.Node(1, "b", 1)))
     refusal = m.MetadataResponse(errors={"orders": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
     harness.answer(Channel.CLUSTER, refusal)
-    failure = harness.client.member.failure or ""
+    failure = harness.client.parts.member.failure or ""
     assert "the principal User:alice needs READ and DESCRIBE" in failure
     assert "kafka-acls.sh --bootstrap-server b:9092" in failure
     assert failure.endswith("--operation Describe --topic orders")
@@ -344,5 +347,5 @@ def test_topic_that_comes_later_starts_at_its_beginning_without_describe_permiss
     harness.beat(accepted(3, both))
     harness.until(m.MetadataRequest)
     harness.cluster(m.TopicMetadata(later, "orders-2", 2))
-    assert harness.client.topics.first_count(TOPIC) == 4
-    assert harness.client.topics.first_count(later) == 0
+    assert harness.client.parts.topics.first_count(TOPIC) == 4
+    assert harness.client.parts.topics.first_count(later) == 0

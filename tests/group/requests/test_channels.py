@@ -78,8 +78,8 @@ def test_coordinator_that_is_not_found_is_looked_for_again_with_pauses() -> None
     assert [each.error for each in harness.find(CoordinatorMissing)] == [
         "COORDINATOR_NOT_AVAILABLE"
     ]
-    assert harness.client.failing_since == 0.0
-    assert "COORDINATOR_NOT_AVAILABLE" in harness.client.last_failure
+    assert harness.client.parts.search.failing_since == 0.0
+    assert "COORDINATOR_NOT_AVAILABLE" in harness.client.parts.search.last_failure
 
 
 def test_no_answer_of_the_coordinator_makes_the_client_look_for_it() -> None:
@@ -90,12 +90,14 @@ def test_no_answer_of_the_coordinator_makes_the_client_look_for_it() -> None:
     harness.fail(Channel.HEARTBEAT)
     assert isinstance(harness.request(Channel.SEARCH), m.FindCoordinatorRequest)
     assert len(harness.find(RequestUnanswered)) == 1
-    assert harness.client.failing_since == harness.now
+    assert harness.client.parts.search.failing_since == harness.now
     began_at = harness.now
     harness.cluster()
-    assert harness.client.failing_since == began_at, "other brokers answer all the while"
+    assert harness.client.parts.search.failing_since == began_at, (
+        "other brokers answer all the while"
+    )
     harness.beat(accepted(2))
-    assert harness.client.failing_since is None
+    assert harness.client.parts.search.failing_since is None
 
 
 def test_no_answer_about_offsets_makes_a_heartbeat_ask_whether_the_coordinator_is_there() -> None:
@@ -103,11 +105,11 @@ def test_no_answer_about_offsets_makes_a_heartbeat_ask_whether_the_coordinator_i
     harness.describes = False
     harness.own(0)
     harness.fail(Channel.OFFSETS)
-    assert harness.client.failing_since == harness.now
+    assert harness.client.parts.search.failing_since == harness.now
     assert Channel.SEARCH not in harness.under_way, "no answer says that it moved"
     assert isinstance(harness.request(Channel.HEARTBEAT), m.HeartbeatRequest)
     harness.beat(accepted(2))
-    assert harness.client.failing_since is None
+    assert harness.client.parts.search.failing_since is None
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -277,7 +279,7 @@ def test_unknown_start_is_reported_again_when_the_problem_changes() -> None:
     reported = [(each.error, indexes(each.partitions)) for each in reports]
     assert reported == [(missing.name, [0]), (down.name, [0])], "each error once"
     assert reports[0].at >= began_at + SAID_AFTER_S, "most errors are over sooner"
-    assert not harness.client.positions.waits()
+    assert not harness.client.parts.positions.waits()
 
 
 def test_nothing_is_asked_of_the_cluster_once_the_member_leaves() -> None:
@@ -295,7 +297,7 @@ def test_answer_to_a_request_that_is_not_under_way_is_ignored() -> None:
     outgoing = harness.under_way[Channel.SEARCH]
     harness.cluster()
     harness.client.handle_response(outgoing, m.FindCoordinatorResponse(error_code=30), harness.now)
-    assert harness.client.member.failure is None
+    assert harness.client.parts.member.failure is None
 
 
 def test_description_that_says_more_quickens_the_heartbeats() -> None:
@@ -307,8 +309,8 @@ def test_description_that_says_more_quickens_the_heartbeats() -> None:
     before = harness.now
     harness.beat(accepted(2))
     assert harness.now - before == pytest.approx(0.3)
-    assert indexes(harness.client.target.pending) == [1]
-    assert not harness.client.is_settled
+    assert indexes(harness.client.parts.target.pending) == [1]
+    assert not harness.client.parts.next_batch.is_settled
 
 
 def test_assignment_that_never_arrived_is_requested_by_a_full_heartbeat() -> None:
@@ -320,7 +322,7 @@ def test_assignment_that_never_arrived_is_requested_by_a_full_heartbeat() -> Non
     request = harness.beat(accepted(2, parts(0, 1)))
     assert request.topic_partitions == parts(0)
     assert request.rebalance_timeout_ms > 0
-    assert harness.client.member.owned == parts(0, 1)
+    assert harness.client.parts.member.owned == parts(0, 1)
 
 
 def test_description_that_failed_does_not_slow_the_heartbeats_down() -> None:
@@ -342,8 +344,8 @@ def test_permanently_refused_description_is_reported_once_and_not_awaited() -> N
     harness.beat(accepted(2))
     refusal = m.DescribeGroupResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     harness.answer(Channel.OFFSETS, refusal)
-    assert harness.client.target.is_refused
-    assert not harness.client.is_settled, (
+    assert harness.client.parts.target.is_refused
+    assert not harness.client.parts.next_batch.is_settled, (
         "an empty assignment is complete only if the description shows it"
     )
     harness.beat(accepted(2, parts(0)))
@@ -353,7 +355,7 @@ def test_permanently_refused_description_is_reported_once_and_not_awaited() -> N
     harness.answer(Channel.OFFSETS, committed({0: 0}))
     harness.until(m.DescribeGroupRequest)
     harness.answer(Channel.OFFSETS, refusal)
-    assert harness.client.is_settled
+    assert harness.client.parts.next_batch.is_settled
     assert [each.error for each in harness.find(DescriptionRefused)] == [
         "TOPIC_AUTHORIZATION_FAILED"
     ]
@@ -369,7 +371,7 @@ def test_position_that_no_leader_confirms_does_not_keep_others_from_being_asked_
     unknown = uuid.UUID(int=99)
     harness = ClientHarness()
     harness.own(0, offsets={0: 5})
-    harness.client.ledger.owned[key(0)].leader_epoch = 1
+    harness.client.parts.ledger.owned[key(0)].leader_epoch = 1
     harness.plan(PlanLimit(), ends({0: 9}), {key(0): 2})
     harness.beat(accepted(3, Assignment.of({TOPIC: (0,), unknown: (0,)})))
     asked = set()

@@ -312,25 +312,27 @@ def answer_pending(harness: ClientHarness, offset: int) -> None:
 def test_pending_partition_shows_what_waits_in_it_and_is_fetched_afresh_once_assigned() -> None:
     harness = waiting()
     answer_pending(harness, 120)
-    assert key(3) not in harness.client.readable(harness.now)
-    assert harness.client.ends_to_list(harness.now) == {key(0), key(3)}, "one request for both"
+    assert key(3) not in harness.client.parts.next_batch.readable(harness.now)
+    assert harness.client.parts.next_batch.ends_to_list(harness.now) == {key(0), key(3)}, (
+        "one request for both"
+    )
     plan = harness.client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
     assert plan is not None
     assert plan.partitions() == {key(0)}
     harness.pump()
     (event,) = harness.find(RangesWithheld)
     assert isinstance(event, RangesWithheld)
-    shown = {"topic": "orders", "partition": 3, "committed_offset": 120, "log_end_offset": 400}
-    assert take_snapshot(harness.client, harness.now)["pending_ranges"] == [shown]
+    shown = WithheldRange("orders", 3, 120, 400)
+    assert take_snapshot(harness.client, harness.now).pending_ranges == (shown,)
     answer_pending(harness, 133)
-    shown["committed_offset"] = 133
-    assert take_snapshot(harness.client, harness.now)["pending_ranges"] == [shown], "with the batch"
+    shown = replace(shown, committed_offset=133)
+    assert take_snapshot(harness.client, harness.now).pending_ranges == (shown,), "with the batch"
     harness.beat(accepted(2, parts(0, 3)))
-    assert take_snapshot(harness.client, harness.now)["pending_ranges"] == []
+    assert take_snapshot(harness.client, harness.now).pending_ranges == ()
     request = harness.until(m.OffsetFetchRequest)
     assert isinstance(request, m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
-    assert harness.client.ledger.owned[key(3)].position == 133
+    assert harness.client.parts.ledger.owned[key(3)].position == 133
 
 
 def test_from_the_assignment_to_the_plan_it_takes_one_round_trip() -> None:
@@ -340,14 +342,16 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip() -> None:
     client = harness.client
     harness.beat(accepted(2, parts(0, 3)))
     assert isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
-    assert key(3) not in client.readable(harness.now)
-    assert client.ends_to_list(harness.now) == {key(0), key(3)}
+    assert key(3) not in client.parts.next_batch.readable(harness.now)
+    assert client.parts.next_batch.ends_to_list(harness.now) == {key(0), key(3)}
     fetched = committed({0: 5, 3: 133})
     offsets = {each: replace(at, leader_epoch=4) for each, at in fetched.answers.items()}
     harness.answer(Channel.OFFSETS, fetch_answer(offsets=offsets))
-    assert not client.is_resolving(since=0.0)
+    assert not client.parts.positions.is_resolving(since=0.0)
     listed, leader_epochs = ends({0: 5, 3: 400}), {key(0): 4, key(3): 4}
-    assert not client.listed(listed, leader_epochs), "the leader's epoch is the committed one"
+    assert not client.parts.validator.compare(listed, leader_epochs), (
+        "the leader's epoch is the committed one"
+    )
     plan = client.plan(PlanLimit(), listed, harness.now, leader_epochs)
     assert plan is not None
     assert [(each.key, each.from_offset, each.until_offset) for each in plan.ranges] == [
@@ -361,11 +365,11 @@ def test_end_that_was_listed_before_the_assignment_is_not_planned() -> None:
     harness = waiting()
     answer_pending(harness, 120)
     client = harness.client
-    assert client.ends_to_list(harness.now) == {key(0), key(3)}
+    assert client.parts.next_batch.ends_to_list(harness.now) == {key(0), key(3)}
     harness.beat(accepted(2, parts(0, 3)))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))
-    assert client.readable(harness.now).keys() == {key(0), key(3)}
+    assert client.parts.next_batch.readable(harness.now).keys() == {key(0), key(3)}
     plan = client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
     assert plan is not None
     assert plan.partitions() == {key(0)}
@@ -398,13 +402,13 @@ def test_commits_go_before_questions_about_pending_partitions() -> None:
 @pytest.mark.parametrize("fails", [True, False])
 def test_error_about_a_pending_partition_changes_nothing(fails: bool) -> None:
     harness = waiting()
-    before = harness.client.member.state
+    before = harness.client.parts.member.state
     if fails:
         harness.fail(Channel.OFFSETS)
     else:
         refusal = m.OffsetFetchResponse(error_code=ErrorCode.STALE_MEMBER_EPOCH)
         harness.answer(Channel.OFFSETS, refusal)
-    assert harness.client.member.state is before
+    assert harness.client.parts.member.state is before
     assert not isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
 
 

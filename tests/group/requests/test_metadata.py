@@ -71,7 +71,7 @@ def test_lookup_at_the_beginning_that_is_repeated_proves_absence() -> None:
         assert request.topic_names == {"orders"}
         harness.answer(Channel.CLUSTER, failed)
         harness.wait(1.0)
-    assert harness.client.absent.missing == ("orders",)
+    assert harness.client.parts.absent.missing == ("orders",)
 
 
 def test_missing_topic_that_is_created_during_a_long_batch_is_found() -> None:

@@ -110,10 +110,10 @@ def test_client_owns_nothing_once_its_session_may_be_over() -> None:
     harness = ClientHarness()
     harness.settings = known(8_000)
     harness.own(0, offsets={0: 5})
-    assert harness.client.member.session_timeout_ms == 8_000
-    proven_at = harness.client.member.last_accepted_sent_at or 0.0
-    assert indexes(harness.client.readable(proven_at + 8.0)) == [0]
-    assert not harness.client.readable(proven_at + 8.1)
+    assert harness.client.parts.member.session_timeout_ms == 8_000
+    proven_at = harness.client.parts.member.last_accepted_sent_at or 0.0
+    assert indexes(harness.client.parts.next_batch.readable(proven_at + 8.0)) == [0]
+    assert not harness.client.parts.next_batch.readable(proven_at + 8.1)
     (event,) = harness.find(SessionTimeoutKnown)
     assert isinstance(event, SessionTimeoutKnown)
     assert event.session_timeout_ms == 8_000
@@ -124,10 +124,10 @@ def test_client_without_permission_warns_once_and_continues() -> None:
     harness.own(0, offsets={0: 5})
     for _ in range(30):
         harness.wait(5.0)
-        harness.beat(accepted(harness.client.member.member_epoch))
+        harness.beat(accepted(harness.client.parts.member.member_epoch))
     assert harness.settings_read >= 3
     assert len(harness.find(SettingsUnknown)) == 1
-    assert indexes(harness.client.readable(harness.now)) == [0]
+    assert indexes(harness.client.parts.next_batch.readable(harness.now)) == [0]
 
 
 @pytest.mark.parametrize(("instance_id", "warned"), [("i1", 1), (None, 0)])

@@ -27,7 +27,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     directory = tmp_path / "sockets"
     directory.mkdir(mode=0o700)
     monkeypatch.setattr(snapshots, "snapshot_directory", lambda: directory)
-    mine, other = busy_view(), busy_view()
+    mine, other = busy_view().as_plain(), busy_view().as_plain()
     mine["tally"]["joined_as"] = ["m0", "m1"]
     other["tally"]["joined_as"] = ["another"]
     publishers = [SnapshotPublisher(lambda view=view: view) for view in (mine, other)]

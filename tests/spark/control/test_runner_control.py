@@ -91,7 +91,7 @@ def test_assigned_and_revoked_partitions_are_reported_and_a_revocation_waits(
         going = driver.changed("revoked")
         assert len(going.partitions) == 1
         assert 200 < going.deadline_s < 300
-        wait_until(lambda: second.driver.snapshot()["pending"], what="the second to wait")
+        wait_until(lambda: second.driver.snapshot().pending, what="the second to wait")
         assert not second.assigned
         driver.release(going.number + 1)
         driver.release(going.number)

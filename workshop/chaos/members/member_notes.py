@@ -104,7 +104,7 @@ class MemberNotes:
         Args:
             driver: The member's, which has left.
         """
-        named = (each.rpartition("-") for each in driver.snapshot().get("uncommitted", ()))
+        named = (each.rpartition("-") for each in driver.snapshot().uncommitted)
         unanswered = [(topic, int(index)) for topic, _, index in named]
         self._journal.note(Note.LEFT, partitions=unanswered)
 
@@ -128,14 +128,14 @@ class MemberNotes:
         was_late, noted_s, looked_s = False, 0.0, time.monotonic()
         while True:
             member = driver.snapshot()
-            overdue_s = member.get("heartbeat_overdue_s") or 0.0
+            overdue_s = member.heartbeat_overdue_s or 0.0
             if overdue_s >= LATE_S and not was_late:
                 self._journal.note(Note.LATE, overdue_s=overdue_s)
             was_late = overdue_s >= LATE_S
             # A process without processor time sends nothing, and does not look either.
             stalled_s = time.monotonic() - looked_s - SAMPLE_S
             looked_s = time.monotonic()
-            silent_s = max(member.get("last_heartbeat_age_s") or 0.0, stalled_s)
+            silent_s = max(member.last_heartbeat_age_s or 0.0, stalled_s)
             noted_s = min(noted_s, silent_s)
             if silent_s >= noted_s + self._silent_s:
                 self._journal.note(Note.SILENT, silent_s=silent_s)

@@ -119,7 +119,7 @@ def restarted() -> Ledger:
     old = plan(span(0, 5, 9), member_id="m0")
     client = ClientHarness(checkpointed=old).client
     client.replay(old, 0.0)
-    return client.ledger
+    return client.parts.ledger
 
 
 def test_replayed_batch_is_finished_only_with_the_bug(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class LossIsReported(Checker):
     @on(facts.Began)
     def _began(self, fact: facts.Began) -> None:
         self._stopped.pop(fact.who, None)
-        if fact.client.config.fail_on_data_loss:
+        if fact.client.parts.config.fail_on_data_loss:
             self._strict.add(fact.incarnation)
 
     @on(facts.OffsetReset, facts.OffsetDeleted)

@@ -87,12 +87,12 @@ class KeepsReading(Checker):
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
-        client, logs = fact.client, self.scene.storage.logs
+        parts, logs = fact.client.parts, self.scene.storage.logs
         may_wait = self._may_wait(fact)
         planned = fact.plan.partitions() if fact.plan else frozenset()
-        for key in client.assigned.partitions & logs.keys():
-            owned, held = client.partitions.get(key), (client.member_id, key)
-            is_stable = client.config.read_committed
+        for key in parts.member.assigned.partitions & logs.keys():
+            owned, held = parts.ledger.owned.get(key), (parts.member.member_id, key)
+            is_stable = parts.config.read_committed
             end = logs[key].stable_offset if is_stable else logs[key].end_offset
             has_all = may_wait or (owned is not None and owned.position >= end)
             has_time = self.scene.now - self._since.get(held, self.scene.now) > SETTLED_S
@@ -158,12 +158,12 @@ class AvailableNowBounds(Checker):
         if not fact.is_settled:
             return
         since = fact.began_at - OLD_LEADER_ANSWERS_S
-        logs, client = self.scene.storage.logs, fact.client
-        for key in client.assigned.partitions & logs.keys():
+        logs, parts = self.scene.storage.logs, fact.client.parts
+        for key in parts.member.assigned.partitions & logs.keys():
             if key in self.history.cut:
                 continue
-            available = logs[key].available(since, read_committed=client.config.read_committed)
-            owned = client.partitions.get(key)
+            available = logs[key].available(since, read_committed=parts.config.read_committed)
+            owned = parts.ledger.owned.get(key)
             if owned is None or owned.position < available:
                 position = None if owned is None else owned.position
                 self.fail(f"{fact.who} ends at {position} of {key}, available are {available}")

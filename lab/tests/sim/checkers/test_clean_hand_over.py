@@ -31,7 +31,7 @@ class Scripted:
         self.triggered = next(fact for fact in planned if fact.plan and fact.plan.ranges)
         self.history = History()
         self.listeners = CleanHandOver(found.scene, self.history).listeners()
-        self.triggered.client.member.state = MemberState.ACKNOWLEDGING
+        self.triggered.client.parts.member.state = MemberState.ACKNOWLEDGING
         self.read(self.plan)
 
     @property
