@@ -71,7 +71,7 @@ def test_error_is_never_read_as_no_committed_offset(starting: StartingOffsets, c
     assert scene.of(0).phase is Phase.FETCHING
     assert resolved.reaction is not Reaction.ACCEPT
     assert resolved.error == code
-    assert scene.resolver.to_list() is None
+    assert scene.resolver.listing.to_list() is None
     assert not scene.commits.pending()
 
 
@@ -142,7 +142,7 @@ def test_whole_topic_is_fetched_where_latest_may_apply(
 def test_start_must_be_committed_before_it_is_given_up_where_latest_may_apply(
     starting: StartingOffsets, first: bool
 ) -> None:
-    assert Scene(starting).resolver.settle_first is first
+    assert Scene(starting).resolver.commits_start_first is first
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_start_is_listed_committed_and_only_then_ready(
     assert scene.of(0).phase is Phase.LISTING
     request = scene.listed({0: 42})
     assert (request.timestamp_ms, request.read_committed) == (timestamp_ms, True)
-    assert (scene.of(0).phase, scene.of(0).position) == (Phase.SETTLING, 42)
+    assert (scene.of(0).phase, scene.of(0).position) == (Phase.COMMITTING_START, 42)
     assert scene.ledger.positions(Assignment.of({TOPIC: (0,)})) == {}
-    (commit,) = scene.settle().values()
+    (commit,) = scene.commit().values()
     assert (commit.committed_offset, commit.known_count, commit.member_epoch) == (42, 4, 3)
     assert (scene.of(0).phase, scene.of(0).committed_offset) == (Phase.READY, 42)
 
@@ -168,12 +168,12 @@ def test_positions_carry_the_leader_epochs_they_came_with() -> None:
     scene = Scene(EARLIEST, 0, 1)
     scene.fetched({0: OffsetAndMetadata(17, "", 6), 1: NONE})
     assert (scene.of(0).leader_epoch, scene.of(0).reached_offset) == (6, 17)
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     answer = list_answer(offsets={key(1): 4}, leader_epochs={key(1): 2})
-    scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    scene.handle_list(request, answer)
     assert (scene.of(1).leader_epoch, scene.of(1).reached_offset) == (2, 4)
-    assert scene.settle()[1].leader_epoch == 2
+    assert scene.commit()[1].leader_epoch == 2
 
 
 def test_partition_added_since_the_group_began_starts_at_its_beginning() -> None:
@@ -231,7 +231,7 @@ def test_checkpoint_without_a_committed_offset_is_data_loss() -> None:
     assert "failOnDataLoss=false" in resolved.data_loss
     assert [type(each) for each in resolved.events] == [DataLost]
     assert not scene.commits.pending()
-    assert scene.resolver.to_list() is None
+    assert scene.resolver.listing.to_list() is None
 
 
 def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() -> None:
@@ -240,7 +240,7 @@ def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() ->
     resolved = scene.fetched({0: NONE})
     assert resolved.data_loss is None
     assert [type(each) for each in resolved.events] == [DataLost]
-    assert scene.settle()[0].committed_offset == 9
+    assert scene.commit()[0].committed_offset == 9
     assert scene.of(0).position == 9
 
 
@@ -253,7 +253,7 @@ def test_topic_that_was_read_and_of_which_nothing_is_committed_is_data_loss(fail
     if fails:
         assert resolved.data_loss is not None
         assert "orders" in resolved.data_loss
-        assert scene.resolver.to_list() is None
+        assert scene.resolver.listing.to_list() is None
     else:
         request = scene.listed({0: 0, 1: 0})
         assert request.timestamp_ms == EARLIEST_TIMESTAMP
@@ -270,16 +270,16 @@ def test_topic_that_was_read_is_no_loss_while_anything_of_it_is_committed() -> N
 def test_start_that_cannot_be_listed_is_asked_for_again() -> None:
     scene = Scene(LATEST, 0, 1)
     scene.fetched({0: NONE, 1: NONE})
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     answer = list_answer(
         offsets={key(1): 4}, errors={key(0): int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
     )
-    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    resolved = scene.handle_list(request, answer)
     assert resolved.reaction is Reaction.REFRESH_TOPICS
     assert resolved.failed == {key(0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.SETTLING)
-    again = scene.resolver.to_list()
+    assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.COMMITTING_START)
+    again = scene.resolver.listing.to_list()
     assert again is not None
     assert again.partitions == {key(0)}
 
@@ -294,19 +294,19 @@ def test_two_kinds_of_starts_are_listed_in_turns() -> None:
 def test_listed_offset_of_a_lost_partition_is_ignored() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     scene.ledger.drop([key(0)])
     answer = list_answer(offsets={key(0): 4})
-    scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    scene.handle_list(request, answer)
     assert not scene.commits.pending()
 
 
-def test_accepted_commit_of_an_earlier_tenure_settles_nothing() -> None:
+def test_accepted_commit_of_an_earlier_tenure_changes_nothing() -> None:
     scene = Scene()
     old = PendingCommit(key(0), 0, 3, 42, 4)
-    scene.resolver.settled([old], 1.0)
-    scene.resolver.unsettled(old)
+    scene.resolver.committed([old], 1.0)
+    scene.resolver.dropped(old)
     assert (scene.of(0).committed_offset, scene.of(0).topic_gone) == (-1, False)
 
 
@@ -314,7 +314,7 @@ def test_start_whose_commit_was_dropped_is_resolved_again() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
     scene.listed({0: 42})
-    scene.resolver.unsettled(PendingCommit(key(0), scene.of(0).tenure, 3, 42, 4))
+    scene.resolver.dropped(PendingCommit(key(0), scene.of(0).tenure, 3, 42, 4))
     assert (scene.of(0).phase, scene.of(0).topic_gone) == (Phase.FETCHING, True)
 
 
@@ -324,7 +324,7 @@ def test_commit_of_a_batch_that_was_dropped_is_made_again_once_the_topic_is_know
     plan = BatchPlan("g", "me", 3, (OffsetRange(TOPIC, "orders", 0, 4, 9),), marks=("at4",))
     scene.ledger.record(plan)
     (commit,) = scene.ledger.finish(plan).commits
-    scene.resolver.unsettled(commit)
+    scene.resolver.dropped(commit)
     assert scene.of(0).phase is Phase.FETCHING
     scene.fetched({0: committed(4)})
     inheritance = scene.ledger.inherit(3)
@@ -453,7 +453,7 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
     scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     scene.fetched(dict.fromkeys(range(4), NONE))
     scene.listed({0: 0})
-    scene.settle()
+    scene.commit()
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
     scene.fetched({0: committed(0, 0), 1: NONE})
     assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
@@ -482,7 +482,7 @@ def test_starting_position_has_the_mark_that_is_committed() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
     scene.listed({0: 42})
-    commits = scene.settle()
+    commits = scene.commit()
     assert scene.of(0).mark == commits[0].mark != NO_MARK
 
 
