@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from spark_groups.group.ledger.commits import PendingCommit
 from spark_groups.group.ledger.events import PartitionsStarted
 from spark_groups.group.ledger.marks import NO_MARK, mark_at_end, mark_of_position
-from spark_groups.group.member.messages import NO_LEADER_EPOCH, NO_OFFSET
+from spark_groups.group.member.messages import EARLIEST_TIMESTAMP, NO_LEADER_EPOCH, NO_OFFSET
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,
@@ -60,6 +60,27 @@ BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.COMMITTING_START)
 """The starting position is unknown or not committed."""
 
 
+class StartLookup(NamedTuple):
+    """How the starting offset of a partition is looked up.
+
+    Args:
+        timestamp_ms: The timestamp in ListOffsets.
+        wanted_offset: The offset named by `startingOffsets`, if any.
+        then_timestamp_ms: After the log end: the timestamp to list next, if any.
+        else_at: The log end and its leader epoch, where the partition starts if no record has the
+            timestamp or a later one; None: the query fails then.
+    """
+
+    timestamp_ms: int
+    wanted_offset: int | None = None
+    then_timestamp_ms: int | None = None
+    else_at: tuple[int, int] | None = None
+
+
+AT_BEGINNING: Final = StartLookup(EARLIEST_TIMESTAMP)
+"""Looks up the beginning of the log."""
+
+
 @dataclass(slots=True)
 class OwnedPartition:
     """An owned partition.
@@ -70,12 +91,8 @@ class OwnedPartition:
         mark: The mark of the commit of the position, sent or not; NO_MARK: another client's.
         committed_offset: The last known one.
         known_count: Partitions of the topic when the group began to read it.
-        starting_timestamp: While LISTING: the timestamp in ListOffsets.
-        wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
-        then_timestamp: While LISTING the log end: the timestamp to list next, if any.
-        else_at: While LISTING by timestamp: the log end and its leader epoch, where the partition
-            starts if no record has the timestamp or a later one; None: the query fails then.
-        warning: The warning that is due once its starting position is committed, if any.
+        lookup: While LISTING: how its starting offset is looked up.
+        warning: While starting: the warning that is due once that offset is committed, if any.
         leader_epoch: A leader epoch whose log reached `reached_offset`.
         reached_offset: The highest offset, up to the position, that the log of `leader_epoch` is
             known to have reached.
@@ -92,10 +109,7 @@ class OwnedPartition:
     mark: str = NO_MARK
     committed_offset: int = NO_OFFSET
     known_count: int = 0
-    starting_timestamp: int = 0
-    wanted_offset: int | None = None
-    then_timestamp: int | None = None
-    else_at: tuple[int, int] | None = None
+    lookup: StartLookup = AT_BEGINNING
     warning: type[PartitionsStarted] | None = None
     leader_epoch: int = NO_LEADER_EPOCH
     reached_offset: int = NO_OFFSET

@@ -20,10 +20,11 @@ from spark_groups.group.ledger.events import (
     PositionFound,
 )
 from spark_groups.group.ledger.known_topics import TopicDirectory
-from spark_groups.group.ledger.ledger import Ledger, OwnedPartition, Phase
+from spark_groups.group.ledger.ledger import AT_BEGINNING, Ledger, OwnedPartition, Phase
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.start_listing import StartListing
 from spark_groups.group.ledger.starting import (
+    Option,
     StartingOffsets,
     committed_topics,
     known_counts,
@@ -31,7 +32,6 @@ from spark_groups.group.ledger.starting import (
     reset_command,
 )
 from spark_groups.group.ledger.starting_rules import (
-    Again,
     Committed,
     Facts,
     GroupRead,
@@ -44,7 +44,6 @@ from spark_groups.group.member.messages import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
     UNANSWERED,
-    Fetched,
     OffsetAndMetadata,
     OffsetFetchResponse,
     PartitionError,
@@ -75,9 +74,7 @@ class PositionResolver:
         self._group_id = group_id
         self._command_options = command_options
         self._losses = LossPolicy(fail_on_data_loss)
-        self.listing = StartListing(
-            ledger, topics, starting, self._losses, read_committed=read_committed
-        )
+        self.listing = StartListing(ledger, topics, starting, self._losses, read_committed)
         self._asked: dict[TopicIdPartition, int] = {}
         """The tenure of each partition when it was asked for: older answers are ignored."""
         self._read_before: set[TopicId] = set()
@@ -148,13 +145,14 @@ class PositionResolver:
         found, failed = found_and_failed(response.answers)
         read_topics = self._read_by_group(found)
         self._read_before |= committed_topics(found)
-        former = self._compare_with_former(read_topics, response.answers, resolved, now)
+        unsure = {key.topic_id: code for key, code in failed.items()}
+        unread = {key.topic_id for key in found} - read_topics - unsure.keys()
+        former = self._compare_with_former(read_topics, unread, unsure, resolved, now)
         if starting_rule(Facts(former)).start in (Start.REFUSED, Start.NOT_YET):
             resolved.failed = dict.fromkeys(waiting, resolved.error) if resolved.error else {}
             return resolved
         for topic_id, count in known_counts(found).items():
             self._topics.note_count(topic_id, count)
-        unsure = {key.topic_id: code for key, code in failed.items()}
         for key, owned in waiting.items():
             answer = response.answers.get(key, UNANSWERED)
             facts = self._facts(key, answer, read_topics, unsure)
@@ -198,13 +196,13 @@ class PositionResolver:
         has_read_others = bool(self._read_before - {topic_id})
         unread = GroupRead.OTHERS if has_read_others else GroupRead.NOTHING
         read = QueryRead.TOPIC if topics.has_read(topic_id) else QueryRead.NOTHING
+        option = self._starting.option(self._partition(key))
         return Facts(
             group_read=GroupRead.TOPIC if is_read else unread,
             query_read=QueryRead.PARTITION if self._ledger.checkpointed(key) else read,
             checkpoint=topics.in_checkpoint(topic_id),
-            again=Again.YES if topic_id in topics.created_again else Again.NO,
             added=topics.added(key, self._count(key, read_topics)),
-            option=self._starting.option(self._partition(key)),
+            option=Option.OF_EARLIER_TOPIC if topic_id in topics.created_again else option,
             skipping=Skipping.POSSIBLE if self._starting.may_skip else Skipping.IMPOSSIBLE,
         )
 
@@ -255,12 +253,12 @@ class PositionResolver:
             position, mark = checkpointed
             self._ledger.start_at(key, position, NO_LEADER_EPOCH, Phase.COMMITTING_START, mark)
             self._commits.add([self._ledger.commit_of_position(key, member_epoch)])
-        elif start is Start.OPTION:
-            self.listing.at_option(owned, self._partition(key))
-        else:
-            if start is Start.BEGINNING_OF_ALL:
-                owned.known_count = self._topics.note_count(key.topic_id, 0)
-            self.listing.at_beginning(owned)
+            return
+        if start is Start.BEGINNING_OF_ALL:
+            owned.known_count = self._topics.note_count(key.topic_id, 0)
+        is_named = start is Start.OPTION
+        owned.lookup = self.listing.by_option(self._partition(key)) if is_named else AT_BEGINNING
+        owned.phase = Phase.LISTING
 
     def _partition(self, key: TopicIdPartition) -> TopicPartition:
         return TopicPartition(self._topics.name(key.topic_id) or "", key.partition)
@@ -281,25 +279,28 @@ class PositionResolver:
     def _compare_with_former(
         self,
         read_topics: Collection[TopicId],
-        answers: Fetched,
+        unread_topics: Collection[TopicId],
+        unsure: Mapping[TopicId, int],
         resolved: Resolved,
         now: float,
     ) -> Committed:
         """Refuse another group's checkpoint if this group has not read its topics.
 
+        Args:
+            read_topics: Topics that this group has read.
+            unread_topics: Topics that it has certainly not read.
+            unsure: Topics of which some committed offsets could not be fetched, with error codes.
+
         Returns:
-            UNKNOWN while a committed offset of these topics is unknown; NONE: they are checked.
+            UNKNOWN while a committed offset of its topics is unknown; NONE: they are checked.
         """
         unread, found = set(), set()
-        fetched, failed = found_and_failed(answers)
-        answered = {key.topic_id for key in fetched}
-        unsure = {key.topic_id: code for key, code in failed.items()}
         for topic_id in self._topics.ids_of(self._former_topics):
             name = self._topics.name(topic_id) or ""
             code = unsure.get(topic_id, int(ErrorCode.NONE))
             if topic_id in read_topics:
                 found.add(name)
-            elif topic_id in answered and topic_id not in unsure:
+            elif topic_id in unread_topics:
                 unread.add(name)
             elif rule_for(code).offsets is not Reaction.DROP_TOPIC:
                 # Its name may have become known after the request was made.

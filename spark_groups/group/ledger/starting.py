@@ -42,6 +42,7 @@ class Option(Enum):
     NAMED = "`startingOffsets` names an offset of the partition, or its beginning"
     TIMESTAMP = "a timestamp applies"
     BESIDE_TIMESTAMPS = "timestamps apply to other partitions"
+    OF_EARLIER_TOPIC = "the topic was created again: what applied to the earlier one does not"
 
 
 class WithoutRecord(Enum):

@@ -49,13 +49,6 @@ class QueryRead(Enum):
     NOTHING = "the query has read nothing of the topic"
 
 
-class Again(Enum):
-    """Whether a topic of this name was deleted before this one was created."""
-
-    YES = "the topic was deleted and created again"
-    NO = "the topic is the first of its name"
-
-
 class Skipping(Enum):
     """Whether a partition of the query may start after its beginning without being named."""
 
@@ -63,9 +56,7 @@ class Skipping(Enum):
     IMPOSSIBLE = "neither `latest` nor a timestamp applies to any partition of the query"
 
 
-Fact: TypeAlias = (
-    Committed | GroupRead | QueryRead | InCheckpoint | Again | Added | Option | Skipping
-)
+Fact: TypeAlias = Committed | GroupRead | QueryRead | InCheckpoint | Added | Option | Skipping
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,6 @@ class Facts:
     group_read: GroupRead = GroupRead.NOTHING
     query_read: QueryRead = QueryRead.NOTHING
     checkpoint: InCheckpoint = InCheckpoint.NO_CHECKPOINT
-    again: Again = Again.NO
     added: Added = Added.BEFORE
     option: Option = Option.LATEST
     skipping: Skipping = Skipping.POSSIBLE
@@ -117,7 +107,12 @@ class Rule:
 
 _UNREAD: Final = (GroupRead.OTHERS, GroupRead.NOTHING)
 _SKIPS: Final = (Option.LATEST, Option.NAMED_LATEST, Option.TIMESTAMP)
-_REPORTED: Final = (Option.LATEST, Option.TIMESTAMP, Option.BESIDE_TIMESTAMPS)
+_REPORTED: Final = (
+    Option.LATEST,
+    Option.TIMESTAMP,
+    Option.BESIDE_TIMESTAMPS,
+    Option.OF_EARLIER_TOPIC,
+)
 _MAY_BE_OLD: Final = (Added.BEFORE, Added.UNKNOWN)
 _MAY_BE_NEW: Final = (Added.LATER, Added.WITH_TOPIC, Added.UNKNOWN)
 
@@ -128,8 +123,6 @@ RULES: Final = (
     Rule((QueryRead.PARTITION,), Start.CHECKPOINTED, is_loss=True),
     # Without `latest` and timestamps, the group starts at the beginning, which loses nothing.
     Rule((QueryRead.TOPIC, *_UNREAD, Skipping.POSSIBLE), Start.BEGINNING_OF_ALL, is_loss=True),
-    # The offset belonged to the earlier topic of this name.
-    Rule((Option.NAMED, Again.YES), Start.BEGINNING),
     Rule((Option.NAMED,), Start.OPTION),
     Rule((InCheckpoint.LACKED, Added.WITH_TOPIC, *_REPORTED), Start.BEGINNING, NewTopicRead),
     # Its offset may have been deleted, or never copied to this group.
@@ -138,7 +131,7 @@ RULES: Final = (
         (GroupRead.TOPIC, Added.UNKNOWN, *_REPORTED), Start.BEGINNING, PartitionsReadFromBeginning
     ),
     Rule(_MAY_BE_NEW, Start.BEGINNING),
-    Rule((Again.YES,), Start.BEGINNING),
+    Rule((Option.OF_EARLIER_TOPIC,), Start.BEGINNING),
     Rule((InCheckpoint.UNREAD, *_UNREAD, *_SKIPS), Start.OPTION, RowsSinceSkipped),
     Rule(
         (InCheckpoint.NO_CHECKPOINT, GroupRead.OTHERS, *_SKIPS), Start.OPTION, ExistingRowsSkipped

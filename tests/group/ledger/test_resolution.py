@@ -179,15 +179,15 @@ def test_positions_carry_the_leader_epochs_they_came_with() -> None:
 def test_partition_added_since_the_group_began_starts_at_its_beginning() -> None:
     scene = Scene(LATEST, 2, 3)
     scene.fetched({0: committed(5, 3), 1: committed(5, 3), 2: NONE, 3: NONE})
-    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
-    assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == LATEST_TIMESTAMP
+    assert scene.of(3).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert scene.of(3).known_count == 3, "and commits it for the next owner"
 
 
 def test_least_known_count_is_when_the_group_began() -> None:
     scene = Scene(LATEST, 3)
     scene.fetched({0: committed(5, 4), 1: committed(5, 3), 2: committed(5, None), 3: NONE})
-    assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(3).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def test_offsets_others_committed_leave_the_count_that_this_member_knew() -> None:
@@ -196,7 +196,7 @@ def test_offsets_others_committed_leave_the_count_that_this_member_knew() -> Non
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 6))
     scene.ledger.assign(Assignment.of({TOPIC: (2, 3, 4)}), 4)
     scene.fetched({0: committed(5, None), 2: NONE, 3: committed(8, None), 4: NONE})
-    starts = [scene.of(each).starting_timestamp for each in (2, 4)]
+    starts = [scene.of(each).lookup.timestamp_ms for each in (2, 4)]
     assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
     assert (scene.of(3).position, scene.of(3).known_count) == (8, 4)
 
@@ -206,7 +206,7 @@ def test_topic_created_after_the_join_starts_at_its_beginning() -> None:
     scene.topics.end_initial_topics()
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched({0: NONE})
-    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def test_topic_created_again_starts_at_its_beginning() -> None:
@@ -214,7 +214,7 @@ def test_topic_created_again_starts_at_its_beginning() -> None:
     scene.topics.remember([PlanTopic(uuid.UUID(int=9), "orders")], of_this_group=True)
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched({0: NONE})
-    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def checkpoint(scene: Scene) -> None:
@@ -351,7 +351,7 @@ def test_offset_of_a_partition_that_was_added_tells_that_the_group_knows_the_top
 def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so() -> None:
     scene = Scene(LATEST, 0, 2, 3)
     resolved = scene.fetched(BEHIND_2)
-    assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert not [each for each in resolved.events if isinstance(each, PartitionsStarted)], "not yet"
     (reported,) = started(scene)
     assert isinstance(reported, PartitionsReadFromBeginning)
@@ -367,7 +367,7 @@ def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
     scene = Scene(LATEST, 2, 3)
     scene.topics.remember([PlanTopic(TOPIC, "orders", 2)], of_this_group=True)
     scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
-    assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(scene) == []
 
 
@@ -377,7 +377,7 @@ def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> N
     scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: committed(9)})
     assert resolved.data_loss is None
-    starts = [scene.of(each).starting_timestamp for each in (1, 2)]
+    starts = [scene.of(each).lookup.timestamp_ms for each in (1, 2)]
     assert starts == [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP]
     assert read_whole(scene) == [("orders", (1,))]
     assert scene.of(1).known_count == 4
@@ -404,7 +404,7 @@ def test_of_two_counts_the_smaller_holds(noted: int, kept: int) -> None:
     scene = Scene(LATEST, 0, 2)
     scene.topics.note_count(TOPIC, noted)
     scene.fetched({0: committed(5, kept), 2: NONE})
-    assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert (scene.of(0).known_count, scene.of(2).known_count) == (2, 2)
 
 
@@ -412,7 +412,7 @@ def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
     named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): 7})
     scene = Scene(named, 2, 3)
     scene.fetched(BEHIND_2)
-    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == LATEST_TIMESTAMP
     assert read_whole(scene) == [("orders", (3,))]
 
 
@@ -426,14 +426,14 @@ def test_a_recreated_topic_starts_at_its_beginning_despite_named_offsets() -> No
     response = fetch_answer(offsets={new: NONE})
     scene.resolver.handle_fetch(response, member_epoch=4, now=1.0)
     owned = scene.ledger.owned[new]
-    assert (owned.starting_timestamp, owned.wanted_offset) == (EARLIEST_TIMESTAMP, None)
+    assert (owned.lookup.timestamp_ms, owned.lookup.wanted_offset) == (EARLIEST_TIMESTAMP, None)
 
 
 def test_earliest_warns_of_a_partition_that_the_checkpoint_may_have_read() -> None:
     scene = Scene(EARLIEST, 0, 3)
     scene.topics.remember([PlanTopic(TOPIC, "orders", 3)], of_this_group=True)
     scene.fetched({0: NONE, 3: NONE})
-    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert read_whole(scene) == [("orders", (0,))]
 
 
@@ -444,7 +444,7 @@ def test_offsets_that_could_not_be_read_may_hold_the_count() -> None:
     assert resolved.reaction is Reaction.RETRY
     assert (scene.of(1).phase, scene.of(3).phase) == (Phase.FETCHING, Phase.FETCHING)
     scene.fetched({0: committed(5, 2), 1: NONE, 3: NONE})
-    starts = [scene.of(each).starting_timestamp for each in (1, 3)]
+    starts = [scene.of(each).lookup.timestamp_ms for each in (1, 3)]
     assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
 
 
@@ -456,7 +456,7 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
     scene.commit()
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
     scene.fetched({0: committed(0, 0), 1: NONE})
-    assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(1).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 @pytest.mark.parametrize(
@@ -591,7 +591,7 @@ def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None
     scene = moved(LATEST, 0, 1, 2)
     resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
     assert resolved.refusal is None
-    assert [scene.of(each).starting_timestamp for each in (1, 2)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (1, 2)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(scene) == [("orders", (1, 2))]
 
 

@@ -123,10 +123,6 @@ def read_by_the_query_only(fails: bool) -> tuple[Scene, Answers]:
     return checkpointed(LATEST, PlanTopic(TOPIC, "orders"), fails=fails), NOTHING
 
 
-def named_and_created_again(_: bool) -> tuple[Scene, Answers]:
-    return checkpointed(NAMED, PlanTopic(uuid.UUID(int=5), "orders")), NOTHING
-
-
 def named(_: bool) -> tuple[Scene, Answers]:
     return Scene(NAMED), NOTHING
 
@@ -175,7 +171,6 @@ CASES: tuple[Callable[[bool], tuple[Scene, Answers]], ...] = (
     with_an_offset,
     read_up_to_9,
     read_by_the_query_only,
-    named_and_created_again,
     named,
     lacked_by_the_checkpoint,
     read_without_an_offset,
@@ -240,13 +235,13 @@ def test_rule_decides_where_its_partition_starts(
         case Start.CHECKPOINTED:
             assert (owned.phase, owned.position) == (Phase.COMMITTING_START, 9)
         case Start.BEGINNING | Start.BEGINNING_OF_ALL:
-            assert (owned.phase, owned.starting_timestamp) == (Phase.LISTING, EARLIEST_TIMESTAMP)
-            assert owned.wanted_offset is None
+            assert (owned.phase, owned.lookup.timestamp_ms) == (Phase.LISTING, EARLIEST_TIMESTAMP)
+            assert owned.lookup.wanted_offset is None
             if rule.start is Start.BEGINNING_OF_ALL:
                 assert scene.topics.known_count(TOPIC) == 0
         case Start.OPTION:
-            assert (owned.phase, owned.starting_timestamp) == (Phase.LISTING, LATEST_TIMESTAMP)
-            assert owned.wanted_offset == (7 if case is named else None)
+            assert (owned.phase, owned.lookup.timestamp_ms) == (Phase.LISTING, LATEST_TIMESTAMP)
+            assert owned.lookup.wanted_offset == (7 if case is named else None)
     warnings = [rule.warning] if rule.warning else []
     assert [type(each) for each in started(scene)] == warnings
 
