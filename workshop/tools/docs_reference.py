@@ -23,6 +23,7 @@ from spark_groups.cli.lag_rules import STATUS_MEANINGS
 from spark_groups.cli.main import DISTRIBUTION, app
 from spark_groups.errors import ERROR_RULES, REPORT_IT, ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger import events as offset_events
+from spark_groups.group.ledger.starting_rules import RULES, Rule, Start
 from spark_groups.group.member import events as member_events
 from spark_groups.group.member.events import Event, MemberEvent
 from spark_groups.observation.views import STATE_MEANINGS
@@ -230,6 +231,31 @@ def _job(path: Path) -> str:
     return f"## {path.name}\n\n{text}\n\n```toml\n{settings.strip()}\n```"
 
 
+def starting_rules() -> str:
+    """Return where a partition starts, by the facts that decide."""
+    rows = [
+        (str(number), _facts_of(rule), rule.start.value, _reported(rule))
+        for number, rule in enumerate(RULES, 1)
+    ]
+    return table(("", "if", "it starts at", "reported"), rows)
+
+
+def _facts_of(rule: Rule) -> str:
+    kinds = dict.fromkeys(type(fact) for fact in rule.facts)
+    facts = [
+        ", or ".join(fact.value for fact in rule.facts if isinstance(fact, kind)) for kind in kinds
+    ]
+    return "; ".join(facts) or "none of the above holds"
+
+
+def _reported(rule: Rule) -> str:
+    if rule.is_loss:
+        return "`DataLost`; the query fails if `failOnDataLoss` is true"
+    if rule.start is Start.REFUSED:
+        return "`CheckpointError`"
+    return f"`{rule.warning.__name__}`" if rule.warning else ""
+
+
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "options": grouped_options,
     "options_on_restart": options_on_restart,
@@ -238,6 +264,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "error_codes": error_codes,
     "reactions": reactions,
     "events": events,
+    "starting_rules": starting_rules,
     "group_states": group_states,
     "lag_statuses": lag_statuses,
     "jobs": jobs,

@@ -36,9 +36,10 @@ from spark_groups.errors import (
 )
 from spark_groups.group.batches.available_now import USUAL_WAIT
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.group.batches.proofs import CheckpointOwner, PlanJson, Proofs
+from spark_groups.group.batches.proofs import PlanJson, Proofs
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.events import RevocationHeld
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, offset_text, parse_plan_text
 from spark_groups.group.member.events import Event, NameOf

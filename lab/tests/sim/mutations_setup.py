@@ -149,13 +149,13 @@ def reads_nothing_while_more_is_to_come(patch: Patch) -> None:
 
 
 def plans_before_the_start_is_committed(patch: Patch) -> None:
-    settle = PositionResolver._settle
+    start_at = Ledger.start_at
 
-    def settled(self: PositionResolver, key: Any, *rest: Any) -> None:
-        settle(self, key, *rest)
-        self._ledger.owned[key].phase = Phase.READY
+    def started(self: Ledger, key: Any, *rest: Any) -> None:
+        start_at(self, key, *rest)
+        self.owned[key].phase = Phase.READY
 
-    patch.setattr(PositionResolver, "_settle", settled)
+    patch.setattr(Ledger, "start_at", started)
 
 
 def takes_a_loading_coordinator_for_final(patch: Patch) -> None:

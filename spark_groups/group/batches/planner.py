@@ -168,7 +168,7 @@ class BatchPlanner:
         now: float,
     ) -> bool:
         """Return whether the backlog is too small for a batch; never under AvailableNow."""
-        if self._targets is not None or limit.min_offsets is None:
+        if self._targets is not None or not limit.may_hold_back:
             return False
         backlog = sum(max(0, end - positions[key]) for key, end in ends.items())
         # The first batch with rows is never held back, as in Spark's own source.

@@ -44,6 +44,11 @@ class PlanLimit:
     max_bytes: int | None = None
     until_offsets: Mapping[TopicIdPartition, int] | None = None
 
+    @property
+    def may_hold_back(self) -> bool:
+        """Whether a small backlog waits: then the first batches are as large as the query's own."""
+        return self.min_offsets is not None
+
     def holds_back(self, backlog: int, waited_s: float) -> bool:
         """Return whether a backlog must wait for more; `waited_s` counts from the last batch."""
         return (
@@ -102,7 +107,7 @@ class FirstBatches:
         own = self._max_offsets
         if own is None or trigger_interval_s is None or trigger_interval_s >= SHORT_TRIGGER_S:
             return limit
-        if limit.min_offsets is not None or own >= (limit.max_offsets or math.inf):
+        if limit.may_hold_back or own >= (limit.max_offsets or math.inf):
             return limit
         return replace(limit, max_offsets=own)
 

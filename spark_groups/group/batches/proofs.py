@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from spark_groups.errors import CheckpointError
+from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.plan_text import (
     NOTHING_PLANNED,
     offset_text,
@@ -19,9 +19,6 @@ from spark_groups.group.ledger.plan_text import (
     plan_from_json,
     plan_text,
 )
-from spark_groups.group.ledger.sparks_kafka_offsets import sparks_kafka_offsets
-from spark_groups.group.ledger.starting import reset_command
-from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import BatchPlan
 from spark_groups.values import dataclass
 
@@ -30,21 +27,6 @@ PlanJson: TypeAlias = Mapping[str, Any]
 
 MAX_RECENT: Final = 16
 """How many plans of a run a late report may be about."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointOwner:
-    """The stream that a checkpoint has to be of.
-
-    Args:
-        servers: The bootstrap servers, separated by commas.
-        command_options: Options of commands that reach the brokers, for errors.
-    """
-
-    group_id: str
-    subscription: Subscription
-    servers: str
-    command_options: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +127,16 @@ class Proofs:
                 4.1; or the batch to run again reads none of this stream's topics.
         """
         if not self._passes_start:
-            self._refuse_another_checkpoint(start, end)
+            # Spark 4.2 passes the start to `latestOffset`, before the member joins.
+            self._owner.refuse_sparks_source(start)
+            self._owner.refuse_another_former_plan(plan_from_json(start), self._plan_of(end))
         plan = self._plan_of(end)
         if start == end or plan is None:
             self._handed_out = self._handed_out or end
             return BatchToRun(None, plan)
         if end == self._handed_out:
             return BatchToRun(plan, plan)
-        return BatchToRun(plan, plan, is_replay=True, unsubscribed=self._unsubscribed(plan))
+        return BatchToRun(plan, plan, is_replay=True, unsubscribed=self._owner.unsubscribed(plan))
 
     def replayed(self, end: PlanJson, plan: BatchPlan) -> None:
         """Note that the member knows of a batch that runs again; it is yet to be proven.
@@ -215,72 +199,6 @@ class Proofs:
 
     def _plan_of(self, offset: PlanJson) -> BatchPlan | None:
         if offset != self._known[0]:
-            self._refuse_sparks_source(offset)
+            self._owner.refuse_sparks_source(offset)
             self._known = (offset, plan_from_json(offset))
         return self._known[1]
-
-    def _refuse_another_checkpoint(self, start: PlanJson, end: PlanJson) -> None:
-        """Refuse a batch of this group that follows one of another group, cluster or source.
-
-        Spark 4.2 passes the start to `latestOffset`, before the member joins.
-        """
-        own = self._owner.group_id
-        self._refuse_sparks_source(start)
-        before, plan = plan_from_json(start), self._plan_of(end)
-        if before is None or plan is None:
-            return
-        if before.cluster_id and plan.cluster_id and before.cluster_id != plan.cluster_id:
-            raise CheckpointError(
-                f"the checkpoint is of the Kafka cluster {before.cluster_id}, but"
-                f" {self._owner.servers} lead to the cluster"
-                f" {plan.cluster_id}: correct the address, or set a new checkpointLocation"
-            )
-        if before.group_id == own or plan.group_id != own:
-            return
-        read = [each.name for each in before.topics if each.is_read]
-        if not read:
-            return
-        named = (word for name in read for word in ("--topic", name))
-        copy = reset_command(
-            own, self._owner.command_options, "--from-group", before.group_id, *named
-        )
-        raise CheckpointError(
-            f"the checkpoint belongs to the group {before.group_id!r}, but this query reads as the"
-            f" group {own!r}, and Spark before 4.2 cannot continue from there. Set a new"
-            f" checkpointLocation. To continue at the offsets of {before.group_id!r}, stop all"
-            f" members of {own!r} and run: {copy}"
-        )
-
-    def _unsubscribed(self, plan: BatchPlan) -> tuple[str, ...]:
-        """Return topics of a batch to run again that this stream no longer subscribes to.
-
-        Spark assigns the offsets in a checkpoint to the streams of a query by their order: a batch
-        that reads none of this stream's topics is refused.
-        """
-        subscription = self._owner.subscription
-        read = {each.topic for each in plan.ranges}
-        others = sorted(each for each in read if not subscription.matches(each))
-        if read and len(others) == len(read):
-            wanted = subscription.topic_regex or ", ".join(subscription.topic_names)
-            raise CheckpointError(
-                f"the unfinished last batch of the checkpoint reads {', '.join(others)}, but this"
-                f" stream subscribes to {wanted}: its topics or the order of the query's streams"
-                " changed. Run the unchanged query once to finish the batch, or set a new"
-                " checkpointLocation"
-            )
-        return tuple(others)
-
-    def _refuse_sparks_source(self, offset: PlanJson) -> None:
-        """Refuse a checkpoint of Spark's own Kafka source, and say how to continue from it."""
-        read = sparks_kafka_offsets(offset)
-        if read is None:
-            return
-        topics = ", ".join(sorted({each.topic for each in read}))
-        own = self._owner.group_id
-        command = reset_command(own, self._owner.command_options, "--from-checkpoint", "CHECKPOINT")
-        raise CheckpointError(
-            f"the checkpoint was written by Spark's own Kafka source, which has read {topics}; this"
-            " source cannot continue from it. Set a new checkpointLocation. To continue where that"
-            f" query stands, stop all members of {own!r} and run, with the old checkpointLocation"
-            f" for CHECKPOINT: {command}"
-        )

@@ -124,7 +124,7 @@ class Revocation:
         delaying = positions.ledger.delaying_revocation(
             member.revoking,
             positions.commits.pending(),
-            settle_first=positions.resolver.settle_first,
+            commits_start_first=positions.resolver.commits_start_first,
         )
         requested_at, timeout_s = member.revocation_requested_at, member.revocation_timeout_s
         if delaying and requested_at is not None:

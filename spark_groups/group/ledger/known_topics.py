@@ -11,12 +11,32 @@ plan names the topics that the query has read, and the others that existed when 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Final
 
 from spark_groups.group.member.messages import TopicMetadata
 from spark_groups.types import PlanTopic, TopicId, TopicIdPartition
 
 MAX_TOPICS_REMEMBERED: Final = 1_000
+
+
+class InCheckpoint(Enum):
+    """What the query's checkpoint says of a topic."""
+
+    NO_CHECKPOINT = "the query has no checkpoint"
+    READ = "the checkpoint names the topic as read"
+    UNREAD = "the checkpoint names the topic as unread"
+    LACKED = "the checkpoint lacks the topic, which appeared while the query did not run"
+    YOUNGER = "the checkpoint lacks the topic, which appeared while the query runs"
+
+
+class Added(Enum):
+    """When a partition was added."""
+
+    BEFORE = "the partition is older than the group's first read of the topic"
+    LATER = "the partition was added after the group's first read of the topic"
+    WITH_TOPIC = "the topic appeared later than the group or the query"
+    UNKNOWN = "it is unknown whether the partition was added later"
 
 
 class TopicDirectory:
@@ -34,16 +54,14 @@ class TopicDirectory:
         self.has_checkpoint = False
         """Whether the query continues from a checkpoint; only `remember` changes it."""
         self._unread: dict[TopicId, PlanTopic] = {}
-        self.left_unread: set[TopicId] = set()
-        """Topics that existed when the query began, and that no earlier run has read; only this
-        class changes them."""
+        self._left_unread: set[TopicId] = set()
+        """Topics that existed when the query began, and that no earlier run has read."""
         self._checkpointed: set[TopicId] = set()
         self._known_counts: dict[TopicId, int] = {}
         self.created_again: set[TopicId] = set()
         """Topics whose names other topics had before; only this class changes them."""
-        self.appeared_unseen: set[TopicId] = set()
-        """Topics that appeared while the query did not run: its checkpoint lacks them; only this
-        class changes them."""
+        self._appeared_unseen: set[TopicId] = set()
+        """Topics that appeared while the query did not run: its checkpoint lacks them."""
 
     def saw_absent(self, names: Iterable[str]) -> None:
         """Note subscribed topics that do not exist."""
@@ -65,7 +83,7 @@ class TopicDirectory:
             self._ids_by_name.setdefault(each.name, each.topic_id)
             if not each.is_read:
                 self._unread[each.topic_id] = each
-                self.left_unread.add(each.topic_id)
+                self._left_unread.add(each.topic_id)
                 self._first_counts[each.topic_id] = each.known_count or 0
                 continue
             self._read[each.topic_id] = each.name
@@ -73,9 +91,26 @@ class TopicDirectory:
             if of_this_group and each.known_count is not None:
                 self.note_count(each.topic_id, each.known_count)
 
-    def was_checkpointed(self, topic_id: TopicId) -> bool:
-        """Return whether the checkpoint names a topic as read."""
-        return topic_id in self._checkpointed
+    def in_checkpoint(self, topic_id: TopicId) -> InCheckpoint:
+        """Return what the checkpoint says of a topic."""
+        if topic_id in self._checkpointed:
+            return InCheckpoint.READ
+        if topic_id in self._left_unread:
+            return InCheckpoint.UNREAD
+        if topic_id in self._appeared_unseen:
+            return InCheckpoint.LACKED
+        return InCheckpoint.YOUNGER if self.has_checkpoint else InCheckpoint.NO_CHECKPOINT
+
+    def added(self, key: TopicIdPartition, known_count: int) -> Added:
+        """Return when a partition was added.
+
+        Args:
+            known_count: Partitions of the topic when the group began to read it. 0 means unknown,
+                unless the topic was created after the group began.
+        """
+        if known_count == 0:
+            return Added.UNKNOWN if self.first_count(key.topic_id) > 0 else Added.WITH_TOPIC
+        return Added.BEFORE if key.partition < known_count else Added.LATER
 
     def note_read(self, topic_ids: Iterable[TopicId]) -> None:
         """Note topics whose partitions the query reads."""
@@ -84,6 +119,10 @@ class TopicDirectory:
             self._unread.pop(topic_id, None)
             if topic_id not in self._read and len(self._read) < MAX_TOPICS_REMEMBERED:
                 self._read[topic_id] = self._topics[topic_id].name
+
+    def has_read(self, topic_id: TopicId) -> bool:
+        """Return whether this query has read a topic, also in an earlier run."""
+        return topic_id in self._read
 
     def read(self) -> tuple[PlanTopic, ...]:
         """Return the topics that this query has read, also in earlier runs."""
@@ -128,7 +167,7 @@ class TopicDirectory:
         if is_new:
             return 0
         if self.has_checkpoint and topic.topic_id not in self._checkpointed:
-            self.appeared_unseen.add(topic.topic_id)
+            self._appeared_unseen.add(topic.topic_id)
             return 0
         if topic.topic_id not in self._read and len(self._unread) < MAX_TOPICS_REMEMBERED:
             known = PlanTopic(topic.topic_id, topic.name, topic.partition_count, is_read=False)

@@ -19,8 +19,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from spark_groups.group.ledger.commits import PendingCommit
+from spark_groups.group.ledger.events import PartitionsStarted
 from spark_groups.group.ledger.marks import NO_MARK, mark_at_end, mark_of_position
-from spark_groups.group.member.messages import NO_LEADER_EPOCH, NO_OFFSET
+from spark_groups.group.member.messages import EARLIEST_TIMESTAMP, NO_LEADER_EPOCH, NO_OFFSET
 from spark_groups.types import (
     NO_PARTITIONS,
     Assignment,
@@ -48,15 +49,36 @@ class Phase(Enum):
 
     FETCHING = "its committed offset is asked for"
     LISTING = "nothing is committed: its starting offset is being looked up"
-    SETTLING = "where it starts is being committed"
+    COMMITTING_START = "where it starts is being committed"
     TRUNCATED = "its log was truncated: where it continues is being committed"
     VALIDATING = "its leader changed: the new one is asked whether its log reaches the position"
     READY = "may be planned"
     HELD = "its topic is internal to Kafka and matched a pattern: it is never read"
 
 
-BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.SETTLING)
+BEFORE_START: Final = (Phase.FETCHING, Phase.LISTING, Phase.COMMITTING_START)
 """The starting position is unknown or not committed."""
+
+
+class StartLookup(NamedTuple):
+    """How the starting offset of a partition is looked up.
+
+    Args:
+        timestamp_ms: The timestamp in ListOffsets.
+        wanted_offset: The offset named by `startingOffsets`, if any.
+        then_timestamp_ms: After the log end: the timestamp to list next, if any.
+        else_at: The log end and its leader epoch, where the partition starts if no record has the
+            timestamp or a later one; None: the query fails then.
+    """
+
+    timestamp_ms: int
+    wanted_offset: int | None = None
+    then_timestamp_ms: int | None = None
+    else_at: tuple[int, int] | None = None
+
+
+AT_BEGINNING: Final = StartLookup(EARLIEST_TIMESTAMP)
+"""Looks up the beginning of the log."""
 
 
 @dataclass(slots=True)
@@ -69,11 +91,8 @@ class OwnedPartition:
         mark: The mark of the commit of the position, sent or not; NO_MARK: another client's.
         committed_offset: The last known one.
         known_count: Partitions of the topic when the group began to read it.
-        starting_timestamp: While LISTING: the timestamp in ListOffsets.
-        wanted_offset: While LISTING: the offset named by `startingOffsets`, if any.
-        then_timestamp: While LISTING the log end: the timestamp to list next, if any.
-        else_at: While LISTING by timestamp: the log end and its leader epoch, where the partition
-            starts if no record has the timestamp or a later one; None: the query fails then.
+        lookup: While LISTING: how its starting offset is looked up.
+        warning: While starting: the warning that is due once that offset is committed, if any.
         leader_epoch: A leader epoch whose log reached `reached_offset`.
         reached_offset: The highest offset, up to the position, that the log of `leader_epoch` is
             known to have reached.
@@ -90,10 +109,8 @@ class OwnedPartition:
     mark: str = NO_MARK
     committed_offset: int = NO_OFFSET
     known_count: int = 0
-    starting_timestamp: int = 0
-    wanted_offset: int | None = None
-    then_timestamp: int | None = None
-    else_at: tuple[int, int] | None = None
+    lookup: StartLookup = AT_BEGINNING
+    warning: type[PartitionsStarted] | None = None
     leader_epoch: int = NO_LEADER_EPOCH
     reached_offset: int = NO_OFFSET
     current_leader_epoch: int = NO_LEADER_EPOCH
@@ -121,7 +138,7 @@ class OwnedPartition:
         return is_committed and Boundary(self.position, self.mark) in run.boundaries[:-1]
 
     def can_inherit(self, run: FinishedRun) -> bool:
-        """Return whether a finished run may be settled now.
+        """Return whether a finished run may be inherited now, as far as leader epochs decide.
 
         The leader must have confirmed the committed offset. That is not needed if the offset's
         leader epoch is unknown, or if the run's end has a known one.
@@ -328,7 +345,7 @@ class Ledger:
         )
 
     def undecided(self) -> frozenset[TopicIdPartition]:
-        """Return the ready partitions with unsettled finished runs."""
+        """Return the ready partitions with undecided finished runs."""
         if not self._undecided:
             return frozenset()
         return frozenset(
@@ -424,7 +441,7 @@ class Ledger:
                 self._note_run(each, start, end, self._undecided, leader_epoch)
         return FinishedBatch(tuple(commits), tuple(lost))
 
-    def settled(self, commit: PendingCommit) -> None:
+    def committed(self, commit: PendingCommit) -> None:
         """Note an accepted commit: runs up to it are finished for good."""
         run = self._committing.get(commit.key)
         if run is None or self.tenure(commit.key) != commit.tenure:
@@ -442,7 +459,7 @@ class Ledger:
         return OffsetRange(key.topic_id, run.topic, key.partition, first, until)
 
     def inherit(self, member_epoch: int) -> Inheritance:
-        """Settle the finished runs whose partitions are owned again and ready.
+        """Inherit or overrule the finished runs whose partitions are owned again and ready.
 
         The leader first confirms the committed offset, if the offset's leader epoch is known. In
         that case the end of a run is committed only with a leader epoch whose log reached it:
@@ -480,16 +497,16 @@ class Ledger:
         revoking: Assignment,
         pending: frozenset[TopicIdPartition],
         *,
-        settle_first: bool,
+        commits_start_first: bool,
     ) -> Assignment:
         """Return the partitions that delay the acknowledgement of a revocation.
 
-        Unsettled finished runs delay it too: they will soon be committed or overruled.
+        Undecided finished runs delay it too: they will soon be committed or overruled.
 
         Args:
             revoking: The partitions to revoke; they are released as a whole.
             pending: Partitions with a commit in flight.
-            settle_first: True if the starting position must be committed before the release:
+            commits_start_first: True if the starting position must be committed before the release:
                 otherwise "latest" would skip what arrives during a hand-over.
         """
         if not revoking:
@@ -503,7 +520,7 @@ class Ledger:
             if (owned := self.owned.get(key))
             and not (owned.topic_gone or owned.phase is Phase.HELD)
         }
-        if settle_first:
+        if commits_start_first:
             blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))
 

@@ -18,7 +18,8 @@ from spark_groups.group.ledger.commits import CommitQueue
 from spark_groups.group.ledger.events import InternalTopicsHeld, PartitionsWait
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, Phase
-from spark_groups.group.ledger.resolution import PositionResolver, Resolved
+from spark_groups.group.ledger.resolution import PositionResolver
+from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.validation import PositionValidator
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.member import Member

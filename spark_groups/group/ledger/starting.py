@@ -33,6 +33,18 @@ class StartingPoint(Enum):
     LATEST = LATEST_TIMESTAMP
 
 
+class Option(Enum):
+    """What `startingOffsets` or a timestamp says of a partition."""
+
+    EARLIEST = "`earliest` applies"
+    LATEST = "`latest` applies"
+    NAMED_LATEST = "`latest` applies by name, beside `earliest`"
+    NAMED = "`startingOffsets` names an offset of the partition, or its beginning"
+    TIMESTAMP = "a timestamp applies"
+    BESIDE_TIMESTAMPS = "timestamps apply to other partitions"
+    OF_EARLIER_TOPIC = "the topic was created again: what applied to the earlier one does not"
+
+
 class WithoutRecord(Enum):
     """Spark's `startingOffsetsByTimestampStrategy`: no record has the timestamp or a later one."""
 
@@ -92,11 +104,6 @@ class StartingOffsets:
         )
 
     @property
-    def is_all(self) -> bool:
-        """Whether partitions that are not named start at their beginning."""
-        return self.default is StartingPoint.EARLIEST and self.timestamps is None
-
-    @property
     def else_latest(self) -> bool:
         """Whether a partition without a record for its timestamp starts at its end."""
         return (
@@ -126,9 +133,17 @@ class StartingOffsets:
         skips_new = _is_new(partition, known_count) and wanted == LATEST_TIMESTAMP
         return EARLIEST_TIMESTAMP if skips_new else wanted
 
-    def names_start(self, partition: TopicPartition) -> bool:
-        """Return whether an offset of a partition is named, or its beginning."""
-        return self.by_partition.get(partition, LATEST_TIMESTAMP) != LATEST_TIMESTAMP
+    def option(self, partition: TopicPartition) -> Option:
+        """Return what applies to a partition without a committed offset."""
+        named = self.by_partition.get(partition)
+        if named not in (None, LATEST_TIMESTAMP):
+            return Option.NAMED
+        if self.timestamps is not None:
+            has_timestamp = self.timestamps.of(partition) is not None
+            return Option.TIMESTAMP if has_timestamp else Option.BESIDE_TIMESTAMPS
+        if self.default is StartingPoint.LATEST:
+            return Option.LATEST
+        return Option.EARLIEST if named is None else Option.NAMED_LATEST
 
     def skips(self, partition: TopicPartition) -> bool:
         """Return whether a partition may start at its end, or at a timestamp."""

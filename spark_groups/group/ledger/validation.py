@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_groups.errors import Reaction, rule_for
-from spark_groups.group.ledger.events import DataLost
+from spark_groups.group.ledger.data_loss import LossPolicy
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, OwnedPartition, Phase
-from spark_groups.group.ledger.resolution import Resolved
+from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.member.messages import (
     LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
@@ -45,7 +45,7 @@ class PositionValidator:
     def __init__(self, ledger: Ledger, topics: TopicDirectory, fail_on_data_loss: bool) -> None:
         self._ledger = ledger
         self._topics = topics
-        self._fail_on_data_loss = fail_on_data_loss
+        self._losses = LossPolicy(fail_on_data_loss)
         self._doubted_since: dict[TopicIdPartition, float] = {}
         self._too_short: dict[TopicIdPartition, tuple[float, EpochEnd]] = {}
         """Log ends below a doubted position, and when they were received."""
@@ -142,8 +142,8 @@ class PositionValidator:
             f" {owned.position}: the log was truncated. Set failOnDataLoss=false to continue"
             f" from {kept}"
         )
-        found = EpochEnd(kept, listed.leader_epoch)
-        self._truncated(key, found, DataLost(now, message), resolved)
+        if not self._losses.must_fail(message, resolved, now):
+            self._move_back(key, EpochEnd(kept, listed.leader_epoch), resolved)
         return False
 
     def doubted(self) -> frozenset[TopicIdPartition]:
@@ -153,7 +153,7 @@ class PositionValidator:
     def to_list(self) -> ListOffsetsRequest | None:
         """Return the request for log ends, None if none is due.
 
-        Two kinds of partitions wait for it: those with an unsettled finished run, and those whose
+        Two kinds of partitions wait for it: those with an undecided finished run, and those whose
         position may be beyond the last stable offset.
         """
         undecided = self._ledger.undecided()
@@ -235,7 +235,10 @@ class PositionValidator:
             elif end.end_offset == NO_OFFSET or end.end_offset >= owned.reached_offset:
                 owned.leader_epoch, owned.phase = owned.current_leader_epoch, Phase.READY
             else:
-                self._diverged(key, owned, end.end_offset, resolved, now)
+                confirmed = EpochEnd(end.end_offset, owned.current_leader_epoch)
+                message = self._diverged(key, owned, confirmed)
+                if not self._losses.must_fail(message, resolved, now):
+                    self._move_back(key, confirmed, resolved)
         return resolved
 
     def _is_unreached(self, key: TopicIdPartition) -> bool:
@@ -260,33 +263,18 @@ class PositionValidator:
         self._doubted_since.pop(key, None)
         self._too_short.pop(key, None)
 
-    def _diverged(
-        self,
-        key: TopicIdPartition,
-        owned: OwnedPartition,
-        end_offset: int,
-        resolved: Resolved,
-        now: float,
-    ) -> None:
-        message = (
+    def _diverged(self, key: TopicIdPartition, owned: OwnedPartition, confirmed: EpochEnd) -> str:
+        return (
             f"{self._name(key)} was truncated: this group has read it up to {owned.position} under"
             f" leader epoch {owned.leader_epoch}, but the log of leader epoch"
-            f" {owned.current_leader_epoch} diverges from it at {end_offset}. Offsets"
-            f" [{end_offset}, {owned.position}) that were read are gone, and their replacements"
-            f" were not read (caused by an unclean leader election). Set failOnDataLoss=false to"
-            f" continue from {end_offset}"
+            f" {confirmed.leader_epoch} diverges from it at {confirmed.end_offset}. Offsets"
+            f" [{confirmed.end_offset}, {owned.position}) that were read are gone, and their"
+            " replacements were not read (caused by an unclean leader election). Set"
+            f" failOnDataLoss=false to continue from {confirmed.end_offset}"
         )
-        confirmed = EpochEnd(end_offset, owned.current_leader_epoch)
-        self._truncated(key, confirmed, DataLost(now, message), resolved)
 
-    def _truncated(
-        self, key: TopicIdPartition, found: EpochEnd, event: DataLost, resolved: Resolved
-    ) -> None:
-        resolved.events.append(event)
-        if self._fail_on_data_loss:
-            resolved.data_loss = event.message
-            return
-        self._ledger.move_back(key, found.end_offset, found.leader_epoch)
+    def _move_back(self, key: TopicIdPartition, to: EpochEnd, resolved: Resolved) -> None:
+        self._ledger.move_back(key, to.end_offset, to.leader_epoch)
         resolved.to_commit.append(key)
         self.forget(key)
 

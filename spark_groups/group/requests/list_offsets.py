@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from spark_groups.errors import Reaction
 from spark_groups.group.ledger.positions import Positions
-from spark_groups.group.ledger.resolution import Resolved
+from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.messages import (
     ListOffsetsRequest,
@@ -51,15 +51,13 @@ class StartOffsets(LeaderQueries):
 
     def next_request(self, _now: float) -> ListOffsetsRequest | None:
         """List the unknown starting positions."""
-        return self.positions.resolver.to_list()
+        return self.positions.resolver.listing.to_list()
 
     def answered(
         self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
         """Process starting positions: they are committed before anything is planned."""
-        resolved = self.positions.resolver.handle_list(
-            request, response, member_epoch=self.positions.member.member_epoch, now=now
-        )
+        resolved = self.positions.resolver.listing.handle_list(request, response, now)
         self.take(resolved, "ListOffsets", now)
 
 

@@ -57,15 +57,15 @@ class OffsetCommits:
     def answered(
         self, request: OffsetCommitRequest, response: OffsetCommitResponse, now: float
     ) -> None:
-        """Settle accepted offsets; refused ones wait for a heartbeat."""
+        """Note accepted offsets; refused ones wait for a heartbeat."""
         positions = self.positions
         outcome = positions.commits.handle_response(response, now)
-        positions.take(positions.resolver.settled(outcome.accepted, now))
+        positions.take(positions.resolver.committed(outcome.accepted, now))
         if outcome.accepted:
             positions.emit(OffsetsCommitted(now, request.member_epoch, len(outcome.accepted)))
         if outcome.gone:
             for each in outcome.gone:
-                positions.resolver.unsettled(each)
+                positions.resolver.dropped(each)
             self.fetch_pause.failed(now)
             positions.emit(TopicGone(now, tuple(each.key for each in outcome.gone)))
         if outcome.refused:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger.events import TopicGone
 from spark_groups.group.ledger.positions import Positions
-from spark_groups.group.ledger.resolution import Resolved
+from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.messages import (
     UNANSWERED,
@@ -105,7 +105,7 @@ class OffsetFetches:
             if not isinstance(answer, PartitionError):
                 stands = commits.verified(key, answer)
                 if stands is not None:
-                    positions.take(positions.resolver.settled([stands], now))
+                    positions.take(positions.resolver.committed([stands], now))
                 continue
             code = answer.error_code
             reaction = rule_for(code).offsets

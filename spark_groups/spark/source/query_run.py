@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spark_groups.group.batches.planning import FIRST_BYTES, FirstBatches, PlanLimit
-from spark_groups.group.batches.proofs import CheckpointOwner, PlanJson, Proof, Proofs
+from spark_groups.group.batches.proofs import PlanJson, Proof, Proofs
+from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.member.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl

@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 from spark_groups.errors import CheckpointError
-from spark_groups.group.batches.proofs import MAX_RECENT, CheckpointOwner, PlanJson, Proof, Proofs
+from spark_groups.group.batches.proofs import MAX_RECENT, PlanJson, Proof, Proofs
+from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json, plan_text
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic

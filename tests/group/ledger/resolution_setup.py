@@ -9,9 +9,15 @@ from spark_groups.group.ledger.commits import CommitQueue, PendingCommit
 from spark_groups.group.ledger.events import PartitionsReadFromBeginning, PartitionsStarted
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, OwnedPartition
-from spark_groups.group.ledger.resolution import PositionResolver, Resolved
+from spark_groups.group.ledger.resolution import PositionResolver
+from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint, commit_metadata
-from spark_groups.group.member.messages import ListOffsetsRequest, OffsetAndMetadata, TopicMetadata
+from spark_groups.group.member.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetAndMetadata,
+    TopicMetadata,
+)
 from spark_groups.types import (
     Assignment,
     TopicIdPartition,
@@ -84,16 +90,23 @@ class Scene:
         )
 
     def listed(self, offsets: Mapping[int, int]) -> ListOffsetsRequest:
-        request = self.resolver.to_list()
+        request = self.resolver.listing.to_list()
         assert request is not None
         answer = list_answer(offsets={key(each): at for each, at in offsets.items()})
-        self.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+        self.handle_list(request, answer)
         return request
 
-    def settle(self) -> dict[int, PendingCommit]:
+    def handle_list(self, request: ListOffsetsRequest, response: ListOffsetsResponse) -> Resolved:
+        resolved = self.resolver.listing.handle_list(request, response, 1.0)
+        self.commits.add(
+            self.ledger.commit_of_position(each, member_epoch=3) for each in resolved.to_commit
+        )
+        return resolved
+
+    def commit(self) -> dict[int, PendingCommit]:
         """Let the commits under way be accepted; return them."""
         chosen = self.commits.poll(9.0, member_epoch=3, proven_at=8.0, tenure=self.ledger.tenure)
-        self.resolver.settled(chosen.values(), 9.0)
+        self.resolver.committed(chosen.values(), 9.0)
         return {each.partition: commit for each, commit in chosen.items()}
 
 
@@ -111,11 +124,11 @@ BEHIND_2 = {0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE}
 
 def started(scene: Scene, at: int = 9) -> list[PartitionsStarted]:
     """Let all partitions start, each at offset `at`; return the warnings about that."""
-    while (request := scene.resolver.to_list()) is not None:
+    while (request := scene.resolver.listing.to_list()) is not None:
         answer = list_answer(offsets=dict.fromkeys(request.partitions, at))
-        scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+        scene.handle_list(request, answer)
     chosen = scene.commits.poll(9.0, member_epoch=3, proven_at=8.0, tenure=scene.ledger.tenure)
-    events = scene.resolver.settled(chosen.values(), 9.0).events
+    events = scene.resolver.committed(chosen.values(), 9.0).events
     return [each for each in events if isinstance(each, PartitionsStarted)]
 
 

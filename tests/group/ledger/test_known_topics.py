@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from spark_groups.group.ledger.known_topics import MAX_TOPICS_REMEMBERED, TopicDirectory
+from spark_groups.group.ledger.known_topics import (
+    MAX_TOPICS_REMEMBERED,
+    InCheckpoint,
+    TopicDirectory,
+)
 from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text
 from spark_groups.group.member.messages import TopicMetadata
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic, TopicIdPartition
@@ -80,8 +84,8 @@ def test_topic_that_the_checkpoint_lacks_appeared_while_the_query_did_not_run() 
     topics.learn(topic(NEW))
     topics.learn(topic(OLD, name="bills"))
     assert (topics.first_count(NEW), topics.first_count(OLD)) == (0, 3)
-    assert NEW in topics.appeared_unseen
-    assert OLD not in topics.appeared_unseen
+    assert topics.in_checkpoint(NEW) is InCheckpoint.LACKED
+    assert topics.in_checkpoint(OLD) is not InCheckpoint.LACKED
 
 
 def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None:
@@ -90,7 +94,7 @@ def test_topic_that_appears_while_the_query_runs_did_not_appear_unseen() -> None
     topics.end_initial_topics()
     topics.learn(topic(NEW))
     assert topics.first_count(NEW) == 0
-    assert NEW not in topics.appeared_unseen
+    assert topics.in_checkpoint(NEW) is not InCheckpoint.LACKED
 
 
 def test_topic_of_a_checkpoint_that_names_no_topic_appeared_since() -> None:
@@ -100,7 +104,7 @@ def test_topic_of_a_checkpoint_that_names_no_topic_appeared_since() -> None:
     topics.learn(topic())
     assert topics.has_checkpoint
     assert topics.first_count(OLD) == 0
-    assert OLD in topics.appeared_unseen
+    assert topics.in_checkpoint(OLD) is InCheckpoint.LACKED
 
 
 def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read() -> None:
@@ -115,9 +119,9 @@ def test_topics_that_existed_when_the_query_began_are_named_until_they_are_read(
     restarted = TopicDirectory()
     restarted.remember([unread], of_this_group=True)
     restarted.learn(topic(count=5))
-    assert (restarted.first_count(OLD), OLD in restarted.appeared_unseen) == (3, False)
+    assert restarted.first_count(OLD) == 3
     assert restarted.unread() == (unread,)
-    assert not restarted.was_checkpointed(OLD)
+    assert restarted.in_checkpoint(OLD) is InCheckpoint.UNREAD
 
 
 def test_a_plan_names_no_topic_as_unread_that_it_reads_even_if_it_cannot_remember_all() -> None:

@@ -233,7 +233,7 @@ def test_starting_positions_have_marks_of_their_own_in_each_run_and_tenure() -> 
         ledger = Ledger(run)
         for _ in range(2):
             ledger.assign(parts(0), 3)
-            ledger.start_at(key(0), 5, -1, Phase.SETTLING)
+            ledger.start_at(key(0), 5, -1, Phase.COMMITTING_START)
             marks.add(ledger.commit_of_position(key(0), 3).mark)
         ledger.move_back(key(0), 5, -1)
         marks.add(ledger.commit_of_position(key(0), 3).mark)
@@ -255,9 +255,9 @@ def test_accepted_commit_ends_what_is_uncommitted() -> None:
     ledger = owning({0: 0})
     (first,) = finished_commits(ledger, span(0, 0, 10))
     (second,) = finished_commits(ledger, span(0, 10, 20))
-    ledger.settled(first)
+    ledger.committed(first)
     assert ledger.uncommitted(key(0)) == span(0, 10, 20)
-    ledger.settled(second)
+    ledger.committed(second)
     assert ledger.uncommitted(key(0)) is None
     regained(ledger, {0: 0})
     assert ledger.inherit(5).taken == (), "committed and moved back by somebody: that wins"
@@ -269,12 +269,12 @@ def finished_commits(ledger: Ledger, *ranges: OffsetRange) -> tuple[PendingCommi
     return ledger.finish(batch).commits
 
 
-def test_commit_of_an_earlier_tenure_settles_nothing() -> None:
+def test_commit_of_an_earlier_tenure_finishes_no_run() -> None:
     ledger = owning({0: 0})
     (commit,) = finished_commits(ledger, span(0, 0, 10))
     regained(ledger, {0: 0})
     ledger.inherit(5)
-    ledger.settled(commit)
+    ledger.committed(commit)
     assert ledger.uncommitted(key(0)) == span(0, 0, 10)
 
 
@@ -324,9 +324,9 @@ def test_checkpoint_tells_how_far_it_has_read() -> None:
     assert ledger.checkpointed(key(0)) == (4, end_mark)
 
 
-def delaying_revocation(ledger: Ledger, *pending: int, settle_first: bool = True) -> Assignment:
+def delaying_revocation(ledger: Ledger, *pending: int, is_start_first: bool = True) -> Assignment:
     return ledger.delaying_revocation(
-        parts(0, 1), frozenset(key(each) for each in pending), settle_first=settle_first
+        parts(0, 1), frozenset(key(each) for each in pending), commits_start_first=is_start_first
     )
 
 
@@ -335,7 +335,7 @@ def test_revocation_is_free_when_nothing_touches_it() -> None:
     ledger.record(plan(span(2, 0, 4)))
     assert delaying_revocation(ledger, 2) == NO_PARTITIONS
     assert (
-        ledger.delaying_revocation(NO_PARTITIONS, frozenset({key(2)}), settle_first=True)
+        ledger.delaying_revocation(NO_PARTITIONS, frozenset({key(2)}), commits_start_first=True)
         == NO_PARTITIONS
     )
 
@@ -347,9 +347,9 @@ def test_revocation_is_delayed_by_batches_commits_and_starts() -> None:
     assert delaying_revocation(ledger, 1, 2) == parts(0, 1)
     ledger.finish(plan(span(0, 0, 4)))
     assert delaying_revocation(ledger) == NO_PARTITIONS
-    ledger.owned[key(1)].phase = Phase.SETTLING
+    ledger.owned[key(1)].phase = Phase.COMMITTING_START
     assert delaying_revocation(ledger) == parts(1)
-    assert delaying_revocation(ledger, settle_first=False) == NO_PARTITIONS
+    assert delaying_revocation(ledger, is_start_first=False) == NO_PARTITIONS
 
 
 def test_start_in_a_topic_that_is_gone_contests_nothing() -> None:
@@ -419,7 +419,9 @@ def test_position_that_is_being_confirmed_does_not_keep_a_revocation() -> None:
     ledger = owning({0: 5, 1: 5})
     ledger.owned[key(0)].phase = Phase.VALIDATING
     assert ledger.unready() == {key(0)}
-    assert ledger.delaying_revocation(parts(0), frozenset(), settle_first=True) == NO_PARTITIONS
+    assert (
+        ledger.delaying_revocation(parts(0), frozenset(), commits_start_first=True) == NO_PARTITIONS
+    )
 
 
 def test_an_offset_that_somebody_else_set_is_never_taken_for_a_lost_commit() -> None:

@@ -71,7 +71,7 @@ def test_error_is_never_read_as_no_committed_offset(starting: StartingOffsets, c
     assert scene.of(0).phase is Phase.FETCHING
     assert resolved.reaction is not Reaction.ACCEPT
     assert resolved.error == code
-    assert scene.resolver.to_list() is None
+    assert scene.resolver.listing.to_list() is None
     assert not scene.commits.pending()
 
 
@@ -142,7 +142,7 @@ def test_whole_topic_is_fetched_where_latest_may_apply(
 def test_start_must_be_committed_before_it_is_given_up_where_latest_may_apply(
     starting: StartingOffsets, first: bool
 ) -> None:
-    assert Scene(starting).resolver.settle_first is first
+    assert Scene(starting).resolver.commits_start_first is first
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_start_is_listed_committed_and_only_then_ready(
     assert scene.of(0).phase is Phase.LISTING
     request = scene.listed({0: 42})
     assert (request.timestamp_ms, request.read_committed) == (timestamp_ms, True)
-    assert (scene.of(0).phase, scene.of(0).position) == (Phase.SETTLING, 42)
+    assert (scene.of(0).phase, scene.of(0).position) == (Phase.COMMITTING_START, 42)
     assert scene.ledger.positions(Assignment.of({TOPIC: (0,)})) == {}
-    (commit,) = scene.settle().values()
+    (commit,) = scene.commit().values()
     assert (commit.committed_offset, commit.known_count, commit.member_epoch) == (42, 4, 3)
     assert (scene.of(0).phase, scene.of(0).committed_offset) == (Phase.READY, 42)
 
@@ -168,26 +168,26 @@ def test_positions_carry_the_leader_epochs_they_came_with() -> None:
     scene = Scene(EARLIEST, 0, 1)
     scene.fetched({0: OffsetAndMetadata(17, "", 6), 1: NONE})
     assert (scene.of(0).leader_epoch, scene.of(0).reached_offset) == (6, 17)
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     answer = list_answer(offsets={key(1): 4}, leader_epochs={key(1): 2})
-    scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    scene.handle_list(request, answer)
     assert (scene.of(1).leader_epoch, scene.of(1).reached_offset) == (2, 4)
-    assert scene.settle()[1].leader_epoch == 2
+    assert scene.commit()[1].leader_epoch == 2
 
 
 def test_partition_added_since_the_group_began_starts_at_its_beginning() -> None:
     scene = Scene(LATEST, 2, 3)
     scene.fetched({0: committed(5, 3), 1: committed(5, 3), 2: NONE, 3: NONE})
-    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
-    assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == LATEST_TIMESTAMP
+    assert scene.of(3).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert scene.of(3).known_count == 3, "and commits it for the next owner"
 
 
 def test_least_known_count_is_when_the_group_began() -> None:
     scene = Scene(LATEST, 3)
     scene.fetched({0: committed(5, 4), 1: committed(5, 3), 2: committed(5, None), 3: NONE})
-    assert scene.of(3).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(3).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def test_offsets_others_committed_leave_the_count_that_this_member_knew() -> None:
@@ -196,7 +196,7 @@ def test_offsets_others_committed_leave_the_count_that_this_member_knew() -> Non
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 6))
     scene.ledger.assign(Assignment.of({TOPIC: (2, 3, 4)}), 4)
     scene.fetched({0: committed(5, None), 2: NONE, 3: committed(8, None), 4: NONE})
-    starts = [scene.of(each).starting_timestamp for each in (2, 4)]
+    starts = [scene.of(each).lookup.timestamp_ms for each in (2, 4)]
     assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
     assert (scene.of(3).position, scene.of(3).known_count) == (8, 4)
 
@@ -206,7 +206,7 @@ def test_topic_created_after_the_join_starts_at_its_beginning() -> None:
     scene.topics.end_initial_topics()
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched({0: NONE})
-    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def test_topic_created_again_starts_at_its_beginning() -> None:
@@ -214,7 +214,7 @@ def test_topic_created_again_starts_at_its_beginning() -> None:
     scene.topics.remember([PlanTopic(uuid.UUID(int=9), "orders")], of_this_group=True)
     scene.topics.learn(TopicMetadata(TOPIC, "orders", 4))
     scene.fetched({0: NONE})
-    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def checkpoint(scene: Scene) -> None:
@@ -231,7 +231,7 @@ def test_checkpoint_without_a_committed_offset_is_data_loss() -> None:
     assert "failOnDataLoss=false" in resolved.data_loss
     assert [type(each) for each in resolved.events] == [DataLost]
     assert not scene.commits.pending()
-    assert scene.resolver.to_list() is None
+    assert scene.resolver.listing.to_list() is None
 
 
 def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() -> None:
@@ -240,7 +240,7 @@ def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() ->
     resolved = scene.fetched({0: NONE})
     assert resolved.data_loss is None
     assert [type(each) for each in resolved.events] == [DataLost]
-    assert scene.settle()[0].committed_offset == 9
+    assert scene.commit()[0].committed_offset == 9
     assert scene.of(0).position == 9
 
 
@@ -253,7 +253,7 @@ def test_topic_that_was_read_and_of_which_nothing_is_committed_is_data_loss(fail
     if fails:
         assert resolved.data_loss is not None
         assert "orders" in resolved.data_loss
-        assert scene.resolver.to_list() is None
+        assert scene.resolver.listing.to_list() is None
     else:
         request = scene.listed({0: 0, 1: 0})
         assert request.timestamp_ms == EARLIEST_TIMESTAMP
@@ -270,16 +270,16 @@ def test_topic_that_was_read_is_no_loss_while_anything_of_it_is_committed() -> N
 def test_start_that_cannot_be_listed_is_asked_for_again() -> None:
     scene = Scene(LATEST, 0, 1)
     scene.fetched({0: NONE, 1: NONE})
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     answer = list_answer(
         offsets={key(1): 4}, errors={key(0): int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
     )
-    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    resolved = scene.handle_list(request, answer)
     assert resolved.reaction is Reaction.REFRESH_TOPICS
     assert resolved.failed == {key(0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.SETTLING)
-    again = scene.resolver.to_list()
+    assert (scene.of(0).phase, scene.of(1).phase) == (Phase.LISTING, Phase.COMMITTING_START)
+    again = scene.resolver.listing.to_list()
     assert again is not None
     assert again.partitions == {key(0)}
 
@@ -294,19 +294,19 @@ def test_two_kinds_of_starts_are_listed_in_turns() -> None:
 def test_listed_offset_of_a_lost_partition_is_ignored() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     scene.ledger.drop([key(0)])
     answer = list_answer(offsets={key(0): 4})
-    scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    scene.handle_list(request, answer)
     assert not scene.commits.pending()
 
 
-def test_accepted_commit_of_an_earlier_tenure_settles_nothing() -> None:
+def test_accepted_commit_of_an_earlier_tenure_changes_nothing() -> None:
     scene = Scene()
     old = PendingCommit(key(0), 0, 3, 42, 4)
-    scene.resolver.settled([old], 1.0)
-    scene.resolver.unsettled(old)
+    scene.resolver.committed([old], 1.0)
+    scene.resolver.dropped(old)
     assert (scene.of(0).committed_offset, scene.of(0).topic_gone) == (-1, False)
 
 
@@ -314,7 +314,7 @@ def test_start_whose_commit_was_dropped_is_resolved_again() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
     scene.listed({0: 42})
-    scene.resolver.unsettled(PendingCommit(key(0), scene.of(0).tenure, 3, 42, 4))
+    scene.resolver.dropped(PendingCommit(key(0), scene.of(0).tenure, 3, 42, 4))
     assert (scene.of(0).phase, scene.of(0).topic_gone) == (Phase.FETCHING, True)
 
 
@@ -324,7 +324,7 @@ def test_commit_of_a_batch_that_was_dropped_is_made_again_once_the_topic_is_know
     plan = BatchPlan("g", "me", 3, (OffsetRange(TOPIC, "orders", 0, 4, 9),), marks=("at4",))
     scene.ledger.record(plan)
     (commit,) = scene.ledger.finish(plan).commits
-    scene.resolver.unsettled(commit)
+    scene.resolver.dropped(commit)
     assert scene.of(0).phase is Phase.FETCHING
     scene.fetched({0: committed(4)})
     inheritance = scene.ledger.inherit(3)
@@ -351,7 +351,7 @@ def test_offset_of_a_partition_that_was_added_tells_that_the_group_knows_the_top
 def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so() -> None:
     scene = Scene(LATEST, 0, 2, 3)
     resolved = scene.fetched(BEHIND_2)
-    assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert not [each for each in resolved.events if isinstance(each, PartitionsStarted)], "not yet"
     (reported,) = started(scene)
     assert isinstance(reported, PartitionsReadFromBeginning)
@@ -367,7 +367,7 @@ def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
     scene = Scene(LATEST, 2, 3)
     scene.topics.remember([PlanTopic(TOPIC, "orders", 2)], of_this_group=True)
     scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
-    assert [scene.of(each).starting_timestamp for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(scene) == []
 
 
@@ -377,7 +377,7 @@ def test_a_partition_of_the_checkpoint_whose_offset_is_gone_is_read_whole() -> N
     scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     resolved = scene.fetched({0: committed(5), 1: NONE, 2: NONE, 3: committed(9)})
     assert resolved.data_loss is None
-    starts = [scene.of(each).starting_timestamp for each in (1, 2)]
+    starts = [scene.of(each).lookup.timestamp_ms for each in (1, 2)]
     assert starts == [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP]
     assert read_whole(scene) == [("orders", (1,))]
     assert scene.of(1).known_count == 4
@@ -404,7 +404,7 @@ def test_of_two_counts_the_smaller_holds(noted: int, kept: int) -> None:
     scene = Scene(LATEST, 0, 2)
     scene.topics.note_count(TOPIC, noted)
     scene.fetched({0: committed(5, kept), 2: NONE})
-    assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert (scene.of(0).known_count, scene.of(2).known_count) == (2, 2)
 
 
@@ -412,7 +412,7 @@ def test_a_partition_that_is_named_starts_where_it_is_named() -> None:
     named = StartingOffsets(StartingPoint.LATEST, {TopicPartition("orders", 2): 7})
     scene = Scene(named, 2, 3)
     scene.fetched(BEHIND_2)
-    assert scene.of(2).starting_timestamp == LATEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == LATEST_TIMESTAMP
     assert read_whole(scene) == [("orders", (3,))]
 
 
@@ -426,14 +426,14 @@ def test_a_recreated_topic_starts_at_its_beginning_despite_named_offsets() -> No
     response = fetch_answer(offsets={new: NONE})
     scene.resolver.handle_fetch(response, member_epoch=4, now=1.0)
     owned = scene.ledger.owned[new]
-    assert (owned.starting_timestamp, owned.wanted_offset) == (EARLIEST_TIMESTAMP, None)
+    assert (owned.lookup.timestamp_ms, owned.lookup.wanted_offset) == (EARLIEST_TIMESTAMP, None)
 
 
 def test_earliest_warns_of_a_partition_that_the_checkpoint_may_have_read() -> None:
     scene = Scene(EARLIEST, 0, 3)
     scene.topics.remember([PlanTopic(TOPIC, "orders", 3)], of_this_group=True)
     scene.fetched({0: NONE, 3: NONE})
-    assert scene.of(0).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert read_whole(scene) == [("orders", (0,))]
 
 
@@ -444,7 +444,7 @@ def test_offsets_that_could_not_be_read_may_hold_the_count() -> None:
     assert resolved.reaction is Reaction.RETRY
     assert (scene.of(1).phase, scene.of(3).phase) == (Phase.FETCHING, Phase.FETCHING)
     scene.fetched({0: committed(5, 2), 1: NONE, 3: NONE})
-    starts = [scene.of(each).starting_timestamp for each in (1, 3)]
+    starts = [scene.of(each).lookup.timestamp_ms for each in (1, 3)]
     assert starts == [LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]
 
 
@@ -453,10 +453,10 @@ def test_a_topic_whose_offsets_are_gone_is_read_whole_also_in_what_comes_later()
     scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     scene.fetched(dict.fromkeys(range(4), NONE))
     scene.listed({0: 0})
-    scene.settle()
+    scene.commit()
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
     scene.fetched({0: committed(0, 0), 1: NONE})
-    assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(1).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_starting_position_has_the_mark_that_is_committed() -> None:
     scene = Scene()
     scene.fetched({0: NONE})
     scene.listed({0: 42})
-    commits = scene.settle()
+    commits = scene.commit()
     assert scene.of(0).mark == commits[0].mark != NO_MARK
 
 
@@ -591,7 +591,7 @@ def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None
     scene = moved(LATEST, 0, 1, 2)
     resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
     assert resolved.refusal is None
-    assert [scene.of(each).starting_timestamp for each in (1, 2)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (1, 2)] == [EARLIEST_TIMESTAMP] * 2
     assert read_whole(scene) == [("orders", (1, 2))]
 
 

@@ -10,6 +10,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.events import DataLost
 from spark_groups.group.ledger.marks import NO_MARK
 from spark_groups.group.ledger.starting import (
+    Option,
     StartingOffsets,
     StartingPoint,
     Timestamps,
@@ -69,7 +70,7 @@ def test_timestamp_applies_to_partitions_that_were_there_when_the_group_began(
     assert starting.of(partition, known_count=known_count) == EARLIEST_TIMESTAMP
     assert starting.skips(partition)
     assert starting.may_skip
-    assert not starting.is_all
+    assert starting.option(FIRST) is Option.TIMESTAMP
 
 
 def by_time(without_record: WithoutRecord, *partitions: int) -> Scene:
@@ -84,7 +85,7 @@ def by_time(without_record: WithoutRecord, *partitions: int) -> Scene:
 
 def test_partition_starts_at_the_first_record_of_its_timestamp() -> None:
     scene = by_time(WithoutRecord.ERROR, 0, 1, 2, 3)
-    assert scene.resolver.settle_first
+    assert scene.resolver.commits_start_first
     scene.fetched({0: NONE, 1: NONE, 2: NONE, 3: OffsetAndMetadata(9, commit_metadata(4))})
     asked = [scene.listed({each: 40 + each}) for each in range(3)]
     assert [(each.timestamp_ms, indexes(each)) for each in asked] == [
@@ -93,18 +94,18 @@ def test_partition_starts_at_the_first_record_of_its_timestamp() -> None:
         (EARLIEST_TIMESTAMP, [2]),
     ]
     assert all(each.read_committed for each in asked)
-    settled = {at: each.committed_offset for at, each in scene.settle().items()}
-    assert settled == {0: 40, 1: 41, 2: 42}
+    starts = {at: each.committed_offset for at, each in scene.commit().items()}
+    assert starts == {0: 40, 1: 41, 2: 42}
     assert scene.of(3).position == 9, "a committed offset goes first"
 
 
 def test_no_record_of_the_timestamp_ends_the_query() -> None:
     scene = by_time(WithoutRecord.ERROR)
     scene.fetched({0: NONE})
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     answer = list_answer(offsets={key(0): NO_OFFSET})
-    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    resolved = scene.handle_list(request, answer)
     assert isinstance(resolved.refusal, OptionsError)
     assert str(resolved.refusal).startswith(
         "startingOffsetsByTimestamp of orders-0 is 1000, but no record there has this timestamp or"
@@ -123,7 +124,7 @@ def test_no_record_of_the_timestamp_starts_at_the_end_that_was_listed_before(
     assert not scene.commits.pending()
     # A record of that time that arrived in between is read.
     assert scene.listed({0: found}).timestamp_ms == 1000
-    assert {at: each.committed_offset for at, each in scene.settle().items()} == {0: start}
+    assert {at: each.committed_offset for at, each in scene.commit().items()} == {0: start}
 
 
 def test_added_partition_starts_at_its_beginning_despite_a_timestamp() -> None:
@@ -212,22 +213,22 @@ def test_start_that_is_an_offset_is_committed_where_the_log_has_it(end: int) -> 
     }
     assert indexes(questions[False]) == [0], "it may be above the last stable offset"
     assert indexes(questions[True]) == [1]
-    assert {at: each.committed_offset for at, each in scene.settle().items()} == {0: 7, 1: 3}
+    assert {at: each.committed_offset for at, each in scene.commit().items()} == {0: 7, 1: 3}
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_start_beyond_the_end_of_the_log_is_said_and_not_committed(fails: bool) -> None:
     scene = Scene(NAMED, fail_on_data_loss=fails)
     scene.fetched({0: NONE})
-    request = scene.resolver.to_list()
+    request = scene.resolver.listing.to_list()
     assert request is not None
     answer = list_answer(offsets={key(0): 5})
-    resolved = scene.resolver.handle_list(request, answer, member_epoch=3, now=1.0)
+    resolved = scene.handle_list(request, answer)
     (event,) = resolved.events
     assert isinstance(event, DataLost)
     assert event.message.startswith("startingOffsets of orders-0 is 7, but its log ends at 5:")
     assert resolved.data_loss == (event.message if fails else None)
-    assert [each.committed_offset for each in scene.settle().values()] == ([] if fails else [5])
+    assert [each.committed_offset for each in scene.commit().values()] == ([] if fails else [5])
 
 
 def test_smallest_count_that_is_kept_beside_an_offset_is_the_topic_s() -> None:

@@ -37,7 +37,7 @@ def unseen(starting: StartingOffsets, *owned: int) -> Scene:
 def test_topic_that_the_checkpoint_lacks_is_read_from_its_beginning() -> None:
     scene = unseen(LATEST, 0, 1)
     scene.fetched(dict.fromkeys(range(4), NONE))
-    assert [scene.of(each).starting_timestamp for each in (0, 1)] == [EARLIEST_TIMESTAMP] * 2
+    assert [scene.of(each).lookup.timestamp_ms for each in (0, 1)] == [EARLIEST_TIMESTAMP] * 2
     (reported,) = started(scene, at=0)
     assert isinstance(reported, NewTopicRead)
     assert (reported.topic, reported.partitions) == ("orders", (key(0), key(1)))
@@ -48,7 +48,7 @@ def test_topic_that_the_checkpoint_lacks_continues_where_the_group_has_read_it()
     scene = unseen(LATEST, 0, 1)
     scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
     assert (scene.of(0).position, scene.of(0).phase) == (7, Phase.READY)
-    assert scene.of(1).starting_timestamp == LATEST_TIMESTAMP, "the group began with 4 partitions"
+    assert scene.of(1).lookup.timestamp_ms == LATEST_TIMESTAMP, "the group began with 4 partitions"
     assert started(scene) == []
 
 
@@ -64,7 +64,7 @@ def test_topic_that_the_checkpoint_lacks_starts_where_it_is_named(
 ) -> None:
     scene = unseen(starting, 0)
     scene.fetched(dict.fromkeys(range(4), NONE))
-    assert scene.of(0).starting_timestamp == asks_for
+    assert scene.of(0).lookup.timestamp_ms == asks_for
     assert started(scene) == []
 
 
@@ -88,7 +88,7 @@ def test_query_without_a_checkpoint_asks_whether_the_group_has_read_other_topics
 def test_topic_that_starts_at_latest_beside_topics_that_the_group_has_read_is_reported() -> None:
     """It may have appeared while no member ran; without a checkpoint, startingOffsets applies."""
     scene = beside_bills(0, 1)
-    assert scene.of(0).starting_timestamp == LATEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == LATEST_TIMESTAMP
     (reported,) = started(scene, at=9)
     assert isinstance(reported, ExistingRowsSkipped)
     assert (reported.rows, reported.partitions) == (18, (key(0), key(1)))
@@ -106,7 +106,7 @@ def left_unread(starting: StartingOffsets) -> Scene:
 
 def test_rows_since_a_run_that_could_not_read_a_topic_are_not_skipped_in_silence() -> None:
     scene = left_unread(LATEST)
-    assert scene.of(0).starting_timestamp == LATEST_TIMESTAMP
+    assert scene.of(0).lookup.timestamp_ms == LATEST_TIMESTAMP
     (reported,) = started(scene, at=9)
     assert isinstance(reported, RowsSinceSkipped)
     assert (reported.rows, reported.partitions) == (18, (key(0), key(1)))
@@ -143,11 +143,11 @@ def test_a_topic_created_after_the_join_is_read_whole_without_a_warning() -> Non
     scene.ledger.assign(Assignment.of({TOPIC: (1,)}), 4)
     scene.fetched({0: committed(0, 0), 1: NONE})
     assert started(scene) == []
-    assert scene.of(1).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(1).lookup.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def test_earliest_says_nothing_of_counts() -> None:
     scene = Scene(EARLIEST, 0, 2)
     scene.fetched({0: committed(5, None), 2: NONE})
-    assert scene.of(2).starting_timestamp == EARLIEST_TIMESTAMP
+    assert scene.of(2).lookup.timestamp_ms == EARLIEST_TIMESTAMP
     assert started(scene) == []

@@ -11,7 +11,8 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.group.batches.proofs import CheckpointOwner, Proofs
+from spark_groups.group.batches.proofs import Proofs
+from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.plan_text import plan_as_json
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.control.runner_control import RunnerControl
