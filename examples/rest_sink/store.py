@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pyspark.sql import DataFrame
 
-from spark_groups.spark.tables.fence import Decision
+from spark_groups.fence.compare import Decision
 
 PORT = int(os.environ.get("SERVICE_PORT", "9099"))
 ANSWER_S = 60.0

@@ -53,6 +53,8 @@ from spark_groups.errors import (
     TableRestoredError,
     printable,
 )
+from spark_groups.fence.compare import NEW_CHECKPOINT, Decision, check_not_restored
+from spark_groups.fence.entries import Entry, FenceKey, TableState
 from spark_groups.group.ledger.starting import is_reset
 from spark_groups.group.member.messages import (
     NO_OFFSET,
@@ -62,14 +64,6 @@ from spark_groups.group.member.messages import (
     PartitionError,
 )
 from spark_groups.observation.observe import describe_any_group, known_offsets
-from spark_groups.spark.tables.fence import (
-    NEW_CHECKPOINT,
-    Decision,
-    Entry,
-    FenceKey,
-    TableState,
-    check_not_restored,
-)
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
 

@@ -9,8 +9,9 @@ from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from spark_groups.errors import OptionsError, SparkGroupsError, TableError
+from spark_groups.fence.compare import check_not_restored
+from spark_groups.fence.entries import Entry, FenceKey, TableState
 from spark_groups.masking import Secrets, without_logins
-from spark_groups.spark.tables.fence import Entry, FenceKey, TableState, check_not_restored
 from spark_groups.spark.tables.table import FencedTable, Orphan
 from spark_groups.types import TopicIdPartition
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_groups.errors import ErrorCode, OptionsError
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey
 from spark_groups.group.member.messages import PartitionError
 from spark_groups.observation.plain_values import View
-from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
 from spark_groups.types import TopicIdPartition, TopicPartition
 
 _OFFSET: Final = re.compile(r"(?P<topic>[^:=]+):(?P<partition>\d{1,9})=(?P<offset>\d{1,18})")

@@ -20,8 +20,9 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.cli import table_cli
 from spark_groups.cli.table_plan import ChangeRow, ChangeView, OffsetsView, offset_row
 from spark_groups.errors import TableChangedError, TableError, TableGapError, TableRestoredError
+from spark_groups.fence.compare import compare
+from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.spark.tables.delta import delta_table
-from spark_groups.spark.tables.fence import Entry, FenceKey, compare
 from spark_groups.spark.tables.postgres import postgres_table
 from spark_groups.spark.tables.table import Attempt, FencedTable
 from spark_groups.types import OffsetRange, TopicId, TopicIdPartition

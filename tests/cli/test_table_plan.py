@@ -16,7 +16,7 @@ from spark_groups.cli.table_plan import (
     plan_repair,
 )
 from spark_groups.errors import OptionsError
-from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey
 from spark_groups.types import TopicPartition
 
 KEY = FenceKey("g", uuid.UUID(int=7), 0)

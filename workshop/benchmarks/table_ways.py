@@ -18,12 +18,13 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups import delta_table, iceberg_table, postgres_table, write_table
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import TableState
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 from spark_groups.spark.source.foreach_batch_rows import TUNING
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, columns_of, copied
 from spark_groups.spark.tables.copy_format import POSTGRES as RULES
-from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import TopicId
 

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from spark_groups.errors import TableChangedError
-from spark_groups.spark.tables.fence import Decision, Entry, EntryChange, TableState
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import Entry, EntryChange, TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.types import TopicId
 from workshop.chaos.systems.tables import WrappedTable

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from spark_groups.errors import TableError
-from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import TableState
 from spark_groups.spark.tables.table import Attempt
 from workshop.fuzz.rows import Case, drawn_case, rows_as_text
 from workshop.parts.stores import DeltaStore, IcebergStore, PostgresStore, Store

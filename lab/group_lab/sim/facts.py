@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.topic_images import TopicImage
 from group_lab.sim.coordination import AcceptedOffset
+from spark_groups.fence.beginnings import Batch
+from spark_groups.fence.entries import EntryChange, FenceKey
 from spark_groups.group.client import GroupClient
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.messages import Request, Response
 from spark_groups.group.requests.channels import Outgoing
-from spark_groups.types import BatchPlan, TopicIdPartition
+from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition
 from spark_groups.values import dataclass
 
 Records = Mapping[TopicIdPartition, Sequence[int]]
@@ -72,6 +74,60 @@ class Finished(Fact):
     who: str
     plan: BatchPlan
     records: Records
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Fact):
+    """A table accepted a commit.
+
+    Args:
+        rows: The record at each offset, by partition.
+    """
+
+    changes: tuple[EntryChange, ...]
+    rows: Mapping[TopicIdPartition, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Swallowed(Fact):
+    """The function around `write_table` swallowed an error: these ranges may not be in the table.
+
+    Spark takes the batch for finished.
+    """
+
+    incarnation: str
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRefused(Fact):
+    """A batch was not written, for a reason that only an operator can remove.
+
+    Args:
+        partitions: Those about which an operator does something.
+    """
+
+    incarnation: str
+    batch: Batch
+    partitions: tuple[FenceKey, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GapAccepted(Fact):
+    """An operator accepted that a table lacks these offsets."""
+
+    key: TopicIdPartition
+    from_offset: int
+    until_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetBack(Fact):
+    """An operator deleted a table's rows of a partition from an offset on."""
+
+    key: TopicIdPartition
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,14 @@ from group_lab.sim.scene import RestartedApplication, Scene
 from group_lab.sim.schedule import EXACT, Clock
 from group_lab.sim.spark_logs import SparkLogs
 from group_lab.sim.swarm import Assignor
+from group_lab.sim.table_writes import BatchWrite
 from spark_groups.errors import (
     AvailableNowError,
     BrokerUnreachableError,
     DataLossError,
     GroupError,
 )
+from spark_groups.fence.beginnings import Batch, Beginnings
 from spark_groups.group.batches.available_now import USUAL_WAIT
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proofs
@@ -83,6 +85,8 @@ REPORTED_S: Final = (0.0, 0.0, 0.2, 5.0)
 """How long the report of a finished batch may take."""
 STALLED_S: Final = 30.0
 """A trigger that waits longer, once there are no faults, waits for nothing that can come."""
+ENDS_S: Final = (0.001, 0.001, 0.5)
+"""How long after a table's commit Spark writes its commit log."""
 HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
 """How long a rebalance listener holds a revocation: within its budget, and longer."""
 
@@ -248,6 +252,12 @@ class Query(RestartedApplication[Incarnation]):
         """The proofs of the batches of this run."""
         self._offset: PlanJson = NOTHING_PLANNED
         """Where the last batch of the checkpoint ended."""
+        self._begun = Beginnings()
+        """Where this run has begun partitions of a table that did not exist."""
+        self._before: BatchPlan | None = None
+        """The plan of the batch before the last one."""
+        self._refused: BatchPlan | None = None
+        """The last batch that the table refused."""
         self._polls_at = inf
         """When a trigger that waits is polled without an input; seconds of the run's clock."""
 
@@ -292,6 +302,9 @@ class Query(RestartedApplication[Incarnation]):
         self._calls = calls = Trigger(client, self._patience())
         self._proofs = self._new_proofs()
         self._offset = NOTHING_PLANNED if logged is None else json.loads(logged)
+        self._begun = Beginnings()
+        before = logs.plan_before
+        self._before = parse_plan_text(before) if before is not None else None
         self._say(current, "starts", "from", logged)
         scene.publish(Began(self.name, name, client, self._drains))
         if self._drains:
@@ -482,6 +495,7 @@ class Query(RestartedApplication[Incarnation]):
     def _planned(self, current: Incarnation, plan: BatchPlan) -> None:
         self._end_call(current, plan)
         before, self._offset = self._offset, self._proofs.planned(plan)
+        self._before = self.plan
         self.plan, self._is_finished = plan, False
         self._logs.began(offset_text(self._offset), current.after)
         self._run_batch(current, self._given(current, before))
@@ -561,7 +575,49 @@ class Query(RestartedApplication[Incarnation]):
         if scene.swarm.planned:
             longest_s = longest_s if plan.ranges else min(EMPTY_S, longest_s)
             least_s = PLANNED_LEAST * longest_s
-        current.after(scene.chance.uniform(least_s, longest_s), end)
+        runs_s = scene.chance.uniform(least_s, longest_s)
+        if scene.table is None:
+            current.after(runs_s, end)
+            return
+        before = self._before.ranges if self._before else ()
+        BatchWrite(
+            scene=scene,
+            table=scene.table,
+            run=current,
+            batch=Batch(
+                scene.coordination.group_id,
+                self._logs.batch_id,
+                plan.ranges,
+                topics=plan.topics,
+                before=before,
+                run_id=current.name,
+            ),
+            begun=self._begun,
+            is_strict=self._is_strict,
+            staging_s=runs_s,
+            written=lambda: current.after(scene.chance.choice(ENDS_S), end),
+            failed=lambda: self._fail_batch(current, plan),
+            refused=lambda: self._refuse_batch(current, plan),
+            lost=lambda: self._fail_for_loss(current),
+        ).begin()
+
+    def _refuse_batch(self, current: Incarnation, plan: BatchPlan) -> None:
+        """Fail because the table refuses a batch; if it does so twice, begin a new checkpoint."""
+        is_again, self._refused = plan == self._refused, plan
+        if is_again and self.current is current and self._running is plan:
+            self.kill(RESTART_S, forget=True)
+        else:
+            self._fail_batch(current, plan)
+
+    def _fail_batch(self, current: Incarnation, plan: BatchPlan) -> None:
+        """Fail because a batch cannot be written."""
+        if self.current is not current or self._running is not plan:
+            return
+        if self._stop_for_s is None:
+            self.fail(RESTART_S)
+        else:
+            self._running = None
+            self._leave(current)
 
     def _report_late(self, current: Incarnation, text: str) -> None:
         """Have the driver report a finished batch: at once, or after Spark's next call."""

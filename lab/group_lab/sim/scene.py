@@ -17,6 +17,7 @@ from group_lab.sim.rights import Rights
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.storage import Storage
 from group_lab.sim.swarm import Swarm
+from group_lab.sim.tables import Table
 from spark_groups.group.ledger.starting import StartingOffsets
 from spark_groups.group.member.membership import MemberState
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
@@ -244,6 +245,8 @@ class Scene:
     late: LateRequests = field(default_factory=LateRequests)
     log: EventLog = field(default_factory=EventLog)
     participants: list[Participant] = field(default_factory=list)
+    table: Table | None = None
+    """What the queries write to, if it is played."""
     _listeners: dict[type, list[Callable[[Any], None]]] = field(
         default_factory=lambda: defaultdict(list)
     )

@@ -64,6 +64,16 @@ class SparkLogs:
         return self._offsets[max(self._offsets)] if self._offsets else None
 
     @property
+    def batch_id(self) -> int:
+        """The last batch of this run."""
+        return self._batch_id
+
+    @property
+    def plan_before(self) -> str | None:
+        """The text of the plan before the last one."""
+        return self._offsets.get(max(self._offsets, default=0) - 1)
+
+    @property
     def is_finished(self) -> bool:
         """Whether that batch is in the commit log, or there is none."""
         return not self._offsets or max(self._offsets) in self._commits

@@ -150,6 +150,22 @@ class PartitionLog:
             return found
         return [each for each in found if not self.hides(each, read_committed=read_committed)]
 
+    def rows(self, from_offset: int, until_offset: int, *, read_committed: bool) -> dict[int, int]:
+        """Return the records of a range that a reader gets, by offset.
+
+        It includes those that retention has dropped.
+
+        Args:
+            read_committed: As for `shown`.
+        """
+        found = enumerate(self._records[from_offset:until_offset], from_offset)
+        hides = self.hides
+        return {
+            offset: record
+            for offset, record in found
+            if not hides(record, read_committed=read_committed)
+        }
+
     def retain(self, start_offset: int) -> None:
         """Drop the records below an offset, as retention does."""
         self.start_offset = min(max(start_offset, self.start_offset), self.end_offset)

@@ -137,6 +137,10 @@ class Swarm:
             other.
         skew: The largest clock drift; 0.001 is one second in 1,000.
         late: 1 if a request may arrive after its sender stopped waiting.
+        table: What all queries write to: 0 nothing that is played, 1 a database, 2 a table with
+            versions.
+        table_errors: Chance that a table refuses a commit, or that its answer is lost, and that
+            tasks fail; commits may then take long.
         migrations: How often all members of one protocol leave for a while.
         computing: 1 if members have client-side assignors and compute the targets of the group;
             only the profile kip-848 has them.
@@ -209,6 +213,8 @@ class Swarm:
     turns: int = 0
     skew: float = 0.0
     late: int = 0
+    table: int = 0
+    table_errors: float = 0.0
     migrations: int = 0
     computing: int = 0
 
@@ -257,11 +263,13 @@ class Swarm:
 CALM: Final = Swarm()
 PLANNED: Final = Swarm(listener=1, planned=1)
 """A calm run for capacity planning."""
+VERSIONS: Final = 2
+"""The value of `table` for one with versions."""
 FAULTS: Final = (
     *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
     *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
     *("zombies", "truncations", "retentions", "resets", "deletions", "skew"),
-    *("late", "vanishings", "consumers", "classic", "moves"),
+    *("late", "vanishings", "consumers", "classic", "moves", "table_errors"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
@@ -281,11 +289,24 @@ def drawn(
     swarm = _drawn(chance)
     classic = [each for each in protocols if each is not GroupProtocol.CONSUMER]
     if not classic:
-        return swarm
+        return _with_table(swarm, chance)
     is_mixed = GroupProtocol.CONSUMER in protocols and chance.random() < MIXED
     protocol = chance.choice(classic)
     is_mixed = is_mixed and protocol in CONVERTIBLE
     return _with_classic(swarm, chance, protocol, is_mixed=is_mixed)
+
+
+def _with_table(swarm: Swarm, chance: Chance) -> Swarm:
+    """Draw a table, after all else: the schedules without one do not change."""
+    table = chance.choice((0, 0, 1, 2))
+    errors = chance.choice((0.0, 0.03, 0.1, 0.3))
+    # What a plain consumer reads is missing in a table.
+    if not table or swarm.consumers:
+        return swarm
+    # Spark has no asynchronous progress tracking with foreachBatch.
+    return replace(
+        swarm, table=table, table_errors=0.0 if swarm.is_calm else errors, log_every_s=0.0
+    )
 
 
 MIXED: Final = 0.7

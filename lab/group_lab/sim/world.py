@@ -30,7 +30,8 @@ from group_lab.sim.rights import Finish, sent_by_name
 from group_lab.sim.scene import Application, Listeners, Scene, restless
 from group_lab.sim.schedule import Schedule
 from group_lab.sim.storage import NONE_REFUSED, Refused, Storage
-from group_lab.sim.swarm import Swarm
+from group_lab.sim.swarm import VERSIONS, Swarm
+from group_lab.sim.tables import Table
 from spark_groups.errors import ErrorCode
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
@@ -80,6 +81,10 @@ class World:
         else:
             network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
+        if swarm.table:
+            scene.table = Table(
+                scene.publish, has_versions=swarm.table == VERSIONS, is_there=chance.random() < 0.5
+            )
         scene.starting = _starting(swarm, storage, chance)
         scene.rights.may_not_describe = bool(swarm.undescribed)
         subscription = (
@@ -140,6 +145,9 @@ class World:
         waits_s = 3 * swarm.session_s + 2 * swarm.batch_s + rebalances_s + held_s + down_s
         # A member that does not install its result is replaced after this time.
         waits_s += swarm.computing * swarm.rebalance_s
+        if swarm.table:
+            # Batches are staged again, and those that a table refuses begin with a restart.
+            waits_s += QUIET_S + 3 * swarm.batch_s
         return QUIET_S + waits_s
 
     def run(self) -> None:

@@ -22,6 +22,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.masking import Secrets, without_logins
 from spark_groups.spark.tables.column_types import IN_LAKES, MICROS, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
@@ -34,7 +36,6 @@ from spark_groups.spark.tables.delta_log import (
     damaged_checkpoint,
     transactions_of,
 )
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, of_topics
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,

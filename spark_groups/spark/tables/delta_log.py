@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from spark_groups.errors import TableChangedError, TableError
-from spark_groups.spark.tables.fence import Entry, EntryChange, FenceKey
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey
 from spark_groups.spark.tables.parquet_files import STORE_REQUESTS_MAX
 from spark_groups.types import parse_topic_id, topic_id_text
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState, of_topics
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import TopicId
 

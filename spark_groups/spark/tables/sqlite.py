@@ -21,18 +21,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
+from spark_groups.fence.entries import Entry, FenceKey, TableState, holds, of_topics
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules
 from spark_groups.spark.tables.column_values import Limits
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
-from spark_groups.spark.tables.fence import (
-    NEW_CHECKPOINT,
-    Decision,
-    Entry,
-    FenceKey,
-    TableState,
-    holds,
-    of_topics,
-)
 from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described, no_rows
 from spark_groups.types import TopicId

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import TableState
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text
-from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:

@@ -2,18 +2,17 @@
 
 The order is: staged rows, the commit of the table, Spark's commit log, the offset commit. After a
 crash between any two of them, Spark runs the batch again, and the table's fence tells which part of
-it the table has already.
+it the table has already. `spark_groups.fence` decides; this module carries its steps.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -26,7 +25,21 @@ from spark_groups.errors import (
     TableError,
     rule_for,
 )
-from spark_groups.group.member.backoff import FIRST_BACKOFF_S, MAX_BACKOFF_S
+from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.compare import Skip, kept_of
+from spark_groups.fence.entries import FenceKey
+from spark_groups.fence.write_order import (
+    AskCommitted,
+    AskKept,
+    CommitEntries,
+    CommitRows,
+    Pause,
+    ReadFence,
+    StageRows,
+    Warn,
+    WriteOrder,
+    Written,
+)
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     UNANSWERED,
@@ -38,33 +51,13 @@ from spark_groups.observation.observe import known_offsets
 from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
 from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.tables.fence import (
-    Begun,
-    Decision,
-    Entry,
-    EntryChange,
-    FenceKey,
-    TableState,
-    beginnings,
-    check_not_restored,
-    check_not_truncated,
-    compare,
-    other_groups,
-)
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable, refusals_of_tasks
-from spark_groups.types import OffsetRange, PlanTopic, TopicId, TopicIdPartition
+from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
 
-COMMIT_WAIT_S: Final = 300.0
-"""For how long a batch is compared again because other writers commit to the same table, in
-seconds: as long as the default of `kafka.max.poll.interval.ms`, after which other members own its
-partitions."""
-LOOK_AGAIN_S: Final = 10.0
-"""The least time between looks at committed offsets for partitions that no member has begun,
-in seconds."""
 _FROM: Final = "__spark_groups_from"
 
 RowsTransform = Callable[[DataFrame], DataFrame]
@@ -180,36 +173,6 @@ class TableWriter:
             return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch of a query.
-
-    Args:
-        group_id: The query's group.
-        batch_id: Spark's number for the batch.
-        ranges: The planned ranges.
-        topics: The topics that the query reads, with their partition counts when the group began.
-        before: The ranges of the query's previous batch, which is in Spark's log as done.
-        run_id: Spark's id of the run of the query.
-    """
-
-    group_id: str
-    batch_id: int
-    ranges: tuple[OffsetRange, ...]
-    topics: tuple[PlanTopic, ...] = ()
-    before: tuple[OffsetRange, ...] = ()
-    run_id: str = ""
-
-    def topic_names(self) -> dict[TopicId, str]:
-        """Return the names of the topics by id."""
-        read = {each.topic_id: each.name for each in self.topics}
-        return read | {each.topic_id: each.topic for each in self.ranges}
-
-    def own_attempt(self) -> Attempt:
-        """Return a new attempt to write the batch."""
-        return Attempt(self.group_id, self.batch_id, uuid.uuid4().hex[:12])
-
-
 class Notices:
     """Logs each WARN once, not with every batch."""
 
@@ -217,15 +180,15 @@ class Notices:
         self._skipped: dict[FenceKey, int] = {}
         self._others: set[str] = set()
 
-    def log(self, table: FencedTable, decision: Decision, others: Iterable[str]) -> None:
+    def log(self, table: FencedTable, skips: Iterable[Skip], others: Iterable[str]) -> None:
         """Log skipped offsets of each partition, and groups that write the same topics, at WARN.
 
         Args:
             table: The table.
-            decision: The result of the comparison.
+            skips: The offsets of a batch that the table has.
             others: A sentence for each other group.
         """
-        for skip in decision.skips:
+        for skip in skips:
             if self._skipped.get(skip.key) != skip.next_offset:
                 self._skipped[skip.key] = skip.next_offset
                 logger.warning("%s: %s", table, skip)
@@ -233,74 +196,6 @@ class Notices:
             if sentence not in self._others:
                 self._others.add(sentence)
                 logger.warning("%s: %s", table, sentence)
-
-
-@dataclass(slots=True)
-class Beginnings:
-    """The entries of partitions that a table does not have yet, during one run of a query.
-
-    A table that does not exist cannot keep them, so this object does, until a batch creates it.
-    """
-
-    _run_id: str | None = None
-    _unsaved: dict[FenceKey, Entry] = field(default_factory=dict)
-    _look_at_s: float = 0.0
-
-    def read(self, batch: Batch, state: TableState) -> TableState:
-        """Return a table's fence with the entries that it cannot have yet.
-
-        Args:
-            batch: The batch to compare.
-            state: The table's fence.
-        """
-        if self._run_id != batch.run_id:
-            self._run_id, self._unsaved, self._look_at_s = batch.run_id, {}, 0.0
-        self._unsaved = {
-            key: entry for key, entry in self._unsaved.items() if key not in state.entries
-        }
-        topics = batch.topic_names()
-        unsaved = {key: each for key, each in self._unsaved.items() if key.topic_id in topics}
-        return replace(state, unsaved=unsaved)
-
-    def find(
-        self, batch: Batch, state: TableState, logs: GroupLogs | None, now_s: float
-    ) -> tuple[EntryChange, ...]:
-        """Return the entries with which the table begins partitions that it does not have.
-
-        Args:
-            batch: The batch to compare.
-            state: What `read` returned.
-            logs: Returns the group's committed offsets; None: they are unknown.
-            now_s: The time, in seconds.
-        """
-        topics = batch.topic_names()
-        lacking = {
-            key
-            for each in batch.ranges
-            if len(each)
-            and state.entry(key := FenceKey(batch.group_id, each.topic_id, each.partition)) is None
-        }
-        idle = (
-            FenceKey(batch.group_id, each.topic_id, index)
-            for each in batch.topics
-            for index in range(each.known_count or 0)
-        )
-        is_first = bool(topics) and not self._look_at_s
-        if not (lacking or is_first) and (now_s < self._look_at_s or all(map(state.entry, idle))):
-            return ()
-        self._look_at_s = now_s + LOOK_AGAIN_S
-        committed = logs.committed(lacking) if logs else {}
-        begun = Begun(committed, batch.before, logs.kept(batch.ranges) if logs else ())
-        entries = beginnings(batch.group_id, batch.ranges, topics.keys(), begun, state)
-        return tuple(EntryChange(key, None, entries[key]) for key in sorted(entries))
-
-    def note(self, changes: Iterable[EntryChange]) -> None:
-        """Note entries that the table may not have kept.
-
-        Args:
-            changes: The changes of the commit.
-        """
-        self._unsaved |= {each.key: each.entry for each in changes if each.expected is None}
 
 
 def write_batch(  # noqa: PLR0917
@@ -314,7 +209,7 @@ def write_batch(  # noqa: PLR0917
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Write the part of a batch that the table lacks.
+    """Write the part of a batch that the table lacks: take the steps of `WriteOrder`.
 
     Args:
         table: The table.
@@ -329,57 +224,48 @@ def write_batch(  # noqa: PLR0917
     Raises:
         TableError: The batch cannot be written.
     """
-    topics = batch.topic_names()
-    begun = begun or Beginnings()
-    staged: tuple[tuple[OffsetRange, ...], Attempt, Sequence[Piece]] | None = None
-    deadline_s = now() + COMMIT_WAIT_S
-    for tries in itertools.count():
-        try:
-            state = begun.read(batch, table.read(batch.group_id, frozenset(topics)))
-            check_not_restored(batch.group_id, state, table=str(table))
-            if first := begun.find(batch, state, logs, now()):
-                # Before any row: a batch that fails must not look like one that was not planned.
-                if state.is_there:
-                    table.commit(batch.own_attempt(), [], Decision(changes=first), state)
-                begun.note(first)
-                continue
-        except TableChangedError as error:
-            _check_in_time(now(), deadline_s, batch, error)
-            pause(random.uniform(0, FIRST_BACKOFF_S))
-            continue
-        ranges = logs.kept(batch.ranges) if logs else batch.ranges
-        decision = compare(batch.group_id, ranges, state, table=str(table))
-        if decision.skips and logs:
-            committed = logs.committed({each.key for each in decision.skips})
-            check_not_truncated(decision.skips, committed, table=str(table))
-        notices.log(table, decision, other_groups(batch.group_id, topics, state))
-        if not decision.write:
-            return
-        if staged is None or staged[0] != decision.write:
-            attempt = batch.own_attempt()
-            staged = (decision.write, attempt, stage(decision.write, attempt))
-            if logs and logs.kept(batch.ranges) != ranges:
-                # Brokers may have deleted records before a task read them.
-                continue
-        try:
-            table.commit(staged[1], staged[2], decision, state)
-        except TableChangedError as error:
-            _check_in_time(now(), deadline_s, batch, error)
-            logger.info("batch %d is compared again: %s", batch.batch_id, error)
-            # Writers that were refused at the same time must not try again at the same time. A
-            # longer pause would make a batch later than the refusals that it avoids.
-            pause(random.uniform(0, min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(tries, 10))))
-        else:
-            begun.note(decision.changes)
-            return
+    order = WriteOrder(batch, str(table), begun or Beginnings(), random.uniform)
+    attempt: Attempt = _new_attempt(batch)
+    pieces: Sequence[Piece] = ()
+    while not isinstance(step := order.step(now()), Written):
+        match step:
+            case AskCommitted(needed=needed):
+                order.committed(logs.committed(needed) if logs else {})
+            case AskKept(ranges=ranges):
+                order.kept(logs.kept(ranges) if logs else ranges)
+            case Warn(skips=skips, others=others):
+                notices.log(table, skips, others)
+            case StageRows(ranges=ranges):
+                attempt = _new_attempt(batch)
+                pieces = stage(ranges, attempt)
+            case Pause(seconds=seconds):
+                pause(seconds)
+            case ReadFence() | CommitEntries() | CommitRows():
+                try:
+                    _read_or_commit(table, batch, order, step, (attempt, pieces))
+                except TableChangedError as error:
+                    order.refused(error)
+                    logger.info("batch %d is compared again: %s", batch.batch_id, error)
 
 
-def _check_in_time(now_s: float, deadline_s: float, batch: Batch, error: TableChangedError) -> None:
-    if now_s >= deadline_s:
-        raise TableChangedError(
-            f"batch {batch.batch_id} could not be written for {COMMIT_WAIT_S:g} s. The last reason:"
-            f" {error}"
-        ) from error
+def _read_or_commit(
+    table: FencedTable,
+    batch: Batch,
+    order: WriteOrder,
+    step: ReadFence | CommitEntries | CommitRows,
+    staged: tuple[Attempt, Sequence[Piece]],
+) -> None:
+    match step:
+        case ReadFence(topic_ids=topic_ids):
+            order.fence_read(table.read(batch.group_id, topic_ids))
+        case CommitEntries(decision=decision, state=state):
+            table.commit(_new_attempt(batch), [], decision, state)
+        case CommitRows(decision=decision, state=state):
+            table.commit(*staged, decision, state)
+
+
+def _new_attempt(batch: Batch) -> Attempt:
+    return Attempt(batch.group_id, batch.batch_id, uuid.uuid4().hex[:12])
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,14 +298,12 @@ class GroupLogs:
         for each in ranges:
             answer = listed.answers.get(each.key, UNANSWERED)
             if not isinstance(answer, PartitionError):
-                start = answer.offset
+                start: int | None = answer.offset
             elif rule_for(answer.error_code).offsets is Reaction.DROP_TOPIC:
-                # A deleted topic has no record, so its range becomes empty.
-                start = each.until_offset
+                start = None
             else:
                 refuse(answer.error_code, f"ListOffsets of {each.topic_partition}")
-            first = max(each.from_offset, min(start, each.until_offset))
-            kept.append(replace(each, from_offset=first))
+            kept.append(kept_of(each, start))
         return tuple(kept)
 
     def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:

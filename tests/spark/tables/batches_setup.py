@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from spark_groups.spark.tables.fence import FenceKey
+from spark_groups.fence.entries import FenceKey
 from spark_groups.types import OffsetRange
 
 GROUP = "flights"

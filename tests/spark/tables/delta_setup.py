@@ -10,8 +10,8 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.spark.tables.delta import DeltaTable, delta_table
-from spark_groups.spark.tables.fence import Entry, FenceKey
 from tests.spark.tables.batches_setup import GROUP
 from tests.spark.tables.places import Place, Writer
 

@@ -13,7 +13,8 @@ import psycopg
 import pyarrow as pa
 
 import spark_groups
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, compare
+from spark_groups.fence.compare import Decision, compare
+from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import GROUP, SCHEMA, rows

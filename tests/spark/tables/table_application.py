@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 
 import spark_groups
 from spark_groups.errors import TableChangedError
-from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.types import TopicId
 from tests.spark.cluster_application import HeldTask

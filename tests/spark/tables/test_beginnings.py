@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import TableGapError
+from spark_groups.fence.beginnings import LOOK_AGAIN_S, Batch, Beginnings
+from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.group.ledger.starting import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
-from spark_groups.spark.tables.fence import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import LOOK_AGAIN_S, Batch, Beginnings, Notices, write_batch
+from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange, PlanTopic
 from tests.spark.tables.batches_setup import GROUP, KEY, TOPIC, reads, rows
 from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_groups.errors import TableError
-from spark_groups.spark.tables.fence import Decision
+from spark_groups.fence.compare import Decision
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from tests.spark.tables.places import PostgresPlace
 from workshop.parts.connector import DELTA_SPARK, fetch_delta

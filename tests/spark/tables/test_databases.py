@@ -15,7 +15,7 @@ import pytest
 
 import spark_groups
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.fence import Entry
+from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Notices, write_batch
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, reads, rows

@@ -15,11 +15,12 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.fence.beginnings import Batch
+from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
-from spark_groups.spark.tables.fence import Entry
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, reads, rows
 from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets

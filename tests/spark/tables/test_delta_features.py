@@ -14,8 +14,8 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
 from spark_groups.errors import TableChangedError, TableError
+from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.delta_log import DeltaLog, committed_paths
-from spark_groups.spark.tables.fence import Entry
 from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, reads
 from tests.spark.tables.delta_setup import DeltaWriter, offsets
 

@@ -15,9 +15,10 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from spark_groups.errors import TableChangedError, TableError
+from spark_groups.fence.compare import compare
+from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, DeltaTable, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
-from spark_groups.spark.tables.fence import Entry, compare
 from spark_groups.spark.tables.parquet_files import FileDetails
 from spark_groups.spark.tables.table import Attempt, Piece
 from tests.spark.tables.batches_setup import GROUP, KEY, reads, rows

@@ -10,7 +10,7 @@ import deltalake
 import pytest
 
 from spark_groups.errors import TableError, TableRestoredError
-from spark_groups.spark.tables.fence import check_not_restored
+from spark_groups.fence.compare import check_not_restored
 from tests.spark.tables.batches_setup import GROUP, reads
 from tests.spark.tables.delta_setup import DeltaWriter, offsets
 from tests.spark.tables.replaced import replace_table

@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_groups.errors import TableChangedError, TableError, TableGapError
-from spark_groups.spark.tables.fence import Entry, FenceKey, other_groups
+from spark_groups.fence.beginnings import Batch
+from spark_groups.fence.compare import other_groups
+from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.spark.tables.every_table_setup import CATALOGS, KINDS, LAKES, place_of

@@ -19,7 +19,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.spark.tables.fence import Decision, Entry, EntryChange
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import Entry, EntryChange
 from spark_groups.spark.tables.iceberg import FENCE, iceberg_table, versions
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.types import topic_id_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_groups.spark.tables.fence import Decision
+from spark_groups.fence.compare import Decision
 from spark_groups.spark.tables.table import PREFIX, Attempt, FencedTable
 from workshop.parts.stores import DeltaStore, IcebergStore
 

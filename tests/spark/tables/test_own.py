@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 
 import spark_groups
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.spark.tables.fence import Decision, Entry, FenceKey, TableState
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import Entry, FenceKey, TableState
 from spark_groups.spark.tables.table import Attempt
 from tests.spark.tables.rest_place import RestPlace, service_on, serving
 from tests.spark.tables.write_setup import PARTITIONS, ROWS, TableQuery

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_groups.errors import TableError
-from spark_groups.spark.tables.fence import Decision
+from spark_groups.fence.compare import Decision
 from spark_groups.spark.tables.table import Attempt
 from tests.spark.tables.places import PostgresPlace
 

@@ -7,7 +7,7 @@ import pytest
 
 import spark_groups
 from spark_groups.errors import TableError
-from spark_groups.spark.tables.fence import Entry
+from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.postgres import PostgresTable
 from tests.spark.tables.batches_setup import GROUP, KEY, reads
 from tests.spark.tables.places import PostgresPlace, Writer

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.spark.tables.fence import NEW_CHECKPOINT
+from spark_groups.fence.compare import NEW_CHECKPOINT
 from spark_groups.spark.tables.write import TableWriter
 from tests.cli.printed import follow, printed
 from tests.spark.tables.places import PostgresPlace, SqlitePlace

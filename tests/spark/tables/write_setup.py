@@ -18,11 +18,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import spark_groups
+from spark_groups.fence.beginnings import Batch
+from spark_groups.fence.entries import FenceKey
 from spark_groups.group.ledger.starting import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
-from spark_groups.spark.tables.fence import FenceKey
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import Batch
 from spark_groups.types import OffsetRange
 from tests.spark.queries import READ_S, GroupQuery
 from tests.spark.tables.batches_setup import GROUP, reads, rows

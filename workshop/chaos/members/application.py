@@ -20,9 +20,10 @@ from pyspark.sql.functions import lit
 import spark_groups
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import TableGapError
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import TableState
 from spark_groups.group.ledger.plan_text import plan_from_json
 from spark_groups.spark.control.shutdown import stop_on_sigterm
-from spark_groups.spark.tables.fence import Decision, TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.write import TableWriter
 from workshop.chaos.faults.schedule import Point

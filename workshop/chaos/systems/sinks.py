@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from spark_groups.fence.beginnings import Batch
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
-from spark_groups.spark.tables.write import Batch, Notices, write_batch
+from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
 from workshop.chaos.results.account import SinkRow
 from workshop.chaos.systems.record import is_right

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_groups.cli.table_names import TableKind
-from spark_groups.spark.tables.fence import Decision, TableState
+from spark_groups.fence.compare import Decision
+from spark_groups.fence.entries import TableState
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
 from spark_groups.types import TopicId
 from workshop.chaos.results.account import SinkRow

@@ -38,6 +38,7 @@ from group_lab.sim.checkers.records import (
     StartingOffsetsUsed,
     StartsCommitted,
 )
+from group_lab.sim.checkers.tables import ExactlyOnce
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene
 
@@ -58,6 +59,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     NoGap,
     ReadOnce,
     SameRows,
+    ExactlyOnce,
     KeepsReading,
     AvailableNowBounds,
     TriggerDelay,

@@ -10,7 +10,7 @@ import pytest
 
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import TableGapError
-from spark_groups.spark.tables.fence import Entry, FenceKey
+from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.types import OffsetRange
 from workshop.chaos.plants import Plant, planted
 from workshop.chaos.results.account import SinkRow

@@ -11,22 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_groups.errors import TableGapError, TableRestoredError
-from spark_groups.group.ledger.starting import commit_metadata
-from spark_groups.group.member.messages import OffsetAndMetadata
-from spark_groups.spark.tables.fence import (
+from spark_groups.fence.compare import (
     NEW_CHECKPOINT,
     Decision,
-    Entry,
-    EntryChange,
-    FenceKey,
     Skip,
-    TableState,
     check_not_restored,
     check_not_truncated,
     compare,
-    holds,
     other_groups,
 )
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState, holds
+from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange
 from tests.cli.printed import printed
 

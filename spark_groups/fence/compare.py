@@ -1,23 +1,15 @@
-"""The fence of a table: which offsets it has of each partition, and which of a batch it lacks.
-
-For each (group, topic id, partition) a table stores an entry of two offsets: the one at which the
-group began, and the next offset. Each record between the two is in the table once. An entry begins
-with the first comparison, before any row (`beginnings`), and changes in the transaction that adds
-the rows. `compare` compares a batch with the entries before it is written, and the table refuses
-the commit if an entry has changed since.
-
-This module is pure: adapters read and write the tables.
-"""
+"""The comparison of a batch with the fence of a table: what to write, to skip and to refuse."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from spark_groups.errors import TableGapError, TableRestoredError
-from spark_groups.group.ledger.starting import is_truncated, parse_commit_metadata
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
+from spark_groups.group.ledger.starting import is_truncated
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, TopicId
 
@@ -28,50 +20,6 @@ NEW_CHECKPOINT: Final = (
 """The end of each recipe that sets offsets back."""
 _SHOWN_MAX: Final = 5
 _SET_AT_ONCE_MAX: Final = 50
-
-
-class FenceKey(NamedTuple):
-    """The key of an entry; a topic that is created again has entries of its own."""
-
-    group_id: str
-    topic_id: TopicId
-    partition: int
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Entry:
-    """The offsets of a partition that a table has, [start_offset, next_offset), each record once.
-
-    Args:
-        start_offset: Where the group began, or behind an accepted gap: records before it cannot be
-            added.
-        next_offset: The first offset that the table does not have.
-
-    Raises:
-        ValueError: The entry ends before it begins, or an offset is negative.
-    """
-
-    start_offset: int
-    next_offset: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.start_offset <= self.next_offset:
-            raise ValueError(f"[{self.start_offset}, {self.next_offset}) is no range of offsets")
-
-
-@dataclass(frozen=True, slots=True)
-class EntryChange:
-    """The change of one entry by the commit of a batch.
-
-    Args:
-        key: The key of the entry.
-        expected: The entry that the commit has to find; None: it must find none.
-        entry: The new entry.
-    """
-
-    key: FenceKey
-    expected: Entry | None
-    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,93 +68,6 @@ class Decision:
     write: tuple[OffsetRange, ...] = ()
     changes: tuple[EntryChange, ...] = ()
     skips: tuple[Skip, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
-    """A table's fence at one of its versions.
-
-    Args:
-        version: The version; None for tables without versions.
-        is_there: Whether the table exists.
-        entries: The entries of the requested topics, of every group.
-        recorded_version: The version of the group's last commit, as that commit recorded it; None
-            if the group has not committed, or if a restore of the table restores its fence, too.
-        restored_to: The lowest version that the table was restored to after `recorded_version`;
-            None if it was not restored.
-        replaced: The ids of the table that the group has written, and of the one in its place;
-            None: it is the same table.
-        unsaved: Entries that the table cannot have yet, because it does not exist. The commit that
-            creates it has them.
-    """
-
-    version: int | None = None
-    is_there: bool = False
-    entries: Mapping[FenceKey, Entry] = field(default_factory=dict)
-    recorded_version: int | None = None
-    restored_to: int | None = None
-    replaced: tuple[str, str] | None = None
-    unsaved: Mapping[FenceKey, Entry] = field(default_factory=dict)
-
-    def entry(self, key: FenceKey) -> Entry | None:
-        """Return the entry of a key, saved or not."""
-        return self.entries.get(key) or self.unsaved.get(key)
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What shows where a group began each partition.
-
-    Args:
-        committed: The group's committed offsets.
-        before: The ranges of the query's previous batch, which is in Spark's log as done.
-        kept: The ranges of the batch, without records that were deleted before they were read.
-    """
-
-    committed: Mapping[FenceKey, OffsetAndMetadata] = field(default_factory=dict)
-    before: Sequence[OffsetRange] = ()
-    kept: Sequence[OffsetRange] = ()
-
-
-def beginnings(
-    group_id: str,
-    ranges: Sequence[OffsetRange],
-    topic_ids: Collection[TopicId],
-    begun: Begun,
-    state: TableState,
-) -> dict[FenceKey, Entry]:
-    """Return the entries with which a table begins the partitions that it does not have.
-
-    A batch changes Kafka's committed offset only after it has changed the table, so a partition
-    without an entry begins where the group stands. What moves the group on without a change of the
-    table, such as a plain consumer or an exception that a function around `write_table` swallows,
-    then leaves a gap, which is refused.
-
-    Args:
-        group_id: The group whose batch it is.
-        ranges: The ranges of the batch.
-        topic_ids: The topics that the query reads.
-        begun: What shows where the group began.
-        state: The table's fence.
-    """
-    places: dict[FenceKey, list[int]] = {}
-    for each in (*ranges, *begun.before):
-        if len(each) and each.topic_id in topic_ids:
-            key = FenceKey(group_id, each.topic_id, each.partition)
-            places.setdefault(key, []).append(each.from_offset)
-    had = {key.topic_id for key in state.entries if key.group_id == group_id}
-    for key, found in begun.committed.items():
-        if key.group_id == group_id and key.topic_id in topic_ids:
-            # A query begins a partition that was added later at its beginning: another client, or
-            # another tool, was here first.
-            is_taken = key.topic_id in had and parse_commit_metadata(found.metadata) is None
-            places.setdefault(key, []).append(0 if is_taken else found.committed_offset)
-    starts = {key: min(offsets) for key, offsets in places.items() if state.entry(key) is None}
-    for planned, kept in zip(ranges, begun.kept, strict=False):
-        key = FenceKey(group_id, planned.topic_id, planned.partition)
-        if starts.get(key) == planned.from_offset:
-            starts[key] = kept.from_offset
-    return {key: Entry(start, start) for key, start in starts.items()}
 
 
 def compare(
@@ -265,6 +126,19 @@ def compare(
         if key.group_id == group_id and key not in changed
     ]
     return Decision(tuple(write), tuple(changes), tuple(skips))
+
+
+def kept_of(planned: OffsetRange, log_start: int | None) -> OffsetRange:
+    """Return a range without records that were deleted.
+
+    Args:
+        planned: A range of a batch.
+        log_start: The first offset of the log; None: the topic was deleted.
+    """
+    if log_start is None:
+        # A deleted topic has no record, so its range becomes empty.
+        return _cut(planned, planned.until_offset)
+    return _cut(planned, max(planned.from_offset, min(log_start, planned.until_offset)))
 
 
 def check_not_truncated(
@@ -470,29 +344,3 @@ def other_groups(group_id: str, topics: Mapping[TopicId, str], state: TableState
         f" both groups read is in the table twice"
         for topic, other in sorted(pairs)
     ]
-
-
-def of_topics(
-    entries: Mapping[FenceKey, Entry], topic_ids: Collection[TopicId] | None
-) -> dict[FenceKey, Entry]:
-    """Return the entries of some topics.
-
-    Args:
-        entries: Those of a table.
-        topic_ids: The topics; None: all.
-    """
-    return {
-        key: entry
-        for key, entry in entries.items()
-        if topic_ids is None or key.topic_id in topic_ids
-    }
-
-
-def holds(changes: Iterable[EntryChange], entry_of: Callable[[FenceKey], Entry | None]) -> bool:
-    """Return whether a commit finds the entries that it expects; called in its transaction.
-
-    Args:
-        changes: The changes of the commit.
-        entry_of: Returns the current entry of a key; None: there is none.
-    """
-    return all(entry_of(each.key) == each.expected for each in changes)

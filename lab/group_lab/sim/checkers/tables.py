@@ -1,0 +1,140 @@
+"""A table that queries write to has each record once."""
+
+from __future__ import annotations
+
+from group_lab.sim import facts
+from group_lab.sim.checkers.checker import Checker, on
+from group_lab.sim.history import History
+from group_lab.sim.scene import Scene
+from spark_groups.fence.entries import Entry, FenceKey
+from spark_groups.types import TopicIdPartition
+
+
+class ExactlyOnce(Checker):
+    """A table has each record between the offsets of its entry once, and no record twice.
+
+    The entry covers what finished batches read. At the end it covers all from where the group began
+    to what is committed, without gaps that an operator accepted. A gap is refused only where
+    records are gone, offsets were set, or a function swallowed an error. Rows of a log that was
+    truncated are compared by offset alone. Without a commit of rows, nothing is refused for good.
+    """
+
+    def __init__(self, scene: Scene, history: History) -> None:
+        super().__init__(scene, history)
+        self.applies = scene.table is not None
+        self._accepted: dict[TopicIdPartition, list[tuple[int, int]]] = {}
+        """Gaps that an operator accepted, each with what the table has before it."""
+        self._begun_at: dict[TopicIdPartition, int] = {}
+        """Where the entries of partitions began, before a gap was accepted."""
+        self._swallowed: dict[TopicIdPartition, list[tuple[int, int]]] = {}
+        """Ranges of batches whose error was swallowed."""
+        self._disturbed: set[TopicIdPartition] = set()
+        """Partitions whose offsets were set from outside, or whose rows an operator deleted."""
+        self._gone: set[TopicIdPartition] = set()
+        """Partitions of topics that were deleted."""
+
+    @on(facts.Stored)
+    def _stored(self, fact: facts.Stored) -> None:
+        for each in fact.changes:
+            key = TopicIdPartition(each.key.topic_id, each.key.partition)
+            self._begun_at.setdefault(key, each.entry.start_offset)
+            self._check_rows(each.key, each.entry)
+
+    @on(facts.Swallowed)
+    def _swallow(self, fact: facts.Swallowed) -> None:
+        for each in fact.ranges:
+            places = self._swallowed.setdefault(each.key, [])
+            places.append((each.from_offset, each.until_offset))
+
+    @on(facts.OffsetReset, facts.OffsetDeleted, facts.SetBack)
+    def _disturb(self, fact: facts.OffsetReset | facts.OffsetDeleted | facts.SetBack) -> None:
+        self._disturbed.add(fact.key)
+
+    @on(facts.GapAccepted)
+    def _accept(self, fact: facts.GapAccepted) -> None:
+        begun_at = self._begun_at[fact.key]
+        self._accepted.setdefault(fact.key, []).append((begun_at, fact.until_offset))
+
+    @on(facts.WriteRefused)
+    def _refused(self, fact: facts.WriteRefused) -> None:
+        keys = {TopicIdPartition(each.topic_id, each.partition) for each in fact.partitions}
+        # A table that does not exist has no entry that an operator could set.
+        keys = keys or {each.key for each in fact.batch.ranges}
+        excused = [key for key in keys if self._may_be_refused(key)]
+        if not excused or (fact.partitions and len(excused) < len(keys)):
+            self.fail(f"{fact.incarnation} cannot write, but nothing is lost: {fact.reason}")
+
+    def _may_be_refused(self, key: TopicIdPartition) -> bool:
+        history = self.history
+        is_lost = key in history.aged or key in history.cut or key not in self.scene.storage.logs
+        return is_lost or key in self._disturbed or key in self._swallowed
+
+    @on(facts.Finished)
+    def _finished(self, fact: facts.Finished) -> None:
+        for each in fact.plan.ranges:
+            entry = self._entry(each.key)
+            if each.key not in self.scene.storage.logs or self._is_excused(each.key):
+                continue
+            if (each.from_offset, each.until_offset) in self._swallowed.get(each.key, ()):
+                continue
+            log_start = self.history.aged.get(each.key, 0)
+            if each.until_offset <= log_start:
+                continue
+            if entry is None or entry.next_offset < each.until_offset:
+                self.fail(f"{fact.who} finished {each}, but the table has {entry}")
+
+    @on(facts.Quiet)
+    def _quiet(self, _fact: facts.Quiet) -> None:
+        table = self.scene.table
+        assert table is not None
+        for key, entry in table.entries.items():
+            self._check_rows(key, entry)
+        for key, first in self.history.first.items():
+            committed = self.scene.coordination.committed(key)
+            if key not in self.scene.storage.logs or self._is_excused(key) or committed is None:
+                continue
+            reached, places = first, [*self._accepted.get(key, ())]
+            entry = self._entry(key)
+            if entry is not None:
+                places.append((entry.start_offset, entry.next_offset))
+            # Until a batch is refused, the table may lack what was swallowed last.
+            last = entry.next_offset if entry else first
+            places += [each for each in self._swallowed.get(key, ()) if each[1] > last]
+            places.append((0, self.history.aged.get(key, 0)))
+            for from_offset, until_offset in sorted(places):
+                if from_offset <= reached:
+                    reached = max(reached, until_offset)
+            if reached < committed:
+                self.fail(f"{key} is committed at {committed}, but the table has {entry}")
+
+    def _entry(self, key: TopicIdPartition) -> Entry | None:
+        assert self.scene.table is not None
+        group_id = self.scene.coordination.group_id
+        return self.scene.table.entries.get(FenceKey(group_id, key.topic_id, key.partition))
+
+    def _is_excused(self, key: TopicIdPartition) -> bool:
+        """Return whether a partition may lack records: its offsets were set, or its log was cut."""
+        return key in self._disturbed or key in self.history.cut
+
+    def _check_rows(self, of: FenceKey, entry: Entry) -> None:
+        """Compare the rows of a partition with its log."""
+        table, key = self.scene.table, TopicIdPartition(of.topic_id, of.partition)
+        assert table is not None
+        rows = table.rows.get(key, [])
+        offsets, records = {each[0] for each in rows}, {each[1] for each in rows}
+        if len(records) < len(rows) or len(offsets) < len(rows):
+            self.fail(f"{key} has rows twice")
+        if rows and max(offsets) >= entry.next_offset:
+            self.fail(f"{key} has rows up to {max(offsets)}, but its entry is {entry}")
+        log = self.scene.storage.logs.get(key)
+        if log is None or key in self.history.cut:
+            return
+        found = {offset: record for offset, record in rows if offset >= entry.start_offset}
+        expected = log.rows(
+            entry.start_offset,
+            entry.next_offset,
+            read_committed=bool(self.scene.swarm.read_committed),
+        )
+        if found != expected:
+            wrong = sorted(found.items() ^ expected.items())[0]
+            self.fail(f"the rows of {key} differ from its log, first at {wrong[0]}: {entry}")
