@@ -104,7 +104,7 @@ def test_job_that_ends_well_logs_no_error(
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-def test_job_that_fails_has_an_exit_code_that_says_so(
+def test_job_that_fails_has_the_exit_code_of_a_failure(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     arguments = (

@@ -104,7 +104,7 @@ def test_random_transactions_have_the_same_rows(seed: int) -> None:
     rows_max=st.sampled_from(ROWS_MAX),
     bytes_max=st.sampled_from(BYTES_MAX),
 )
-def test_responses_that_end_anywhere_go_on_where_they_ended(
+def test_responses_that_end_anywhere_continue_where_they_ended(
     values: list[bytes | None], sizes: list[int], rows_max: int, bytes_max: int
 ) -> None:
     """A response is cut off somewhere; the next one begins at the batch of the next offset."""

@@ -30,7 +30,7 @@ def unpacked(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_was_compressed_comes_back_where_it_just_fits(seed: int) -> None:
+def test_a_compressed_body_comes_back_where_it_just_fits(seed: int) -> None:
     chance = random.Random(seed)
     body = body_of(chance)
     for codec, compressed in forms(body):
@@ -42,7 +42,7 @@ def test_what_was_compressed_comes_back_where_it_just_fits(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_spoilt_is_refused_or_what_pyarrow_makes_of_it(seed: int) -> None:
+def test_a_damaged_body_is_refused_or_equals_that_of_pyarrow(seed: int) -> None:
     chance = random.Random(seed)
     accepted = 0
     for codec, compressed in forms(body_of(chance)[:3_000]):

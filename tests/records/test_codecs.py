@@ -37,7 +37,7 @@ def plain(codec: int, compressed: bytes, bytes_max: int = 4_000_000) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("body", BODIES, ids=len)
-def test_what_was_compressed_comes_back(codec: int, body: bytes) -> None:
+def test_a_compressed_body_comes_back(codec: int, body: bytes) -> None:
     assert plain(codec, compress(codec, body)) == body
 
 
@@ -100,7 +100,7 @@ def test_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("is_xerial", [False, True])
-def test_what_is_cut_off_or_spoilt_is_refused_or_decompressed(codec: int, is_xerial: bool) -> None:
+def test_a_cut_or_damaged_body_is_refused_or_decompressed(codec: int, is_xerial: bool) -> None:
     chance = random.Random(codec)
     compressed = compress(codec, bytes(range(256)) * 20, is_xerial=is_xerial)
     outcomes = set()

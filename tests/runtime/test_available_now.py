@@ -66,7 +66,7 @@ def test_partitions_of_a_killed_member_are_named_with_their_rows_and_their_holde
     assert "availableNowUnsettled=wait" in said
 
 
-def test_wait_goes_on_until_the_session_of_the_killed_member_is_over(
+def test_wait_lasts_until_the_session_of_the_killed_member_is_over(
     impatient: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     servers = impatient.bootstrap_servers

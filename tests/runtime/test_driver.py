@@ -312,7 +312,7 @@ def test_offsets_that_expired_under_a_checkpoint_are_data_loss(
         assert going_on.plan_rows().ranges[0].from_offset == 5
 
 
-def test_available_now_reads_what_was_there_and_ends(
+def test_available_now_reads_the_records_before_it_and_ends(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)

@@ -37,7 +37,7 @@ def test_a_broker_that_is_not_there_is_named_within_the_timeout(group_id: str) -
         query.driver.leave(0.5)
 
 
-def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id: str) -> None:
+def test_an_outage_is_detected_also_while_an_instance_id_is_waited_for(group_id: str) -> None:
     query = QueryLike("127.0.0.1:1", group_id, "anything", member={"instance_id": group_id})
     try:
         query.driver.start(None)

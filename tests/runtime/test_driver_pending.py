@@ -73,7 +73,7 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
         heir.commit_all()
 
 
-def test_released_partition_goes_on_exactly_where_it_was_withheld(
+def test_released_partition_is_read_exactly_from_where_it_was_withheld(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     """An owner that is removed in the middle of its batch commits nothing of it."""

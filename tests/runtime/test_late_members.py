@@ -19,7 +19,7 @@ def rows(query: QueryLike) -> int:
     return sum(end - start for _, _, start, end in query.ranges)
 
 
-def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
+def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_continues(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers

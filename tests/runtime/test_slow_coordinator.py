@@ -69,7 +69,7 @@ def test_no_heartbeat_waits_behind_a_slow_request(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("silenced", [OFFSET_COMMIT, HEARTBEAT])
-def test_a_connection_that_hangs_is_replaced_and_the_other_one_goes_on(
+def test_a_connection_that_hangs_is_replaced_and_the_other_one_stays(
     broker: EmbeddedKafka, proxy: Proxy, topic_name: str, group_id: str, silenced: int
 ) -> None:
     create_topic(broker.bootstrap_servers, topic_name, 2)

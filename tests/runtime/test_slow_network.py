@@ -85,7 +85,7 @@ def test_offsets_that_take_longer_than_the_first_attempt_are_listed(
     assert count(proxy, API_VERSIONS_V4) == known, "it knows by now how slow this leader is"
 
 
-def test_member_that_waits_says_so_within_five_seconds_and_makes_few_connections(
+def test_member_names_its_wait_within_five_seconds_and_makes_few_connections(
     proxy: Proxy, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.delays_s[FIND_COORDINATOR.api_key] = 3_600.0

@@ -152,7 +152,7 @@ def test_restart_from_the_checkpoint_of_a_killed_run_waits_for_no_session(
 
 
 @OLDEST_AND_USUAL
-def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_said(
+def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_reported(
     kafka_version: Versions,
     version: str,
     topic_name: str,

@@ -127,7 +127,7 @@ def test_two_members_share_topics_by_name_that_appear_later_and_grow(
 
 
 @pytest.mark.parametrize("version", [OLDEST, "4.3.1", NEWEST])
-def test_a_topic_that_is_deleted_is_reported_and_the_others_go_on(
+def test_a_topic_that_is_deleted_is_reported_and_the_others_are_read(
     kafka_version: Broker, version: str, topic_name: str, group_id: str
 ) -> None:
     kafka, other = kafka_version(version), f"{topic_name}-other"

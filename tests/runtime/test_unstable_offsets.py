@@ -49,7 +49,7 @@ def ranges(plan: BatchPlan | None) -> set[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("point", [StartingPoint.EARLIEST, StartingPoint.LATEST])
-def test_the_other_partitions_are_read_and_the_wait_is_said(
+def test_the_other_partitions_are_read_and_the_wait_is_reported(
     kafka: EmbeddedKafka,
     topic_name: str,
     group_id: str,

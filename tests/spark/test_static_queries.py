@@ -91,7 +91,7 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
         run.leave(2.0)
 
 
-def test_pattern_that_matches_less_than_it_seems_to_is_said_once_in_the_log(
+def test_pattern_that_matches_less_than_it_seems_to_is_logged_once(
     start: Start, topic_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "spark_groups"):
