@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_groups.records.arrow_batches import AbortedTransaction, RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import AbortedTransaction, RecordDecoder
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.decoding import (
     END,
     TP,
@@ -117,7 +118,7 @@ def test_responses_that_end_anywhere_continue_where_they_ended(
     last = decoder.take()
     found += [last] if last is not None else []
     assert [row[1:3] for row in rows_of(found)] == [(value, n) for n, value in enumerate(values)]
-    assert position.is_read
+    assert position.has_arrived
 
 
 @settings(max_examples=300, deadline=None)

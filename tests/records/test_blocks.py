@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from spark_groups.records import arrow_batches
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.records.blocks import REFUSED, unpack
 from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.blocks import CHECKED, body_of, forms, frame
 from workshop.parts.decoding import TP
 from workshop.parts.encoding import GZIP, LZ4, SNAPPY, XERIAL_MAGIC, ZSTD, compress, plain

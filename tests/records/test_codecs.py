@@ -10,9 +10,10 @@ import pytest
 import zstandard
 
 from spark_groups.errors import RecordsError
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.decoding import TP
 from workshop.parts.encoding import (
     GZIP,
