@@ -30,7 +30,7 @@ from spark_groups.wire.schemas.messages import (
     Message,
 )
 from spark_groups.wire.timeouts import Timeouts
-from tests.runtime.members import QueryLike, fill
+from tests.runtime.members import QueryLike, filled_topic
 from tests.runtime.proxy import Proxy, proxied_kafka
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
@@ -130,8 +130,7 @@ def test_commit_on_a_connection_that_was_dropped_while_idle_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "OLD_S", 0.2)
-    create_topic(proxied[0].bootstrap_servers, topic_name, 1)
-    fill(proxied[0].bootstrap_servers, topic_name, 1, 10)
+    filled_topic(proxied[0].bootstrap_servers, topic_name, 1, 10)
     timeouts = Timeouts(request_s=120.0, first_wait_s=1.0)
     query = QueryLike(proxy.address, group_id, topic_name, driver={"timeouts": timeouts})
     try:
