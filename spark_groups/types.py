@@ -150,6 +150,28 @@ class OffsetRange:
         return self.until_offset - self.from_offset
 
 
+@dataclass(slots=True)
+class RangeCursor:
+    """The progress of a range of offsets.
+
+    Args:
+        next_offset: The first offset that has not arrived.
+        until_offset: The end of the range, exclusive.
+    """
+
+    topic_partition: TopicPartition
+    next_offset: int
+    until_offset: int
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether all of the range has arrived."""
+        return self.next_offset >= self.until_offset
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition} from offset {self.next_offset} until {self.until_offset}"
+
+
 class PlanTopic(NamedTuple):
     """A topic that a plan names: the query has read it, or it existed when the query began.
 

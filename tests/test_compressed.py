@@ -96,7 +96,7 @@ def blocks(octets: bytes) -> list[bytes]:
     return [bytes(each) for each in snappy_blocks(memoryview(octets))]
 
 
-def test_blocks_of_snappy_go_on_behind_another_header() -> None:
+def test_blocks_of_snappy_continue_behind_another_header() -> None:
     one, two = xerial(b"one"), xerial(b"two")
     expected = [one[20:], two[20:]]
     assert blocks(one + two) == expected

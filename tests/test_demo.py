@@ -44,12 +44,12 @@ def test_flights_are_keyed_by_tail_number_and_numbered() -> None:
     assert len({flight.value for flight in flights}) == 3
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_unknown_columns_of_a_flight_are_null() -> None:
     flight = as_flight(7, {"dep_time": "NA", "tailnum": "", "dest": "NA"})
     assert flight == Flight(None, '{"id":7,"dep_time":null,"tailnum":null,"dest":null}')
 
 
-def test_verdict_on_what_is_complete() -> None:
+def test_verdict_on_a_complete_run_is_good() -> None:
     verdict = compare(FLIGHTS, WRITTEN, GOOD, 3)
     assert verdict == Verdict(
         produced=3, written=3, distinct=3, missing=0, foreign=0, committed=GOOD
@@ -156,7 +156,7 @@ def test_before_the_first_member_there_is_no_group() -> None:
     assert as_line(Seen(none_yet, {}), []) == "no group yet"
 
 
-def test_the_screen_is_that_of_watch_with_what_was_written() -> None:
+def test_the_screen_is_that_of_watch_with_the_written_rows() -> None:
     history = GroupHistory("flight-readers")
     history.seen(view_group(read(member(ONE, [0, 1]))), 1.0)
     frame = history.seen(view_group(read(member(ONE, [0]), member(TWO, [1]))), 2.5)

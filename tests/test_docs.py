@@ -114,7 +114,7 @@ def test_pages_name_options_commands_and_code() -> None:
     assert every_block("python")
 
 
-def test_what_is_made_from_the_code_has_its_place() -> None:
+def test_each_generated_part_has_its_place_in_the_docs() -> None:
     places = [found["name"] for text in PAGES.values() for found in PART.finditer(text)]
     assert sorted(places) == sorted(PARTS)
 

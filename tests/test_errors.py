@@ -38,7 +38,7 @@ def test_code_has_the_number_that_librdkafka_knows_it_by(code: ErrorCode) -> Non
 
 
 @pytest.mark.parametrize("code", [-2, 32_000])
-def test_code_that_is_not_known_fails_and_says_so(code: int) -> None:
+def test_unknown_code_fails_and_is_named(code: int) -> None:
     assert rule_for(code) is UNKNOWN_RULE
     assert UNKNOWN_RULE.heartbeat is Reaction.FAIL
     assert UNKNOWN_RULE.remedy

@@ -78,7 +78,7 @@ def test_a_notebook_uses_public_names_only(notebook: Path) -> None:
     assert [each for cell in cells_of(notebook) for each in not_public(code_of(cell))] == []
 
 
-def test_what_is_not_public_is_found() -> None:
+def test_imports_of_private_modules_are_found() -> None:
     code = (
         "from group_lab.sim.world import World\nfrom spark_groups import simulate, sim\n"
         "import numpy, spark_groups.wire\nimport json"

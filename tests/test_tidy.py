@@ -273,8 +273,8 @@ def actions_are_pinned(source: Source) -> Iterator[str]:
 def prose_of(source: Source) -> Iterator[tuple[int, str]]:
     """Yield texts for readers, each with the number of its first line.
 
-    Names count word by word. A string without a space is a key or a value, not prose. Outputs of
-    notebooks do not count.
+    Names count word by word, but that of a test is a sentence. A string without a space is a key or
+    a value, not prose. Outputs of notebooks do not count.
     """
     if source.path.suffix == ".ipynb":
         for cell in json.loads(source.text)["cells"]:
@@ -286,6 +286,8 @@ def prose_of(source: Source) -> Iterator[tuple[int, str]]:
             match node:
                 case ast.Constant(value=str(text)) if " " in text:
                     yield node.lineno, text
+                case ast.FunctionDef(name=name) if name.startswith("test_"):
+                    yield node.lineno, name.replace("_", " ")
                 case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                     yield node.lineno, "; ".join(sorted(words_of(name)))
         for token in tokenize.generate_tokens(StringIO(source.text).readline):
@@ -387,6 +389,7 @@ RULES = (
     Rule(public_things_are_documented, is_library, '"""No full stop"""\n'),
     Rule(public_things_are_documented, is_library, '"""One. Two."""\n'),
     Rule(words_are_plain, is_plain_prose, "#nobody\n"),
+    Rule(words_are_plain, is_plain_prose, "def test_it_says_so(): ...\n", "tests/test_bad.py"),
     Rule(words_are_plain, is_plain_prose, "What\nis\n", "docs/bad.md"),
     Rule(
         only_the_group_changes_a_member,

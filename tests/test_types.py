@@ -46,7 +46,7 @@ def test_assignment_is_read_back_from_its_wire_form(assignment: Assignment) -> N
 
 
 @given(ASSIGNMENTS, ASSIGNMENTS)
-def test_kept_and_lost_make_up_what_was_owned(owned: Assignment, target: Assignment) -> None:
+def test_kept_and_lost_make_up_the_owned_partitions(owned: Assignment, target: Assignment) -> None:
     kept, lost = owned & target, owned - target
     assert kept | lost == owned
     assert kept & lost == NO_PARTITIONS
@@ -100,7 +100,7 @@ def test_plan_names_each_topic_once() -> None:
 @pytest.mark.parametrize(
     ("values", "total"), [((), 0), ((None,), None), ((3, None), 3), ((0, None), 0), ((3, 4), 7)]
 )
-def test_a_sum_of_what_is_known_is_known_if_anything_is(
+def test_a_sum_counts_known_values_and_is_unknown_without_any(
     values: tuple[int | None, ...], total: int | None
 ) -> None:
     assert sum_of_known(values) == total

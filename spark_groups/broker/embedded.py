@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from spark_groups.broker.artifacts import DEFAULT_VERSION, KafkaArtifacts, fetch_kafka
 from spark_groups.broker.class_archive import ClassArchive
@@ -135,12 +134,7 @@ class EmbeddedKafka:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Final
 
 from spark_groups.errors import (
@@ -89,12 +88,7 @@ class GroupObserver:
     def __enter__(self) -> GroupObserver:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from spark_groups.records.columns import HeadersTooLargeError, RowBuffers
 from spark_groups.records.decoding import decode_batches, offset_behind
 from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
 from spark_groups.records.misfits import MisfitCounts, TimestampMisfits
-from spark_groups.types import TopicPartition
+from spark_groups.types import RangeCursor, TopicPartition
 
 _WRONG: Final = {
     Status.IS_UNKNOWN_FORMAT: "its message format is unknown",
@@ -37,25 +37,6 @@ class AbortedTransaction:
 
     producer_id: int
     first_offset: int
-
-
-@dataclass(slots=True)
-class RangeCursor:
-    """The progress of a range of offsets.
-
-    Args:
-        next_offset: The first unread offset; no record below it becomes a row.
-        until_offset: The end of the range, exclusive.
-    """
-
-    topic_partition: TopicPartition
-    next_offset: int
-    until_offset: int
-
-    @property
-    def is_read(self) -> bool:
-        """Whether all of the range is read."""
-        return self.next_offset >= self.until_offset
 
 
 class RecordDecoder:
@@ -105,7 +86,7 @@ class RecordDecoder:
 
         Args:
             records: A buffer, which may be overwritten once the iterator is exhausted.
-            position: The progress of the range; is moved.
+            position: The progress of the range; is moved. No record below it becomes a row.
             aborted: The aborted transactions in the response, under read_committed.
 
         Raises:

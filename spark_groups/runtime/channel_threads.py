@@ -60,7 +60,7 @@ class ChannelThreads:
         self._answered = answered
         self._crashed = crashed
         self._identity = identity = identity or ClusterIdentity()
-        self._search, self._cluster, self._settings = (
+        self._search, self._cluster = (
             Cluster(
                 bootstrap_servers,
                 client_id=client_id,
@@ -68,7 +68,7 @@ class ChannelThreads:
                 timeouts=timeouts,
                 identity=identity,
             )
-            for _ in range(3)
+            for _ in range(2)
         )
         self._coordinators = {
             channel: CoordinatorConnection(
@@ -109,7 +109,7 @@ class ChannelThreads:
         """Interrupt all requests and end the threads, waiting `timeout_s` for each."""
         for channel in self._coordinators.values():
             channel.shutdown()
-        for cluster in (self._search, self._cluster, self._settings):
+        for cluster in (self._search, self._cluster):
             cluster.shutdown()
         for inbox in self._inbox.values():
             inbox.put(None)
@@ -129,7 +129,6 @@ class ChannelThreads:
                     self._search.close()
                 case Channel.CLUSTER:
                     self._cluster.close()
-                    self._settings.close()
                 case _:
                     self._coordinators[channel].close()
 
@@ -160,20 +159,19 @@ class ChannelThreads:
 
     def _ask_cluster(self, outgoing: Outgoing) -> Response:
         # A longer call would hide its reason; a connection that it began is used by the next one.
-        for cluster in (self._search, self._cluster, self._settings):
-            if (cluster is self._search) is (outgoing.channel is Channel.SEARCH):
-                cluster.call_s = outgoing.timeout_s
+        cluster = self._search if outgoing.channel is Channel.SEARCH else self._cluster
+        cluster.call_s = outgoing.timeout_s
         match outgoing.request:
             case FindCoordinatorRequest() as request:
-                return self._search.find_coordinator(request)
+                return cluster.find_coordinator(request)
             case MetadataRequest() as request:
-                return self._cluster.metadata(request)
+                return cluster.metadata(request)
             case ListOffsetsRequest() as request:
-                return self._cluster.list_offsets(request)
+                return cluster.list_offsets(request)
             case OffsetForLeaderEpochRequest() as request:
-                return self._cluster.epoch_ends(request)
+                return cluster.epoch_ends(request)
             case GroupSettingsRequest() as request:
-                found = group_settings(self._settings, request.group_id)
+                found = group_settings(cluster, request.group_id)
                 setting = found.of(SESSION_TIMEOUT_MS)
                 return GroupSettingsResponse(
                     session_timeout_ms=found.session_timeout_ms,

@@ -8,10 +8,10 @@ last check is older than a second or a leader refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from spark_groups.errors import ErrorCode, Reaction, rule_for
+from spark_groups.errors import ErrorCode, ProtocolError, Reaction, rule_for
 from spark_groups.group.member.messages import (
     UNANSWERED,
     ListedOffset,
@@ -24,7 +24,11 @@ from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.wire.schemas.messages import (
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    Message,
+)
 from spark_groups.wire.topic_metadata import NO_LEADER, ClusterMetadata, KnownTopic
 
 FORGET_AFTER_S: Final = 300.0
@@ -169,6 +173,42 @@ class LeaderCache:
             self._errors.pop(topic_id, None)
 
 
+def ask_each(
+    pool: ConnectionPool,
+    leaders: LeaderCache,
+    message: Message,
+    requests: Mapping[int, Values],
+    deadline: float,
+) -> Iterator[tuple[int, Values | RequestError | ProtocolError]]:
+    """Send to every leader before waiting for the first, so that the slowest sets the time.
+
+    Args:
+        requests: By node id.
+        deadline: Monotonic seconds.
+    """
+    sent: list[tuple[int, float, Connection]] = []
+    for node_id, values in requests.items():
+        node = leaders.nodes[node_id]
+        try:
+            wait_s = pool.patience(node).seconds()
+            connection = pool.to(node, deadline, wait_s)
+            now = time.monotonic()
+            connection.send(message, values, min(wait_s, deadline - now))
+            sent.append((node_id, now, connection))
+        except (RequestError, ProtocolError) as error:
+            yield node_id, error
+    for node_id, sent_at, connection in sent:
+        patience = pool.patience(connection.address)
+        try:
+            answer = connection.receive()
+        except (RequestError, ProtocolError) as error:
+            patience.failed(time.monotonic() - sent_at)
+            yield node_id, error
+        else:
+            patience.answered(time.monotonic() - sent_at)
+            yield node_id, answer
+
+
 class LeaderRequests:
     """Sends requests to the leaders of partitions; used by the thread that uses the pool.
 
@@ -217,35 +257,22 @@ class LeaderRequests:
     def _ask_once(
         self, request: LeaderRequest, partitions: Iterable[TopicIdPartition], deadline: float
     ) -> LeaderAnswers:
-        """Send to every leader before waiting for the first, so that the slowest sets the time."""
         message = (
             LIST_OFFSETS if isinstance(request, ListOffsetsRequest) else OFFSET_FOR_LEADER_EPOCH
         )
         by_leader, errors = self._leaders.route(partitions)
-        answers: LeaderAnswers = {key: PartitionError(code) for key, code in errors.items()}
-        sent: list[tuple[float, Connection, list[TopicIdPartition]]] = []
-        unanswered: list[TopicIdPartition] = []
-        for node_id, asked in by_leader.items():
-            values = request_to_wire(request, asked, self._leaders.topics)
-            try:
-                node = self._leaders.nodes[node_id]
-                wait_s = self._pool.patience(node).seconds()
-                connection = self._pool.to(node, deadline, wait_s)
-                now = time.monotonic()
-                connection.send(message, values, min(wait_s, deadline - now))
-                sent.append((now, connection, asked))
-            except RequestError:
-                unanswered += asked
-        for sent_at, connection, asked in sent:
-            patience = self._pool.patience(connection.address)
-            try:
-                values = connection.receive()
-            except RequestError:
-                patience.failed(time.monotonic() - sent_at)
-                unanswered += asked
-                continue
-            patience.answered(time.monotonic() - sent_at)
-            answers.update(answers_from_wire(request, values, asked, self._leaders.topics))
-        no_answer = PartitionError(ErrorCode.NETWORK_EXCEPTION.value)
-        answers.update(dict.fromkeys(unanswered, no_answer))
-        return answers
+        found: LeaderAnswers = {key: PartitionError(code) for key, code in errors.items()}
+        topics = self._leaders.topics
+        requests = {
+            node_id: request_to_wire(request, asked, topics) for node_id, asked in by_leader.items()
+        }
+        for node_id, answer in ask_each(self._pool, self._leaders, message, requests, deadline):
+            asked = by_leader[node_id]
+            if isinstance(answer, ProtocolError):
+                raise answer
+            if isinstance(answer, RequestError):
+                no_answer = PartitionError(ErrorCode.NETWORK_EXCEPTION.value)
+                found.update(dict.fromkeys(asked, no_answer))
+            else:
+                found.update(answers_from_wire(request, answer, asked, topics))
+        return found

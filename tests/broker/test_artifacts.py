@@ -60,7 +60,7 @@ def test_a_damaged_version_is_fetched_again(mirror: Path, damage: str) -> None:
     assert jar.read_bytes() == whole
 
 
-def test_what_is_missing_is_named_and_nothing_is_kept(mirror: Path) -> None:
+def test_a_missing_artifact_is_named_and_nothing_is_kept(mirror: Path) -> None:
     publish(mirror, "kafka_2.13", "4.9.2")
     with pytest.raises(EmbeddedKafkaError) as raised:
         fetch_kafka("4.9.2")
@@ -98,7 +98,7 @@ def test_a_fetch_has_a_deadline(mirror: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9.0", "4.3", "latest", "4.3.1/../x", ""])
-def test_what_is_no_release_of_kafka_4_is_refused(version: str) -> None:
+def test_a_version_other_than_a_release_of_kafka_4_is_refused(version: str) -> None:
     with pytest.raises(EmbeddedKafkaError, match="not a release of Apache Kafka 4"):
         fetch_kafka(version)
 
@@ -113,7 +113,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 
 @pytest.mark.parametrize("version", ["4.9.1", DEFAULT_VERSION])
-def test_no_network_is_said_so(version: str, tmp_path: Path) -> None:
+def test_the_error_without_a_network_states_the_reason(version: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FETCH.replace("4.9.1", version)],
         env=environment(
@@ -166,7 +166,7 @@ def test_every_version_that_is_tested_has_digests(version: str) -> None:
     assert all(len(bytes.fromhex(digest)) == 32 for digest in digests.values())
 
 
-def test_what_was_published_is_taken(jars: Path) -> None:
+def test_jars_with_the_published_digests_are_taken(jars: Path) -> None:
     check_jars("4.3.1", jars)
 
 

@@ -321,7 +321,7 @@ def test_a_silent_port_does_not_answer_within_the_time() -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 12])
-def test_what_is_no_broker_does_not_count(said: bytes) -> None:
+def test_a_listener_that_is_no_broker_does_not_count(said: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("switches_at", [LIST_OFFSETS, OFFSET_COMMIT_V10], ids=str)
-def test_a_reset_does_not_go_on_in_another_cluster(
+def test_a_reset_does_not_continue_in_another_cluster(
     switched: Switched, topic_name: str, group_id: str, switches_at: Message
 ) -> None:
     for kafka in (switched.one, switched.other):

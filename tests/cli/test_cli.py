@@ -281,7 +281,7 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
         (("descrive", "g"), "describe"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_and_says_what_is_wrong(
+def test_wrong_usage_is_exit_code_2_with_the_reason(
     command: Run, args: tuple[str, ...], message: str
 ) -> None:
     done = command(*args, COLUMNS="200")

@@ -134,7 +134,7 @@ def test_members_receive_settings_which_outlive_the_group(
         (("--set", HEARTBEAT), (2, "is not name=value")),
     ],
 )
-def test_what_is_wrong_is_said_and_changes_nothing(
+def test_a_refused_change_names_the_reason_and_changes_nothing(
     kafka, command: Run, group_id: str, args: tuple[str, ...], wrong: tuple[int, str]
 ) -> None:
     code, message = wrong
@@ -213,7 +213,7 @@ def test_a_change_stands_above_the_table() -> None:
     assert lines[0] == "consumer.session.timeout.ms: — -> 50000"
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_the_reason_of_unknown_settings_is_shown() -> None:
     lines = text(view_settings("g\x1b", GroupSettings(reason="no access")))
     assert lines == ["settings of group g?", "some settings are unknown: no access"]
 
@@ -257,7 +257,7 @@ def test_changes_are_read() -> None:
         (["a", "b=1", "b=2"], ["c="], "'a' is not.*; --set b is given twice; --unset 'c='"),
     ],
 )
-def test_what_is_malformed_is_all_listed(set_values, unset, says: str) -> None:
+def test_every_malformed_change_is_listed(set_values, unset, says: str) -> None:
     with pytest.raises(OptionsError, match=says):
         parse_changes(set_values, unset)
 
@@ -306,7 +306,7 @@ def test_what_the_broker_would_refuse_is_refused_first(changes, says: str) -> No
     assert str(refused.value).count(";") == len(changes) - 1
 
 
-def test_what_is_not_known_is_left_to_the_broker() -> None:
+def test_values_without_known_limits_are_left_to_the_broker() -> None:
     check_changes({"zzz": "1"}, GroupSettings(reason="refused", group_is_known=False))
     brokers_only = GroupSettings(
         settings=(HEARTBEAT_SETTING,), reason="refused", group_is_known=False
@@ -332,7 +332,7 @@ def test_changes_are_in_force_when_the_broker_shows_them(changes, are: bool) -> 
     assert are_in_force(changes, SETTINGS) is are
 
 
-def test_a_view_has_what_was_changed_as_plain_values() -> None:
+def test_a_view_has_the_changes_as_plain_values() -> None:
     before = GroupSettings(settings=(HEARTBEAT_SETTING,), reason="not everything")
     view = view_settings("g", SETTINGS, {SESSION_TIMEOUT_MS: "50000"}, before)
     assert view.changed == (SettingChange(SESSION_TIMEOUT_MS, None, "50000"),)

@@ -191,7 +191,7 @@ def test_a_topic_is_all_its_partitions_or_those_that_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":0", "flights:", "flights:a", "flights:-1", "flights:0,"])
-def test_what_is_malformed_is_refused(text: str) -> None:
+def test_a_malformed_topic_is_refused(text: str) -> None:
     with pytest.raises(OptionsError, match="is neither TOPIC nor TOPIC:0,1,2"):
         parse_topics([text])
 

@@ -170,7 +170,7 @@ def test_a_classic_group_has_no_epochs() -> None:
 
 
 @pytest.mark.parametrize("render", [render_members, render_offsets, render_state])
-def test_a_group_without_members_says_so(render) -> None:
+def test_a_group_without_members_is_reported_as_such(render) -> None:
     empty = view_group(read(committed={0: 3}, ends={0: 5}, state="Empty"))
     first, *rest = lines(render(empty))
     assert first == "Consumer group 'flight-readers' has no active members."

@@ -55,7 +55,7 @@ def test_each_group_has_a_row() -> None:
     ]
 
 
-def test_an_empty_list_says_so() -> None:
+def test_an_empty_list_is_a_sentence() -> None:
     assert lines(render_groups(GroupListView(groups=()))) == ["no matching groups"]
 
 

@@ -83,7 +83,7 @@ def test_each_partition_has_a_row_and_the_group_a_sum() -> None:
     ]
 
 
-def test_what_is_judged_says_what_it_means() -> None:
+def test_a_judged_lag_explains_its_words() -> None:
     judged = judge_group_lag([(0.0, VIEW), (5.0, VIEW)])
     shown = lines(render_lag(LagView(groups=(judged,))))
     assert shown[0].endswith("(1 unknown)  ERR")

@@ -283,7 +283,7 @@ def a_list(*names: str) -> GroupListFrame:
     )
 
 
-def test_what_is_not_read_of_a_listed_group_is_a_dash(browser: Browser) -> None:
+def test_an_unread_figure_of_a_listed_group_is_a_dash(browser: Browser) -> None:
     with showing(a_list("a", "b"), "") as (_, url), opened(browser, url) as page:
         expect(page.locator("#groups tbody tr")).to_have_count(2)
         shown = rows_of(page, "groups")
@@ -314,7 +314,7 @@ def frame_of(*views: GroupView) -> Frame:
     return frame
 
 
-def test_what_is_not_known_is_a_dash_and_what_strangers_write_is_text(browser: Browser) -> None:
+def test_an_unknown_figure_is_a_dash_and_names_from_members_are_text(browser: Browser) -> None:
     with showing(frame_of(made_up(group_epoch=None))) as (_, url), opened(browser, url) as page:
         expect(page.locator("#partitions tbody tr")).to_have_count(4)
         shown = rows_of(page, "partitions")

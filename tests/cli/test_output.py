@@ -45,7 +45,7 @@ def test_the_same_view_is_a_document_or_text(capsys: pytest.CaptureFixture[str])
         assert capsys.readouterr().out.startswith(begins)
 
 
-def test_what_is_piped_is_plain_complete_and_never_folded(
+def test_piped_output_is_plain_complete_and_never_folded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show(VIEW, group_text, as_json=False)

@@ -111,7 +111,7 @@ def test_an_instance_id_is_free_at_once_also_of_a_member_that_left_for_a_while(
 
 
 @pytest.mark.broker
-def test_a_group_that_is_not_there_is_said_to_be(kafka, command: Run, group_id: str) -> None:
+def test_a_missing_group_is_named(kafka, command: Run, group_id: str) -> None:
     asked = ("remove", group_id, "--bootstrap-server", kafka.bootstrap_servers)
     for ids in (("--member-id", "m"), ("--all",)):
         missing = command(*asked, *ids)
@@ -238,7 +238,7 @@ def test_each_id_is_judged(instance_ids, member_ids, expected) -> None:
     assert outcomes_of(check_ids(THREE_MEMBERS, instance_ids, member_ids)) == expected
 
 
-def test_whom_an_id_belongs_to_is_said() -> None:
+def test_a_wrong_pair_of_ids_names_the_owner_of_each() -> None:
     instance, one = check_ids(THREE_MEMBERS, ["gate-1"], ["m2"])
     assert one.remark == "member id m2 belongs to instance id gate-2, not gate-1"
     assert instance.remark == "instance id gate-1 belongs to member id m1, not m2"

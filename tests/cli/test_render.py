@@ -127,13 +127,13 @@ def test_without_moves_there_are_no_columns_for_them() -> None:
     assert "INSTANCE" not in text
 
 
-def test_a_static_member_that_may_return_is_said_to() -> None:
+def test_a_static_member_that_may_return_is_marked() -> None:
     text = shown(view_group(read(member(ONE, [0], instance_id="gate-1", member_epoch=-2))))
     assert "-2 (left, may return)" in text
     assert "gate-1" in text
 
 
-def test_a_group_with_nothing_says_so() -> None:
+def test_a_group_without_members_partitions_or_offsets_shows_a_sentence() -> None:
     text = shown(view_group(read(state="Empty")))
     assert "Empty  The group has no members; its committed offsets are kept." in text
     assert "no partitions: no assignment and no committed offsets" in text
@@ -164,13 +164,13 @@ def test_what_a_member_on_this_machine_says_is_added() -> None:
     ) in " ".join(text.split())
 
 
-def test_what_a_member_on_this_machine_waits_for_is_said() -> None:
+def test_partitions_that_a_member_on_this_machine_waits_for_are_listed() -> None:
     waiting = SNAPSHOT | {"pending_ranges": PENDING_RANGES, "in_flight": None, "revoking": []}
     text = shown(view_group(read(member(ONE, [0])), [waiting]))
     assert "on this machine: RECONCILING, waiting for flights 1; orders 7, last heartbeat" in text
 
 
-def test_what_a_member_on_this_machine_cannot_read_is_said_with_the_cure() -> None:
+def test_partitions_that_a_member_on_this_machine_cannot_read_are_listed_with_the_cure() -> None:
     stuck = [
         {"topic": "flights", "partition": index, "waits_for": reason}
         for index, reason in enumerate(("OffsetFetch answers E (do this)", None) * 2)
@@ -181,7 +181,9 @@ def test_what_a_member_on_this_machine_cannot_read_is_said_with_the_cure() -> No
 
 
 @pytest.mark.parametrize(("idle_s", "is_said"), [(None, False), (120.0, False), (400.0, True)])
-def test_a_query_that_is_silent_for_long_is_said_to_be(idle_s: float | None, is_said: bool) -> None:
+def test_the_silence_of_a_query_is_shown_once_it_is_long(
+    idle_s: float | None, is_said: bool
+) -> None:
     idle = SNAPSHOT | {"in_flight": None, "batch_age_s": None, "idle_s": idle_s}
     text = " ".join(shown(view_group(read(member(ONE, [0])), [idle])).split())
     assert ("no call from Spark for 400 s (leaves after 600 s)" in text) is is_said
@@ -293,7 +295,7 @@ def moving(count: int, *ranges: tuple[int, int | None, int | None]) -> GroupView
     return view_group(reading, [waiting_for(*ranges)])
 
 
-def test_a_pending_partition_shows_what_is_withheld() -> None:
+def test_a_pending_partition_shows_its_withheld_range() -> None:
     text = shown(moving(3, (1, 1_000, 2_500), (2, None, 7)))
     assert row(text, "flights", "1")[-1] == "withheld [1,000, 2,500)"
     assert row(text, "flights", "2")[-1] == "withheld [—, 7)"

@@ -86,7 +86,7 @@ def new_offsets(view) -> dict[int, int | None]:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("version", ["4.3.1", "4.0.0", "4.4.0"])
-def test_a_group_without_members_is_set_to_what_was_planned(
+def test_a_group_without_members_is_set_to_the_planned_offsets(
     kafka_version, version, topic_name, group_id
 ) -> None:
     servers = kafka_version(version).bootstrap_servers

@@ -115,7 +115,7 @@ def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
         ),
     ],
 )
-def test_what_is_not_known_is_no_offset(kind, known, remark) -> None:
+def test_a_target_that_needs_an_unknown_offset_plans_none(kind, known, remark) -> None:
     planned, message = plan_offset(ResetTarget(kind, 3, "h"), "flights-0", known)
     assert planned is None
     assert remark in message
@@ -148,7 +148,7 @@ def test_a_group_with_members_says_whom_to_stop() -> None:
     )
 
 
-def test_only_what_was_executed_without_an_error_is_complete() -> None:
+def test_only_a_reset_executed_without_an_error_is_complete() -> None:
     refused = ResetRow(topic="flights", partition=1, new_offset=5, error="UNKNOWN_MEMBER_ID")
     for rows, executed, complete in (
         ((GOOD,), False, False),
@@ -226,7 +226,7 @@ def test_time_of_day_its_seconds_and_their_fraction_may_be_left_out(text: str) -
         *("20260102T030405", "2026-W01-5", "2026-01-02T03", "2026-01-02T03:04:05,6", "2026-01-02Z"),
     ],
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_a_malformed_time_is_refused(text: str) -> None:
     with pytest.raises(OptionsError, match=r"is not YYYY-MM-DDThh:mm:ss\.sss"):
         parse_datetime(text)
 

@@ -61,13 +61,13 @@ def test_topics_that_are_internal_to_kafka_are_marked() -> None:
     assert topics == ["  __consumer_offsets  internal to Kafka: assigned, not read", "  orders"]
 
 
-def test_what_is_no_re2_expression_says_why_and_what_to_write() -> None:
+def test_an_expression_outside_re2_gets_the_reason_and_a_cure() -> None:
     view = view_regex("(?!orders).*", TOPICS)
     assert "RE2 has neither look-ahead nor look-behind" in view.fault
     assert (view.to_json()["matched"], view.topics) == ([], 0)
 
 
-def test_a_valid_pattern_lists_what_it_matches_and_what_is_surprising() -> None:
+def test_a_valid_pattern_lists_its_topics_and_its_surprises() -> None:
     valid, counted, topic, note = lines(render_regex(view_regex("^orders", TOPICS)))
     assert valid == "The regular expression `^orders` is valid."
     assert (counted, topic) == ("It matches 1 of 4 topics.", "  orders")

@@ -47,7 +47,7 @@ ALONE = view_group(read(member(ONE, [0, 1])))
 SHARED = view_group(read(member(ONE, [0]), member(TWO, [1])))
 
 
-def test_without_a_terminal_there_is_a_line_for_each_event_and_now_and_then_figures() -> None:
+def test_without_a_terminal_each_event_is_a_line_with_figures_between() -> None:
     console = Console(file=io.StringIO(), width=10_000, color_system=None, _environ={})
     output, history = EventLines(console), GroupHistory("flight-readers")
     with console.capture() as written:
@@ -80,7 +80,7 @@ def test_a_terminal_keeps_the_last_frame_when_it_ends() -> None:
     assert "\x1b[?1049" not in last
 
 
-def test_what_is_never_there_is_exit_code_1_and_says_why() -> None:
+def test_a_group_that_is_never_readable_is_exit_code_1_with_the_reason() -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     asked = ("watch", "g", "--bootstrap-server", address, "--timeout", "0.2", "--interval", "0.1")
     lines = invoke(*asked, "--count", "2")
@@ -311,7 +311,7 @@ def test_the_budget_of_a_revocation_is_shown() -> None:
     assert "app-1 11111111 revoking flights 1: 3.0 of 20 s (15%)" in text
 
 
-def test_a_stale_frame_says_so_first_and_keeps_the_numbers() -> None:
+def test_a_stale_frame_begins_with_its_age_and_keeps_the_numbers() -> None:
     history = GroupHistory("flight-readers")
     history.seen(BEFORE, 1.0)
     frame = history.failed("b:9092: connection refused\x1b[2J", 4.0)
@@ -329,7 +329,7 @@ def test_before_the_first_good_look_the_reason_is_shown() -> None:
     assert summary_line(frame) == "no data yet: there is no group 'flight-readers'"
 
 
-def test_a_group_with_nothing_says_so() -> None:
+def test_a_group_without_members_partitions_or_offsets_shows_a_sentence() -> None:
     text = "\n".join(shown(frame_of(view_group(read(partitions=0, state="Empty")))))
     assert "no partitions: no assignment and no committed offsets" in text
 

@@ -216,7 +216,7 @@ def test_leaving_with_a_delayed_revocation_past_its_limit() -> None:
     assert harness.client.parts.member.has_left
 
 
-def test_leaving_commits_what_is_finished_first() -> None:
+def test_leaving_commits_finished_batches_first() -> None:
     harness = ClientHarness()
     harness.own(0)
     plan = planned(harness, {0: 5})
@@ -580,7 +580,7 @@ def test_checkpoint_of_another_group_fails_the_query_before_anything_is_recorded
     assert not harness.client.parts.commits.pending()
 
 
-def test_checkpoint_of_another_group_goes_on_where_this_one_has_committed() -> None:
+def test_checkpoint_of_another_group_yields_to_the_commits_of_this_one() -> None:
     harness = ClientHarness(checkpointed=OTHER)
     harness.client.finish(OTHER, harness.now)
     harness.own(0, offsets={0: 0})

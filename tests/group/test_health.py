@@ -90,7 +90,7 @@ def test_member_with_partitions_reads_and_one_without_stands_by() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_found_at_half_of_its_deadline(
+def test_a_problem_is_reported_at_half_of_its_deadline(
     changes: dict[str, Any], condition: Condition, words: str
 ) -> None:
     health = assess(replace(WELL, **changes))

@@ -127,7 +127,7 @@ def test_available_now_fails_if_log_ends_stay_unknown() -> None:
     assert carried.now - began_at == pytest.approx(20.0, abs=2 * patience.again_s)
 
 
-def test_log_ends_are_listed_now_and_then_while_a_topic_is_in_doubt() -> None:
+def test_log_ends_are_listed_periodically_while_a_topic_is_in_doubt() -> None:
     carried = Carried(available_now=True)
     names, client = m.MetadataRequest(topic_names=frozenset({"flihgts"})), carried.client
     assert carried.read({0: 1, 1: 1}) == {0: 1, 1: 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
 from spark_groups.broker.embedded import HOST, free_ports
 from tests.jobs.submitted import SPARK_HOME, spark_environment
@@ -48,12 +47,7 @@ class StandaloneCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def executor_log(self) -> str:

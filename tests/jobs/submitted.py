@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 import pyspark
 
@@ -90,12 +89,7 @@ class SubmittedJob:
             )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process_group():
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(10)

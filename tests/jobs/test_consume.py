@@ -69,6 +69,13 @@ def test_every_argument_overrides_its_key() -> None:
         assert f"\n  - {argument}: {key}: " in done.stderr, done.stderr
 
 
+def available_now(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> tuple[str, ...]:
+    return (
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
+        *("--group", group_id, "--trigger", "availableNow"),
+    )
+
+
 CLOSED_EARLY: Final = re.compile(
     r'Traceback \(most recent call last\):\n  File "[^"]*daemon\.py", line \d+, in manager\n'
     r'(?:    .*\n)*  File "[^"]*daemon\.py", line \d+, in worker\n(?:    .*\n)*'
@@ -87,10 +94,7 @@ def test_job_that_ends_well_logs_no_error(
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
-    arguments = (
-        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
-        *("--group", group_id, "--trigger", "availableNow"),
-    )
+    arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
         assert exit_code == ExitCode.ENDED, job.text()
@@ -104,13 +108,10 @@ def test_job_that_ends_well_logs_no_error(
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-def test_job_that_fails_has_an_exit_code_that_says_so(
+def test_job_that_fails_has_the_exit_code_of_a_failure(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    arguments = (
-        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
-        *("--group", group_id, "--trigger", "availableNow"),
-    )
+    arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
         assert exit_code == ExitCode.FAILED, job.text()
@@ -125,10 +126,7 @@ def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refuse
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
-    arguments = (
-        *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
-        *("--group", group_id, "--trigger", "availableNow"),
-    )
+    arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(120)
         assert exit_code == ExitCode.ENDED, job.text()

@@ -40,7 +40,7 @@ def test_every_family_that_is_exported_is_shown() -> None:
     assert set(known.values()) - shown == set()
 
 
-def test_alerts_ask_for_what_is_exported() -> None:
+def test_alerts_ask_only_for_exported_metrics() -> None:
     asked = {name for text in alert_expressions() for name in NAME.findall(text)}
     assert len(alert_expressions()) == ALERTS.count("- alert: ") >= 5
     assert asked <= exported().keys()

@@ -18,8 +18,7 @@ from spark_groups.monitoring import endpoint as endpoint_module
 from spark_groups.monitoring.endpoint import MonitoringEndpoint
 from tests.monitoring.scraping import get, health, scrape
 from tests.monitoring.views import busy_view
-from tests.runtime.members import committed, fill, queries
-from workshop.parts.brokers import create_topic
+from tests.runtime.members import committed, fill, filled_topic, queries
 from workshop.parts.waiting import wait_until
 
 THREAD = "kafka-group-metrics"
@@ -155,8 +154,7 @@ def test_another_name_of_a_loopback_address_is_refused(host: str | None, status:
 
 @pytest.mark.broker
 def test_member_of_a_real_group(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 5)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 5)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start()
         endpoint = serving(query.driver.snapshot)

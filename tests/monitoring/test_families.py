@@ -208,7 +208,7 @@ def test_states_and_counts_are_all_there() -> None:
     assert all(found.value(f"{each.name.lower()}_seconds_sum") is not None for each in Took)
 
 
-def test_the_table_names_what_is_exported_and_stands_in_the_docs() -> None:
+def test_the_table_names_every_exported_metric_and_stands_in_the_docs() -> None:
     named = set(re.findall(r"^\| `(\w+)`", metric_table(), re.MULTILINE))
     suffix = {"counter": "_total", "info": "_info"}
     exported = {each.name + suffix.get(each.type, "") for each in families(busy_view())}

@@ -27,7 +27,7 @@ ALONE = view_group(read(member(ONE, [0, 1]), committed={0: 5}, ends={0: 10, 1: 3
 SHARED = view_group(read(member(ONE, [0]), member(TWO, [1]), committed={0: 9}, ends={0: 10}))
 
 
-def test_a_frame_has_what_is_and_what_led_to_it() -> None:
+def test_a_frame_has_the_current_view_and_the_events_that_led_to_it() -> None:
     history = GroupHistory("flight-readers")
     first = history.seen(ALONE, 1.0)
     assert (first.view, first.seen_at_s, first.stale, first.events) == (ALONE, 1.0, None, ())
@@ -164,7 +164,7 @@ def test_json_is_what_describe_has_with_the_rest_beside_it() -> None:
     }
 
 
-def test_the_clock_is_that_of_the_system_and_goes_on() -> None:
+def test_the_clock_begins_at_the_system_time_and_never_steps_back() -> None:
     now = steady_clock()
     first = now()
     assert abs(first - time.time()) < 5.0

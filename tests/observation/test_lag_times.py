@@ -142,7 +142,7 @@ def test_an_alert_comes_before_records_are_deleted(
         assert "raise retention.ms of flights" in alert.text
 
 
-def test_what_is_deleted_already_is_lost() -> None:
+def test_deleted_unread_offsets_are_lost() -> None:
     lost = lag_time(unread(HOUR_MS, 50), NOW_MS, WEEK, committed_offset=5, log_start_offset=50)
     assert lost.lost_offsets == 45
     alert = deletion_alert("flights", 0, lost)

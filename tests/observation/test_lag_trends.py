@@ -54,12 +54,12 @@ def test_rates_are_offsets_a_second() -> None:
         [(0.0, group(10, 100)), (RATE_WINDOW_S + 1, group(20, 100))],
     ],
 )
-def test_what_is_not_known_has_no_rate(looks: list[tuple[float, GroupView]]) -> None:
+def test_an_unknown_lag_has_no_rate(looks: list[tuple[float, GroupView]]) -> None:
     assert looked(*looks).trend(KEY).lag_rate is None
     assert looked(*looks).total().lag_rate is None
 
 
-def test_an_unknown_lag_is_a_gap_and_rates_go_on_across_it() -> None:
+def test_an_unknown_lag_is_a_gap_and_rates_continue_across_it() -> None:
     trends = looked((0.0, group(0, 10)), (1.0, group(0, None)), (2.0, group(0, 14)))
     assert trends.trend(KEY).recent_lags == (10, None, 14)
     assert trends.trend(KEY).lag_rate == 2.0
@@ -79,7 +79,7 @@ def test_a_sum_without_some_partitions_is_no_sum() -> None:
     assert trends.total().recent_lags == (None, None)
 
 
-def test_what_is_kept_has_a_limit_and_partitions_that_are_gone_are_forgotten() -> None:
+def test_kept_lags_have_a_limit_and_deleted_partitions_are_forgotten() -> None:
     looks = [(float(each), group(0, each)) for each in range(SAMPLES_MAX + 5)]
     trends = looked(*looks)
     assert len(trends.trend(KEY).recent_lags) == len(trends.total().recent_lags) == SAMPLES_MAX

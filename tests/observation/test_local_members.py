@@ -19,7 +19,7 @@ from tests.observation.groups import ONE, TWO
 from tests.observation.local_members_setup import PENDING_RANGES, SNAPSHOT
 
 
-def test_what_is_withheld_is_read() -> None:
+def test_withheld_ranges_are_read() -> None:
     waiting = SNAPSHOT | {"pending_ranges": PENDING_RANGES}
     assert parse_local_members([waiting], "flight-readers")[ONE].withheld == (
         WithheldRange("flights", 1, 10, 25),

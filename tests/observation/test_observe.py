@@ -115,7 +115,7 @@ def test_a_group_can_be_read_while_its_topic_goes(
 
 
 @pytest.mark.broker
-def test_a_group_that_does_not_exist_is_said_not_to(
+def test_a_group_that_does_not_exist_is_named_with_one_of_a_similar_name(
     kafka: EmbeddedKafka, observer: GroupObserver, topic_name: str, group_id: str
 ) -> None:
     # Group ids of other tests on this broker all begin alike, and could be suggested.

@@ -31,7 +31,7 @@ ON_THE_WAY = group(member(ONE, [0, 1], [0]), member(TWO, [], [1], member_epoch=8
 SHARED = group(member(ONE, [0], member_epoch=8), member(TWO, [1], member_epoch=8))
 
 
-def test_the_first_look_shows_what_is_and_moves_nothing() -> None:
+def test_the_first_look_begins_spans_and_moves_nothing() -> None:
     ownership = Ownership()
     assert ownership.look(ALONE, 1.0) == []
     assert ownership.spans(key(0)) == (OwnershipSpan(**span(ONE, 7, 1.0)),)
@@ -74,7 +74,7 @@ def test_a_move_between_two_observations_has_no_known_duration() -> None:
     assert (moved.took_s, moved.text) == (None, f"flights 1 moved from {APP_1} to {APP_2}")
 
 
-def test_a_partition_that_is_released_first_is_said_to_be_without_an_owner() -> None:
+def test_a_partition_that_is_released_first_is_reported_without_an_owner() -> None:
     ownership = Ownership()
     ownership.look(ALONE, 1.0)
     released = group(member(ONE, [0], [0]), member(TWO, [], [1]))
@@ -112,7 +112,7 @@ def test_a_partition_that_comes_back_has_not_moved() -> None:
 @pytest.mark.parametrize(
     ("partitions", "limit"), [(2, PARTITION_SPANS_MAX), (2_000, PARTITION_SPANS_MIN)]
 )
-def test_what_is_kept_has_a_limit(partitions: int, limit: int) -> None:
+def test_kept_spans_have_a_limit(partitions: int, limit: int) -> None:
     ownership = Ownership()
     views = [view_group(read(member(each, [0, 1]), partitions=partitions)) for each in (ONE, TWO)]
     for look in range(PARTITION_SPANS_MAX + 5):

@@ -101,7 +101,7 @@ def test_a_partition_on_its_way_belongs_to_one_member_and_moves_to_another() -> 
     assert view.totals.assigned_partitions == 2
 
 
-def test_before_kafka_4_3_what_is_given_up_has_no_owner_unless_it_says_so_itself() -> None:
+def test_before_kafka_4_3_a_revoking_owner_is_known_only_from_its_own_snapshot() -> None:
     reading = read(member(ONE, [0]), member(TWO, [], [1]), state="Reconciling")
     unknown = partition_of(view_group(reading), 1)
     assert (unknown.owner, unknown.moves_to) == (None, TWO)
@@ -162,7 +162,7 @@ def test_an_error_is_never_taken_for_no_committed_offset() -> None:
     assert shown.remark == "committed offset: UNSTABLE_OFFSET_COMMIT"
 
 
-def test_what_is_not_known_is_not_zero_and_counted_apart() -> None:
+def test_an_unknown_figure_is_not_zero_and_counted_apart() -> None:
     view = view_group(
         read(
             member(ONE, [0, 1]),
@@ -210,7 +210,7 @@ def test_a_group_without_partitions_has_no_lag() -> None:
     assert view.totals.lag == 0
 
 
-def test_a_topic_that_is_gone_goes_by_its_id() -> None:
+def test_a_deleted_topic_is_shown_by_its_id() -> None:
     gone = uuid.UUID(int=99)
     left = replace(member(ONE), assignment=Assignment.of({gone: [3]}))
     view = view_group(read(left, partitions=0))
@@ -324,7 +324,7 @@ VIEW = view_group(
 )
 
 
-def test_what_is_known_is_summed_and_what_is_not_is_counted() -> None:
+def test_known_figures_are_summed_and_unknown_ones_counted() -> None:
     totals = group_totals(VIEW.members, VIEW.partitions)
     assert totals == VIEW.totals
     assert (totals.members, totals.partitions) == (2, 4)
@@ -344,7 +344,7 @@ def test_partitions_are_grouped_by_topic_in_their_order() -> None:
     assert grouped == {"flights": [2, 0], "orders": [1]}
 
 
-def test_what_is_listed_is_what_json_reads_back() -> None:
+def test_plain_values_are_those_that_json_reads_back() -> None:
     value = {"a": ({"b": (1, 2)}, None), "c": "text"}
     assert json_value(value) == json.loads(json.dumps(value))
 

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_groups.records.arrow_batches import AbortedTransaction, RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import AbortedTransaction, RecordDecoder
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.decoding import (
     END,
     TP,
@@ -104,7 +105,7 @@ def test_random_transactions_have_the_same_rows(seed: int) -> None:
     rows_max=st.sampled_from(ROWS_MAX),
     bytes_max=st.sampled_from(BYTES_MAX),
 )
-def test_responses_that_end_anywhere_go_on_where_they_ended(
+def test_responses_that_end_anywhere_continue_where_they_ended(
     values: list[bytes | None], sizes: list[int], rows_max: int, bytes_max: int
 ) -> None:
     """A response is cut off somewhere; the next one begins at the batch of the next offset."""
@@ -117,7 +118,7 @@ def test_responses_that_end_anywhere_go_on_where_they_ended(
     last = decoder.take()
     found += [last] if last is not None else []
     assert [row[1:3] for row in rows_of(found)] == [(value, n) for n, value in enumerate(values)]
-    assert position.is_read
+    assert position.has_arrived
 
 
 @settings(max_examples=300, deadline=None)

@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.spark.reading.librdkafka_reader import RowBuffer
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
+from spark_groups.types import RangeCursor
 from workshop.parts.brokers import produce_batch
 from workshop.parts.decoding import END, TP, random_batches
 from workshop.parts.encoding import CREATE_TIME, Batch

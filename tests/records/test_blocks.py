@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from spark_groups.records import arrow_batches
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.records.blocks import REFUSED, unpack
 from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.blocks import CHECKED, body_of, forms, frame
 from workshop.parts.decoding import TP
 from workshop.parts.encoding import GZIP, LZ4, SNAPPY, XERIAL_MAGIC, ZSTD, compress, plain
@@ -30,7 +31,7 @@ def unpacked(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_was_compressed_comes_back_where_it_just_fits(seed: int) -> None:
+def test_a_compressed_body_comes_back_where_it_just_fits(seed: int) -> None:
     chance = random.Random(seed)
     body = body_of(chance)
     for codec, compressed in forms(body):
@@ -42,7 +43,7 @@ def test_what_was_compressed_comes_back_where_it_just_fits(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_spoilt_is_refused_or_what_pyarrow_makes_of_it(seed: int) -> None:
+def test_a_damaged_body_is_refused_or_equals_that_of_pyarrow(seed: int) -> None:
     chance = random.Random(seed)
     accepted = 0
     for codec, compressed in forms(body_of(chance)[:3_000]):

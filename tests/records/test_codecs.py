@@ -10,9 +10,10 @@ import pytest
 import zstandard
 
 from spark_groups.errors import RecordsError
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.records.codecs import DecompressionError, Decompressor
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.decoding import TP
 from workshop.parts.encoding import (
     GZIP,
@@ -37,7 +38,7 @@ def plain(codec: int, compressed: bytes, bytes_max: int = 4_000_000) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("body", BODIES, ids=len)
-def test_what_was_compressed_comes_back(codec: int, body: bytes) -> None:
+def test_a_compressed_body_comes_back(codec: int, body: bytes) -> None:
     assert plain(codec, compress(codec, body)) == body
 
 
@@ -100,7 +101,7 @@ def test_bomb_takes_no_more_memory_than_allowed(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("is_xerial", [False, True])
-def test_what_is_cut_off_or_spoilt_is_refused_or_decompressed(codec: int, is_xerial: bool) -> None:
+def test_a_cut_or_damaged_body_is_refused_or_decompressed(codec: int, is_xerial: bool) -> None:
     chance = random.Random(codec)
     compressed = compress(codec, bytes(range(256)) * 20, is_xerial=is_xerial)
     outcomes = set()

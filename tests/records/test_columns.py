@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from spark_groups.errors import RecordsError
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.records.columns import RowBuffers
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import TopicPartition
+from spark_groups.types import RangeCursor, TopicPartition
 from workshop.parts.decoding import END, TP, compiled_outcome, rows_of
 from workshop.parts.encoding import Batch, Record, plain
 
@@ -119,7 +119,8 @@ def test_rows_do_not_import_pandas() -> None:
     """Arrow imports it where Python values become arrays: most of a worker's first read."""
     program = """
 import sys
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
+from spark_groups.types import RangeCursor
 from spark_groups.spark.reading.rows import ROW_SCHEMA
 from spark_groups.types import TopicPartition
 response, decoder = sys.stdin.buffer.read(), RecordDecoder(ROW_SCHEMA)

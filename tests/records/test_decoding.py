@@ -8,13 +8,9 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import MessageFormatError, RecordsError
-from spark_groups.records.arrow_batches import (
-    AbortedTransaction,
-    RangeCursor,
-    RecordDecoder,
-    next_fetch_offset,
-)
+from spark_groups.records.arrow_batches import AbortedTransaction, RecordDecoder, next_fetch_offset
 from spark_groups.spark.reading.rows import ROW_SCHEMA
+from spark_groups.types import RangeCursor
 from workshop.parts.decoding import END, TP, compiled_outcome, plain_outcome
 from workshop.parts.encoding import Batch, Record, marker, plain, varint
 

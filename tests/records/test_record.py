@@ -8,10 +8,10 @@ from numba import njit
 
 from spark_groups.errors import RecordsError
 from spark_groups.records import record
-from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.records.misfits import TimestampMisfits
 from spark_groups.spark.reading.rows import ROW_SCHEMA
-from spark_groups.types import TopicPartition
+from spark_groups.types import RangeCursor, TopicPartition
 from workshop.parts.decoding import compiled_outcome, plain_outcome
 from workshop.parts.encoding import (
     LOG_APPEND_TIME,

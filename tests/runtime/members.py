@@ -32,7 +32,7 @@ from spark_groups.types import BatchPlan
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
-from workshop.parts.brokers import Row, produce
+from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.waiting import wait_until
 
 NO_LIMIT = PlanLimit()
@@ -229,6 +229,12 @@ def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatRes
         connection.close()
     assert isinstance(response, HeartbeatResponse)
     return response
+
+
+def filled_topic(bootstrap_servers: str, topic: str, partitions: int, rows_each: int) -> None:
+    """Create a topic with rows in every partition."""
+    create_topic(bootstrap_servers, topic, partitions)
+    fill(bootstrap_servers, topic, partitions, rows_each)
 
 
 def fill(bootstrap_servers: str, topic: str, partitions: int, rows_each: int) -> None:

@@ -31,7 +31,7 @@ def same_topic(switched: Switched, topic: str, rows: tuple[int, int]) -> None:
         fill(kafka.bootstrap_servers, topic, 1, count)
 
 
-def test_a_query_reads_and_commits_nothing_in_another_cluster_and_goes_on_in_its_own(
+def test_a_query_reads_and_commits_nothing_in_another_cluster_and_continues_in_its_own(
     switched: Switched, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

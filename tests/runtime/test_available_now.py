@@ -10,8 +10,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AvailableNowError
 from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
 from spark_groups.group.member.subscription import Subscription
-from tests.runtime.members import QueryLike, fill, queries
-from workshop.parts.brokers import create_topic
+from tests.runtime.members import QueryLike, filled_topic, queries
 from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -45,8 +44,7 @@ def read_all(query: QueryLike) -> int:
 def test_partitions_of_a_killed_member_are_named_with_their_rows_and_their_holder(
     when: WhenUnsettled, kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 200)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 200)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start()
         wait_until(lambda: killed.run() or len(killed.assigned) == 2, what="its partitions")
@@ -66,12 +64,11 @@ def test_partitions_of_a_killed_member_are_named_with_their_rows_and_their_holde
     assert "availableNowUnsettled=wait" in said
 
 
-def test_wait_goes_on_until_the_session_of_the_killed_member_is_over(
+def test_wait_lasts_until_the_session_of_the_killed_member_is_over(
     impatient: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     servers = impatient.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    fill(servers, topic_name, 2, 200)
+    filled_topic(servers, topic_name, 2, 200)
     with queries(servers, group_id, topic_name) as start:
         killed = start()
         wait_until(lambda: killed.run() or len(killed.assigned) == 2, what="its partitions")
@@ -83,8 +80,7 @@ def test_wait_goes_on_until_the_session_of_the_killed_member_is_over(
 def test_topic_that_does_not_exist_is_an_error_that_names_it(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 5)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 5)
     with queries(kafka.bootstrap_servers, group_id, f"{topic_name},flihgts") as start:
         query = available_now(start())
         with pytest.raises(AvailableNowError, match=r"topics that do not exist .*: flihgts"):

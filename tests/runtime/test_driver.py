@@ -14,7 +14,16 @@ from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan
-from tests.runtime.members import all_at, committed, evict, fill, patient, queries, two_sharing
+from tests.runtime.members import (
+    all_at,
+    committed,
+    evict,
+    fill,
+    filled_topic,
+    patient,
+    queries,
+    two_sharing,
+)
 from workshop.parts.brokers import Row, create_topic, delete_topic, grow_topic, produce
 from workshop.parts.waiting import wait_until
 
@@ -26,8 +35,7 @@ LATEST = StartingPoint.LATEST
 def test_a_lone_member_reads_to_the_end_and_commits(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 3)
-    fill(kafka.bootstrap_servers, topic_name, 3, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 3, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start()
         plan = query.plan_rows()
@@ -57,8 +65,7 @@ def test_a_hand_over_moves_partitions_between_batches_and_loses_nothing(
     kafka_version: object, version: str, topic_name: str, group_id: str
 ) -> None:
     kafka = kafka_version(version)  # type: ignore[operator]
-    create_topic(kafka.bootstrap_servers, topic_name, 6)
-    fill(kafka.bootstrap_servers, topic_name, 6, 100)
+    filled_topic(kafka.bootstrap_servers, topic_name, 6, 100)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows(PlanLimit(max_offsets=60))
@@ -89,8 +96,7 @@ def test_a_hand_over_moves_partitions_between_batches_and_loses_nothing(
 def test_a_partition_that_delays_nothing_is_read_while_another_is_withheld(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows()
@@ -135,8 +141,7 @@ def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
 def test_a_commit_that_comes_after_the_member_was_removed_is_refused(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         # At the broker's pace of 5 s it does not notice by itself that it was removed.
         late = start(member={"fast_heartbeats": False})
@@ -161,8 +166,7 @@ def test_a_batch_planned_before_an_epoch_change_is_committed_after_it(
     kafka_version: object, version: str, refusals: int, topic_name: str, group_id: str
 ) -> None:
     kafka = kafka_version(version)  # type: ignore[operator]
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         planned = first.plan_rows()
@@ -181,8 +185,7 @@ def test_a_batch_planned_before_an_epoch_change_is_committed_after_it(
 def test_latest_loses_nothing_before_the_first_batch_or_during_a_hand_over(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 4)
-    fill(kafka.bootstrap_servers, topic_name, 4, 7)
+    filled_topic(kafka.bootstrap_servers, topic_name, 4, 7)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start(start=LATEST)
         wait_until(lambda: len(committed(kafka.bootstrap_servers, group_id)) == 4)
@@ -205,16 +208,14 @@ def test_latest_reads_a_partition_and_a_topic_that_come_later_from_their_beginni
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     later = f"{topic_name}-later"
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 3)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 3)
     with queries(kafka.bootstrap_servers, group_id, f"{topic_name},{later}") as start:
         query = start(start=LATEST)
         query.run()
         assert later in query.timeline
         grow_topic(kafka.bootstrap_servers, topic_name, 2)
         fill(kafka.bootstrap_servers, topic_name, 2, 5)
-        create_topic(kafka.bootstrap_servers, later, 1)
-        fill(kafka.bootstrap_servers, later, 1, 4)
+        filled_topic(kafka.bootstrap_servers, later, 1, 4)
         wait_until(lambda: (query.run(), len(query.ranges) >= 3)[1], what="all three to be read")
         query.commit_all()
         assert sorted(query.ranges) == [
@@ -227,8 +228,7 @@ def test_latest_reads_a_partition_and_a_topic_that_come_later_from_their_beginni
 def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start(start=LATEST)
         query.run()
@@ -237,8 +237,7 @@ def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
         # No member lists this end of the log before the topic is gone.
         fill(kafka.bootstrap_servers, topic_name, 1, 20)
         delete_topic(kafka.bootstrap_servers, topic_name)
-        create_topic(kafka.bootstrap_servers, topic_name, 1)
-        fill(kafka.bootstrap_servers, topic_name, 1, 2)
+        filled_topic(kafka.bootstrap_servers, topic_name, 1, 2)
         again = query.plan_rows()
         assert [(e.from_offset, e.until_offset) for e in again.ranges] == [(0, 2)]
         query.commit_all()
@@ -250,8 +249,7 @@ def test_offsets_of_a_deleted_topic_never_touch_the_one_created_after_it(
 def test_a_restart_takes_over_at_once_what_a_killed_run_still_holds(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 3)
-    fill(kafka.bootstrap_servers, topic_name, 3, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 3, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start()
         plan = killed.plan_rows()
@@ -274,8 +272,7 @@ def test_a_restart_takes_over_at_once_what_a_killed_run_still_holds(
 def test_an_inherited_batch_does_not_rewind_what_somebody_else_committed(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start()
         plan = killed.plan_rows(PlanLimit(max_offsets=5))
@@ -296,8 +293,7 @@ def test_an_inherited_batch_does_not_rewind_what_somebody_else_committed(
 def test_offsets_that_expired_under_a_checkpoint_are_data_loss(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 10)
     with queries(kafka.bootstrap_servers, f"{group_id}-before", topic_name) as start:
         plan = start().plan_rows(PlanLimit(max_offsets=5))
     plan = BatchPlan(group_id, plan.member_id, plan.member_epoch, plan.ranges)
@@ -312,11 +308,10 @@ def test_offsets_that_expired_under_a_checkpoint_are_data_loss(
         assert going_on.plan_rows().ranges[0].from_offset == 5
 
 
-def test_available_now_reads_what_was_there_and_ends(
+def test_available_now_reads_the_records_before_it_and_ends(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start()
         query.driver.prepare_available_now()

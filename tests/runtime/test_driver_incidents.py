@@ -16,7 +16,7 @@ from spark_groups.group.health import Condition, assess
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.group.trigger import OUTAGE_S
 from spark_groups.runtime.engine import suspension_clock
-from tests.runtime.members import QueryLike, all_at, committed, fill, queries
+from tests.runtime.members import QueryLike, all_at, committed, fill, filled_topic, queries
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
 
@@ -37,7 +37,7 @@ def test_a_broker_that_is_not_there_is_named_within_the_timeout(group_id: str) -
         query.driver.leave(0.5)
 
 
-def test_an_outage_is_found_out_also_while_an_instance_id_is_waited_for(group_id: str) -> None:
+def test_an_outage_is_detected_also_while_an_instance_id_is_waited_for(group_id: str) -> None:
     query = QueryLike("127.0.0.1:1", group_id, "anything", member={"instance_id": group_id})
     try:
         query.driver.start(None)
@@ -68,8 +68,7 @@ def test_what_the_coordinator_refuses_for_good_fails_the_query_with_its_words(
 def test_a_batch_that_outlasts_the_rebalance_timeout_loses_only_partitions_that_it_reads(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         slow = start(member={"rebalance_timeout_ms": 3_000})
         slow.plan_rows()
@@ -88,8 +87,7 @@ def test_a_batch_that_outlasts_the_rebalance_timeout_loses_only_partitions_that_
 
 def test_a_broker_that_restarts_is_waited_for(topic_name: str, group_id: str) -> None:
     with EmbeddedKafka() as kafka:
-        create_topic(kafka.bootstrap_servers, topic_name, 2)
-        fill(kafka.bootstrap_servers, topic_name, 2, 10)
+        filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
         with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
             query = start()
             query.plan_rows()

@@ -18,7 +18,15 @@ from spark_groups.group.trigger import Ends
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import LogEnds
 from spark_groups.types import TopicIdPartition
-from tests.runtime.members import QueryLike, evict, fill, patient, queries, two_sharing
+from tests.runtime.members import (
+    QueryLike,
+    evict,
+    fill,
+    filled_topic,
+    patient,
+    queries,
+    two_sharing,
+)
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
 
@@ -48,8 +56,7 @@ def waiting(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike, Withh
 def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_there(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         owner, heir, withheld = waiting(start)
         partition = withheld.partition
@@ -68,12 +75,11 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
         heir.commit_all()
 
 
-def test_released_partition_goes_on_exactly_where_it_was_withheld(
+def test_released_partition_is_read_exactly_from_where_it_was_withheld(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     """An owner that is removed in the middle of its batch commits nothing of it."""
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         owner, heir, withheld = waiting(start)
         owner.vanish()
@@ -90,8 +96,7 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
 ) -> None:
     """OffsetFetch is answered only once the log ends are asked for: both are under way together."""
     patient(monkeypatch, resolving_s=10.0, under_way_s=10.0, first_assignment_s=20.0)
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))

@@ -46,7 +46,7 @@ def running() -> Engine:
     return engine
 
 
-def test_engine_that_was_not_started_says_so() -> None:
+def test_engine_that_was_not_started_refuses_calls() -> None:
     with pytest.raises(RuntimeError, match="not started"):
         Engine("g").started()
     assert not Engine("g").wait_for(lambda: False, 0.01)

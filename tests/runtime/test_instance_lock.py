@@ -87,7 +87,7 @@ def test_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     mine.release()
 
 
-def test_where_no_file_can_be_made_it_goes_on_without(
+def test_a_lock_without_a_writable_directory_only_warns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")

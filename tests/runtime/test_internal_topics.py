@@ -18,8 +18,8 @@ from spark_groups.observation.views import GroupView, view_group
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
 from tests.cli.commands import invoke
-from tests.runtime.members import QueryLike, all_at, committed, describe, fill, queries
-from workshop.parts.brokers import ANSWER_S, create_topic, produce
+from tests.runtime.members import QueryLike, all_at, committed, describe, filled_topic, queries
+from workshop.parts.brokers import ANSWER_S, produce
 from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -30,8 +30,7 @@ OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 @pytest.fixture
 def servers(kafka: EmbeddedKafka, topic_name: str) -> str:
     """A cluster with both internal topics, and a topic of two partitions with ten rows each."""
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     transactional = {"transactional.id": topic_name, "log_level": 0}
     Producer({"bootstrap.servers": kafka.bootstrap_servers, **transactional}).init_transactions(
         ANSWER_S

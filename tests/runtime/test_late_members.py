@@ -8,8 +8,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
-from tests.runtime.members import QueryLike, all_at, committed, fill, queries
-from workshop.parts.brokers import create_topic
+from tests.runtime.members import QueryLike, all_at, committed, fill, filled_topic, queries
 from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
@@ -19,12 +18,11 @@ def rows(query: QueryLike) -> int:
     return sum(end - start for _, _, start, end in query.ranges)
 
 
-def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_goes_on(
+def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_continues(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    fill(servers, topic_name, 2, 10)
+    filled_topic(servers, topic_name, 2, 10)
     with queries(servers, group_id, topic_name) as start:
         late = start(member={"rebalance_timeout_ms": 2_000})
         late.plan_rows(PlanLimit(max_offsets=8))
@@ -62,8 +60,7 @@ def test_calls_that_come_seldom_are_given_more_time_to_give_up_partitions(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    fill(servers, topic_name, 2, 10)
+    filled_topic(servers, topic_name, 2, 10)
     with queries(servers, group_id, topic_name) as start:
         slow = start(member={"rebalance_timeout_ms": 2_000})
         slow.plan_rows(PlanLimit(max_offsets=8))

@@ -70,7 +70,7 @@ def test_what_cannot_be_listed_is_left_out_and_said() -> None:
     assert not ends.problem
 
 
-def test_what_is_refused_for_good_ends_the_query() -> None:
+def test_a_final_refusal_ends_the_query() -> None:
     refused = list_answer(errors={KEYS[0]: ErrorCode.TOPIC_AUTHORIZATION_FAILED.value})
     with pytest.raises(GroupError, match=r"TOPIC_AUTHORIZATION_FAILED.*DESCRIBE"):
         ends_of(Answers(refused)).list(frozenset(KEYS))

@@ -66,7 +66,7 @@ def grant(secured: SecuredKafka, error: str) -> None:
     secured.kafka.run_tool("org.apache.kafka.tools.AclCommand", *servers, *arguments[4:])
 
 
-def test_what_the_errors_say_grants_what_is_missing(
+def test_the_rights_that_errors_name_are_those_that_are_missing(
     secured: SecuredKafka, security: Security, group_id: str, topic: str
 ) -> None:
     # Which of the two is refused first is for the answers to say.

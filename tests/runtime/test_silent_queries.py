@@ -9,7 +9,15 @@ from spark_groups.group.batches.liveness import LivenessLimits
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource
 from spark_groups.wire.group_settings import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from tests.runtime.members import QueryLike, all_at, committed, describe, fill, queries
+from tests.runtime.members import (
+    QueryLike,
+    all_at,
+    committed,
+    describe,
+    fill,
+    filled_topic,
+    queries,
+)
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
 
@@ -37,8 +45,7 @@ def go_silent(query: QueryLike) -> None:
 def test_member_of_a_silent_query_leaves_and_reads_on_when_spark_calls_after_all(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start(liveness=SOON)
         go_silent(query)

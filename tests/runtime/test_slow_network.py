@@ -30,7 +30,7 @@ from spark_groups.wire.schemas.messages import (
     Message,
 )
 from spark_groups.wire.timeouts import Timeouts
-from tests.runtime.members import QueryLike, fill
+from tests.runtime.members import QueryLike, filled_topic
 from tests.runtime.proxy import Proxy, proxied_kafka
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
@@ -85,7 +85,7 @@ def test_offsets_that_take_longer_than_the_first_attempt_are_listed(
     assert count(proxy, API_VERSIONS_V4) == known, "it knows by now how slow this leader is"
 
 
-def test_member_that_waits_says_so_within_five_seconds_and_makes_few_connections(
+def test_member_names_its_wait_within_five_seconds_and_makes_few_connections(
     proxy: Proxy, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.delays_s[FIND_COORDINATOR.api_key] = 3_600.0
@@ -130,8 +130,7 @@ def test_commit_on_a_connection_that_was_dropped_while_idle_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "OLD_S", 0.2)
-    create_topic(proxied[0].bootstrap_servers, topic_name, 1)
-    fill(proxied[0].bootstrap_servers, topic_name, 1, 10)
+    filled_topic(proxied[0].bootstrap_servers, topic_name, 1, 10)
     timeouts = Timeouts(request_s=120.0, first_wait_s=1.0)
     query = QueryLike(proxy.address, group_id, topic_name, driver={"timeouts": timeouts})
     try:

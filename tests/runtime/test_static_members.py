@@ -22,6 +22,7 @@ from tests.runtime.members import (
     committed,
     describe,
     fill,
+    filled_topic,
     heartbeat,
     instance_epochs,
     queries,
@@ -133,8 +134,7 @@ def test_restart_from_the_checkpoint_of_a_killed_run_waits_for_no_session(
     group_id: str,
 ) -> None:
     kafka, (before, after) = kafka_version(version), change
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         killed = start(member=static(before))
         killed.plan_rows()
@@ -152,7 +152,7 @@ def test_restart_from_the_checkpoint_of_a_killed_run_waits_for_no_session(
 
 
 @OLDEST_AND_USUAL
-def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_that_is_said(
+def test_instance_id_of_a_run_that_left_no_checkpoint_is_waited_for_and_reported(
     kafka_version: Versions,
     version: str,
     topic_name: str,

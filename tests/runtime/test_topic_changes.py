@@ -12,7 +12,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.group.member.subscription import Subscription
-from tests.runtime.members import QueryLike, committed, fill, queries
+from tests.runtime.members import QueryLike, committed, fill, filled_topic, queries
 from workshop.parts.brokers import create_topic, delete_topic, grow_topic
 from workshop.parts.waiting import wait_until
 
@@ -103,8 +103,7 @@ def test_two_members_share_topics_by_name_that_appear_later_and_grow(
 ) -> None:
     kafka, later = kafka_version(version), f"{topic_name}-later"
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    fill(servers, topic_name, 2, 3)
+    filled_topic(servers, topic_name, 2, 3)
     # Under "latest" a partition that comes later is read from its beginning all the same.
     latest = StartingPoint.LATEST
     with readers(kafka, group_id, topics=f"{topic_name},{later}", count=2, start=latest) as group:
@@ -114,8 +113,7 @@ def test_two_members_share_topics_by_name_that_appear_later_and_grow(
         group.until(lambda: len(committed(servers, group_id)) == 2, "where the group starts")
         assert f"no such topic yet: {later}" in group.timelines
         fill(servers, topic_name, 2, 4)
-        create_topic(servers, later, 2)
-        fill(servers, later, 2, 5)
+        filled_topic(servers, later, 2, 5)
         grow_topic(servers, topic_name, 4)
         fill(servers, topic_name, 4, 6)
         group.until_read(
@@ -127,14 +125,13 @@ def test_two_members_share_topics_by_name_that_appear_later_and_grow(
 
 
 @pytest.mark.parametrize("version", [OLDEST, "4.3.1", NEWEST])
-def test_a_topic_that_is_deleted_is_reported_and_the_others_go_on(
+def test_a_topic_that_is_deleted_is_reported_and_the_others_are_read(
     kafka_version: Broker, version: str, topic_name: str, group_id: str
 ) -> None:
     kafka, other = kafka_version(version), f"{topic_name}-other"
     servers = kafka.bootstrap_servers
     for topic in (topic_name, other):
-        create_topic(servers, topic, 2)
-        fill(servers, topic, 2, 3)
+        filled_topic(servers, topic, 2, 3)
     with readers(kafka, group_id, topics=f"{topic_name},{other}", count=2) as group:
         group.until(
             lambda: [len(query.assigned) for query in group.queries] == [2, 2], "two for each"
@@ -171,8 +168,7 @@ def test_a_recreated_topic_is_another_one_for_every_reader(
 ) -> None:
     kafka = kafka_version(version)
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 4)
-    fill(servers, topic_name, 4, 10)
+    filled_topic(servers, topic_name, 4, 10)
     with readers(kafka, group_id, topics=topic_name, count=2, start=StartingPoint.LATEST) as group:
         group.until(
             lambda: [len(query.assigned) for query in group.queries] == [2, 2], "two for each"
@@ -183,8 +179,7 @@ def test_a_recreated_topic_is_another_one_for_every_reader(
         for query in group.queries:
             query.plan_rows(PlanLimit(max_offsets=4))
         delete_topic(servers, topic_name)
-        create_topic(servers, topic_name, 3)
-        fill(servers, topic_name, 3, 2)
+        filled_topic(servers, topic_name, 3, 2)
         new = {(topic_name, p, offset) for p in range(3) for offset in range(2)}
         group.until(lambda: rows_of(group.ranges) >= new, "the new topic")
         for query in group.queries:
@@ -215,8 +210,7 @@ def test_topics_of_a_pattern_come_grow_and_go(
         grow_topic(servers, first, 3)
         fill(servers, first, 3, 1)
         group.until_read(*((first, each, 3, 4) for each in (0, 1)), (first, 2, 0, 1))
-        create_topic(servers, second, 2)
-        fill(servers, second, 2, 4)
+        filled_topic(servers, second, 2, 4)
         delete_topic(servers, first)
         group.until(
             lambda: (

@@ -25,7 +25,7 @@ from spark_groups.group.member.messages import (
 )
 from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.cluster import Cluster
-from tests.runtime.members import fill, heartbeat, patient, queries
+from tests.runtime.members import filled_topic, heartbeat, patient, queries
 from workshop.parts.brokers import admin, create_topic
 from workshop.parts.waiting import wait_until
 
@@ -97,8 +97,7 @@ def test_the_first_plan_does_not_wait_for_a_word_that_never_comes(
 def test_available_now_ends_with_what_it_has(
     restricted: str, undescribed: str, topic_name: str
 ) -> None:
-    create_topic(restricted, topic_name, 2)
-    fill(restricted, topic_name, 2, 10)
+    filled_topic(restricted, topic_name, 2, 10)
     with queries(restricted, undescribed, topic_name) as start:
         query = start(available_now_wait=AvailableNowWait(FOR_EVER_S))
         query.driver.prepare_available_now()

@@ -19,9 +19,9 @@ from spark_groups.observation.observe import GroupObserver
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from tests.runtime.members import all_at, committed, fill, queries
+from tests.runtime.members import all_at, committed, filled_topic, queries
 from tests.wire.coordinator_connection_setup import topic_id
-from workshop.parts.brokers import create_topic, unstable_offset
+from workshop.parts.brokers import unstable_offset
 from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -33,8 +33,7 @@ CURE = "in a transaction that is still open"
 def abort(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Callable[[], None]]:
     """Open a transaction with offset 10 of partition 0, where 5 is committed for both."""
     servers = kafka.bootstrap_servers
-    create_topic(servers, topic_name, 2)
-    fill(servers, topic_name, 2, 10)
+    filled_topic(servers, topic_name, 2, 10)
     with Cluster(servers) as cluster:
         topic = topic_id(cluster, topic_name)
         offsets = {TopicIdPartition(topic, each): 5 for each in range(2)}
@@ -49,7 +48,7 @@ def ranges(plan: BatchPlan | None) -> set[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("point", [StartingPoint.EARLIEST, StartingPoint.LATEST])
-def test_the_other_partitions_are_read_and_the_wait_is_said(
+def test_the_other_partitions_are_read_and_the_wait_is_reported(
     kafka: EmbeddedKafka,
     topic_name: str,
     group_id: str,

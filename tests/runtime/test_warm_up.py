@@ -6,7 +6,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
-from tests.runtime.members import all_at, committed, describe, fill, queries
+from tests.runtime.members import all_at, committed, describe, fill, filled_topic, queries
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
 
@@ -22,8 +22,7 @@ def test_other_member_keeps_its_partitions_while_a_new_run_warms_up(
     kafka_version: object, version: str, topic_name: str, group_id: str
 ) -> None:
     kafka = kafka_version(version)  # type: ignore[operator]
-    create_topic(kafka.bootstrap_servers, topic_name, 4)
-    fill(kafka.bootstrap_servers, topic_name, 4, 10)
+    filled_topic(kafka.bootstrap_servers, topic_name, 4, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows()
@@ -94,8 +93,7 @@ def test_run_killed_while_it_warms_up_leaves_nothing_to_read_twice(
 def test_run_that_is_alone_joins_at_once(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    fill(kafka.bootstrap_servers, topic_name, 1, 3)
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 3)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start(warm_up_tasks=2)
         plan = query.plan()

@@ -111,7 +111,7 @@ def other_topic(kafka: EmbeddedKafka, topic_name: str) -> str:
     return f"{topic_name}-other"
 
 
-def test_a_filter_that_is_added_goes_on_with_state_and_offsets(
+def test_a_query_with_an_added_filter_keeps_state_and_offsets(
     counting: Counting, topic: str, group_id: str
 ) -> None:
     rows = counting.load(group_id, topic)
@@ -169,7 +169,7 @@ def test_another_source_is_refused_by_spark_and_costs_nothing(
     assert counting.committed(f"{group_id}-other", other_topic) == 0
 
 
-def test_streams_in_another_order_go_on_after_a_batch_that_is_finished(
+def test_streams_in_another_order_continue_after_a_finished_batch(
     counting: Counting, topic: str, other_topic: str, group_id: str
 ) -> None:
     one, other = (counting.load(group_id, each) for each in (topic, other_topic))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from tests.runtime.members import fill
+from tests.runtime.members import filled_topic
 from workshop.parts.brokers import create_topic
 from workshop.parts.processes import environment
 
@@ -113,8 +113,7 @@ def run_application(
 def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, ROWS // 2)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, ROWS // 2)
     done = run_application(
         APPLICATION, kafka.bootstrap_servers, group_id, topic_name, str(tmp_path / "checkpoint")
     )
@@ -140,8 +139,7 @@ def test_query_that_starts_after_sigterm_is_stopped() -> None:
 def test_one_dataframe_with_two_sinks_is_warned_about(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    fill(kafka.bootstrap_servers, topic_name, 2, 1)
+    filled_topic(kafka.bootstrap_servers, topic_name, 2, 1)
     done = run_application(TWO_SINKS, kafka.bootstrap_servers, group_id, topic_name, str(tmp_path))
     assert done.returncode == 0, done.stderr
     warning = rf"WARN kafka-group \[.*\]: group {group_id}: another query of this application"

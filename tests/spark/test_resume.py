@@ -134,7 +134,7 @@ def as_version_1(query: GroupQuery) -> None:
 
 
 @pytest.mark.parametrize("is_finished", [True, False], ids=["finished", "unfinished"])
-def test_a_checkpoint_of_version_1_is_gone_on_with(query: GroupQuery, is_finished: bool) -> None:
+def test_a_checkpoint_of_version_1_is_continued(query: GroupQuery, is_finished: bool) -> None:
     query.options["startingOffsets"] = "latest"
     query.run_available()
     write(query, 20, 0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
-from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.query_run import QueryRun
 from tests.runtime.members import instance_epochs
 from tests.spark.queries import GroupQuery
+from tests.spark.source.query_run_setup import Start, query_runs
 from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.waiting import wait_until
 
@@ -67,31 +66,14 @@ def test_second_query_with_one_instance_id_fails_and_a_stopped_one_makes_room(
     )
 
 
-Start = Callable[..., QueryRun]
-
-
 @pytest.fixture
 def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Start]:
-    """Start runs of a query, here instead of in a runner."""
     create_topic(kafka.bootstrap_servers, topic_name)
-    runs: list[QueryRun] = []
-
-    def started(**options: str) -> QueryRun:
-        given = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "kafka.group.id": group_id,
-            "subscribepattern": f"^{topic_name}",
-            **options,
-        }
-        runs.append(QueryRun(SourceOptions.of(given)))
-        return runs[-1]
-
-    yield started
-    for run in runs:
-        run.leave(2.0)
+    with query_runs(kafka, group_id, subscribepattern=f"^{topic_name}") as started:
+        yield started
 
 
-def test_pattern_that_matches_less_than_it_seems_to_is_said_once_in_the_log(
+def test_pattern_that_matches_less_than_it_seems_to_is_logged_once(
     start: Start, topic_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "spark_groups"):

@@ -27,7 +27,7 @@ SHORT_SESSION = {
 }
 
 
-def test_a_stopped_application_is_fenced_and_goes_on(
+def test_a_stopped_application_is_fenced_and_continues(
     topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     with EmbeddedKafka(server_properties=SHORT_SESSION) as broker:

@@ -243,7 +243,7 @@ def test_bootstrap_goes_past_addresses_that_do_not_answer(kafka) -> None:
 
 
 @pytest.mark.broker
-def test_it_goes_on_after_the_broker_was_restarted(topic_name) -> None:
+def test_it_recovers_after_a_restart_of_the_broker(topic_name) -> None:
     with EmbeddedKafka() as own:
         create_topic(own.bootstrap_servers, topic_name)
         with Cluster(own.bootstrap_servers, request_timeout_s=2.0) as cluster:

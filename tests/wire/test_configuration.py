@@ -78,7 +78,7 @@ def test_sets_and_takes_away_in_one_request() -> None:
     )
 
 
-def test_a_change_that_is_refused_says_so_in_the_brokers_words() -> None:
+def test_a_refused_change_has_the_words_of_the_broker() -> None:
     done = {"error_code": 0, "error_message": None}
     check_alteration({"responses": [done]}, "g")
     refused = {"error_code": 40, "error_message": "must be smaller"}

@@ -137,7 +137,7 @@ def test_an_address_that_swallows_packets_ends_at_the_deadline() -> None:
         (struct.pack(">iihB", 7, 1, 0, 200), ProtocolError, "cannot be read"),
     ],
 )
-def test_what_is_not_a_kafka_broker_is_named(answer: bytes, kind: type, says: str) -> None:
+def test_a_peer_that_is_no_kafka_broker_is_named(answer: bytes, kind: type, says: str) -> None:
     def script(peer: socket.socket) -> None:
         read_frame(peer)
         peer.sendall(answer)

@@ -18,7 +18,7 @@ VALUES = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=4))
-def test_what_is_written_is_read(properties: dict[str, str]) -> None:
+def test_rendered_properties_parse_back(properties: dict[str, str]) -> None:
     assert parse_properties(render_properties(properties)) == properties
 
 
@@ -68,7 +68,7 @@ public class Reader {
 """
 
 
-def test_java_reads_what_was_written(tmp_path: Path) -> None:
+def test_java_reads_rendered_properties(tmp_path: Path) -> None:
     written = {
         "plain": "value",
         "key with=signs:#!": " leading and trailing ",

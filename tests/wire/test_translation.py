@@ -99,7 +99,7 @@ def test_a_later_heartbeat_leaves_out_what_did_not_change() -> None:
     assert values["rebalance_timeout_ms"] == -1
 
 
-def test_an_acknowledgement_names_what_is_owned() -> None:
+def test_an_acknowledgement_names_the_owned_partitions() -> None:
     owned = Assignment.of({PLANES: [1, 0], FLIGHTS: [3]})
     assert sent(HeartbeatRequest(**MEMBER, topic_partitions=owned))["topic_partitions"] == (
         {"topic_id": FLIGHTS, "partitions": (3,)},

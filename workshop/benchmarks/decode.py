@@ -59,7 +59,8 @@ def response_of(value_bytes: int, codec: int, batch_bytes: int) -> tuple[bytes, 
 
 def measure(response: bytes, rows: int, repeats: int, *, check_crcs: bool) -> list[float]:
     """Return how many million rows each second a response was decoded in, by repeat."""
-    from spark_groups.records.arrow_batches import RangeCursor, RecordDecoder  # noqa: PLC0415
+    from spark_groups.records.arrow_batches import RecordDecoder  # noqa: PLC0415
+    from spark_groups.types import RangeCursor  # noqa: PLC0415
 
     decoder = RecordDecoder(ROW_SCHEMA, check_crcs=check_crcs)
     rates = []

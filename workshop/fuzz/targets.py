@@ -154,12 +154,9 @@ def _guard_columns() -> None:
 
 def _feed_records(octets: bytes) -> None:
     _guard_columns()
-    from spark_groups.records.arrow_batches import (  # noqa: PLC0415
-        RangeCursor,
-        RecordDecoder,
-        next_fetch_offset,
-    )
+    from spark_groups.records.arrow_batches import RecordDecoder, next_fetch_offset  # noqa: PLC0415
     from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS  # noqa: PLC0415
+    from spark_groups.types import RangeCursor  # noqa: PLC0415
 
     for at_end, schema in ((True, ROW_SCHEMA_WITH_HEADERS), (False, ROW_SCHEMA)):
         wire: Any = guarded(np.frombuffer(octets, np.uint8), at_end=at_end)

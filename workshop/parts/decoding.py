@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_groups.errors import RecordsError
-from spark_groups.records.arrow_batches import AbortedTransaction, RangeCursor, RecordDecoder
+from spark_groups.records.arrow_batches import AbortedTransaction, RecordDecoder
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import TopicPartition
+from spark_groups.types import RangeCursor, TopicPartition
 from workshop.parts.encoding import CREATE_TIME, LOG_APPEND_TIME, Batch, Record
 from workshop.parts.plain_decoder import PlainDecoder, Row, WrongError
 

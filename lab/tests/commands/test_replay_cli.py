@@ -28,7 +28,7 @@ def test_answers_are_given_line_by_line(command: Run) -> None:
         assert answers[number]["resp"] == recorded[number]["resp"]
 
 
-def test_agreement_is_said(command: Run) -> None:
+def test_replay_counts_the_answers_that_agree(command: Run) -> None:
     done = command("replay", str(HANDOVER), "--profile", "kafka-4.3", "--check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "51 of 51 recorded answers agree with kafka-4.3\n"

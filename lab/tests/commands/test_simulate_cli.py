@@ -76,7 +76,7 @@ def test_the_same_as_json() -> None:
     assert metrics[PREFIX + "consumer-group-rebalance-count"] == 0
 
 
-def test_what_is_planned_goes_into_the_run() -> None:
+def test_options_of_the_plan_reach_the_run() -> None:
     words = (
         "--static",
         "2",

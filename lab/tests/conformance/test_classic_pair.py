@@ -152,7 +152,7 @@ def test_scripts_reach_every_answer_they_are_for() -> None:
     ],
     ids=lambda profile: profile.name,
 )
-def test_coordinator_of_another_kind_is_found_out(broker: Profile, model: Profile) -> None:
+def test_coordinator_of_another_kind_is_detected(broker: Profile, model: Profile) -> None:
     assert any(differ(ModelWorld(broker), model, seed) for seed in range(60))
 
 

@@ -74,7 +74,7 @@ def test_compaction_at_any_point_changes_nothing_for_a_replay(
     assert log.end_offset == end
 
 
-def test_truncation_loses_exactly_what_is_not_replicated() -> None:
+def test_truncation_loses_exactly_the_records_above_the_high_watermark() -> None:
     log = Log()
     log.append((commit(0, 1), commit(1, 1)))
     log.replicate()
@@ -289,7 +289,7 @@ def epochs(memory: Memory) -> dict[str, int]:
     return {each.group_id: each.group_epoch for each in memory.all_replicated()}
 
 
-def test_a_reader_sees_what_is_replicated_and_a_writer_what_is_there() -> None:
+def test_a_reader_sees_the_replicated_records_and_a_writer_all() -> None:
     memory = Memory()
     memory.load(epoch_record(1))
     memory.write((epoch_record(2), epoch_record(3)))

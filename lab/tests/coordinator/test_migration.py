@@ -257,7 +257,7 @@ def test_a_custom_assignor_prevents_the_upgrade_of_kafka_only(profile: Profile) 
     assert listed(shard) == ("classic", "Stable")
 
 
-def test_a_refused_join_has_answered_what_was_parked() -> None:
+def test_a_refused_join_has_answered_the_parked_one() -> None:
     shard = driven()
     _, k1 = assign(shard, (0, 1, 2), (3, 4, 5), user_data=b"more")
     ticket = shard.join(k1, client="k1", protocols=(RANGE, ClassicProtocol("sticky", METADATA)))

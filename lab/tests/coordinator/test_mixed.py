@@ -126,7 +126,7 @@ def test_timers_of_a_classic_member() -> None:
     assert timer(group, TimerKind.REBALANCE) is None
 
 
-def test_the_time_to_join_starts_with_the_first_heartbeat_that_says_so() -> None:
+def test_the_time_to_join_starts_with_the_first_heartbeat_that_asks_for_it() -> None:
     group = settled()
     group.join("m2", "foo")
     outcome = group.classic_beat("k1")

@@ -119,7 +119,7 @@ def test_stable_to_unreleased_partitions(profile: Profile) -> None:
 
 
 @BOTH
-def test_stable_to_unreleased_partitions_takes_what_is_free(profile: Profile) -> None:
+def test_stable_to_unreleased_partitions_takes_the_free_ones(profile: Profile) -> None:
     before = member(STABLE, foo(1))
     after = step(before, foo(1, 2, 3), profile=profile, held=foo(2))
     assert after == at(before, UNRELEASED, epoch=11, assigned={foo(1): 10, foo(3): 11})

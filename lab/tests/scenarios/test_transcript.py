@@ -32,7 +32,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_is_read_is_written_again(tmp_path: Path) -> None:
+def test_a_transcript_is_written_as_it_was_read(tmp_path: Path) -> None:
     transcript = Transcript.read(written(tmp_path, TEXT))
     assert transcript.text() == TEXT
     first, second = transcript.blocks
@@ -70,6 +70,6 @@ def test_spans_of_versions(text: str, versions: tuple[str, ...]) -> None:
     "text",
     ["----\nm1: epoch 1\n", "hb m1\n---- 3.9\nm1\n", "hb m1\n---- 4.0\na\n---- 4.0-4.1\nb\n"],
 )
-def test_what_cannot_be_read_is_said_with_its_place(tmp_path: Path, text: str) -> None:
+def test_an_error_names_the_line_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     with pytest.raises(TranscriptError, match=r"scenario\.txt:\d"):
         Transcript.read(written(tmp_path, text))

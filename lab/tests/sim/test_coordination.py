@@ -238,7 +238,7 @@ def test_its_metrics_are_those_of_its_profile() -> None:
     assert 0 < waited_ms <= asked.coordination.replication_s * 1000
 
 
-def test_what_is_taken_back_was_no_rebalance() -> None:
+def test_a_write_that_is_rolled_back_counts_no_rebalance() -> None:
     asked = Asked()
     asked.coordination.failing_until = asked.scene.now + 1.0
     asked.ask(JOIN)

@@ -108,7 +108,7 @@ def test_an_application_is_away_for_as_long_as_a_restart_takes() -> None:
     ]
 
 
-def test_a_deployment_goes_on_although_the_group_is_never_stable() -> None:
+def test_a_deployment_continues_although_the_group_is_never_stable() -> None:
     swarm = replace(PLANNED, queries=2, partitions=1, deploy=Deploy.ALL_AT_ONCE, session_s=6.0)
     swarm = replace(swarm, rebalance_s=5.0, restart_s=1.0, chaos_s=20.0)
     diary = Diary(swarm, log_fails_s=75.0)

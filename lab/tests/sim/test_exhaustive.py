@@ -54,7 +54,7 @@ def test_a_coordinator_that_frees_too_early_is_found_with_the_events_that_show_i
     assert found.broken[0].endswith("heartbeats")
 
 
-def test_what_was_found_is_said() -> None:
+def test_result_is_the_count_of_states_or_the_way_to_the_broken_promise() -> None:
     assert Found(1_234, 8).text == "1,234 states visited, 8 events deep: every promise kept"
     broken = Found(12, 3, ("m1 heartbeats", "m1 leaves", "it broke")).text
     assert broken == "it broke (12 states visited), after:\nm1 heartbeats\nm1 leaves"

@@ -65,7 +65,7 @@ def test_without_rows_to_read_no_member_waits() -> None:
     assert reading.pauses == {"a": [10.0]}
 
 
-def test_what_was_before_the_count_or_is_after_it_does_not_count() -> None:
+def test_records_before_and_after_the_measured_time_do_not_count() -> None:
     reading: Reading[str] = Reading(20.0, Usual(2.0, 5.0), 40.0)
     reading.finished(1.0, 2.0, {"a": every_second(0, 1)})
     reading.finished(25.0, 26.0, {"a": every_second(1, 25)})

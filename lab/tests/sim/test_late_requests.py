@@ -71,7 +71,9 @@ class Given:
         (["unanswered", "repeated", "looked_up", "unanswered"], False),
     ],
 )
-def test_only_what_was_repeated_and_looked_up_is_a_race(steps: list[str], is_race: bool) -> None:
+def test_a_late_commit_is_a_race_only_after_a_repetition_and_a_look_up(
+    steps: list[str], is_race: bool
+) -> None:
     given = Given()
     for step in steps:
         getattr(given, step)()

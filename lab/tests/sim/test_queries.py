@@ -67,7 +67,7 @@ def test_a_query_that_is_killed_runs_its_unfinished_batch_again() -> None:
     assert current.name == "q1.2"
 
 
-def test_a_query_that_forgets_starts_from_what_is_committed() -> None:
+def test_a_query_that_forgets_starts_from_the_committed_offsets() -> None:
     found, seen = started(ONE, facts.Read, facts.Forgotten)
     in_a_batch(found, seen)
     found.queries[0].kill(1.0, forget=True)
@@ -188,7 +188,7 @@ def test_answers_and_wake_ups_make_it_a_member_that_heartbeats() -> None:
     assert min(times) > SKEWED.offset_s, "events have the times of its own clock"
 
 
-def test_it_notices_nothing_while_it_stands_still_and_goes_on_afterwards() -> None:
+def test_it_notices_nothing_while_it_stands_still_and_continues_afterwards() -> None:
     found, seen = incarnation()
     found._scene.schedule.run_until(5.0)
     found.stand_still(4.0)

@@ -50,7 +50,7 @@ def test_description_has_the_authorized_operations_if_asked_for() -> None:
         assert described.authorized_operations & READ_BIT == expected
 
 
-def test_what_is_allowed_of_one_topic_is_answered_beside_the_other(rights: Rights) -> None:
+def test_one_response_has_the_allowed_topic_and_the_denied_one(rights: Rights) -> None:
     request, finish, refusal = rights.authorize(COMMIT, TOPICS, 5.0)
     assert isinstance(request, m.OffsetCommitRequest)
     assert (set(request.offsets), refusal) == ({SEEN}, None)

@@ -21,7 +21,7 @@ def test_facts_reach_those_who_listen_for_them() -> None:
     assert seen == [(1, "q1"), (2, "q1")]
 
 
-def test_faults_are_over_when_the_network_says_so() -> None:
+def test_faults_end_with_those_of_the_network() -> None:
     found = scene()
     assert found.is_faulty
     found.network.is_faulty = False

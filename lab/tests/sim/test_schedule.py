@@ -21,7 +21,7 @@ def test_everything_happens_in_order_and_up_to_the_end_only() -> None:
     assert seen[-1] == "later"
 
 
-def test_what_is_past_happens_next_and_one_thing_may_lead_to_another() -> None:
+def test_an_event_of_the_past_happens_next_and_one_may_lead_to_another() -> None:
     schedule, seen = Schedule(), []
 
     def act() -> None:

@@ -153,7 +153,7 @@ def test_what_a_transaction_writes_counts_once_it_is_committed() -> None:
     assert list(log.shown(0, 7, read_committed=True)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_is_aborted_is_shown_to_those_who_want_everything() -> None:
+def test_aborted_records_are_shown_under_read_uncommitted() -> None:
     log = PartitionLog(1)
     log.end_transaction(log.open_transaction(2, 1.0), 2.0, aborts=True)
     assert list(log.shown(0, 4, read_committed=True)) == [0]
@@ -189,7 +189,7 @@ def test_a_transaction_that_an_election_took_ends_in_silence() -> None:
     assert log.stable_offset == log.end_offset == 1
 
 
-def test_what_is_available_is_what_was_written_and_stable() -> None:
+def test_offsets_are_available_once_written_and_stable() -> None:
     log = PartitionLog(2)
     log.append(3, 5.0)
     opened = log.open_transaction(2, 6.0)

@@ -93,7 +93,7 @@ LARGE = Swarm(
 )
 
 
-def test_what_is_not_needed_goes_and_what_is_needed_stays() -> None:
+def test_shrinking_keeps_only_the_values_that_the_failure_needs() -> None:
     def fails(swarm: Swarm) -> Swarm | None:
         return swarm if swarm.crashes >= 2 and swarm.partitions >= 3 and swarm.loss > 0.1 else None
 

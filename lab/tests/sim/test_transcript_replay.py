@@ -94,7 +94,9 @@ def test_fetch_of_no_member_is_not_one_of_a_member_without_a_name(
     assert play(replay, "fetch", {**fetch, "member": ""})["err"] == "UNKNOWN_MEMBER_ID"
 
 
-def test_metadata_was_too_long_where_the_broker_says_so(replay: TranscriptReplay) -> None:
+def test_metadata_is_too_long_for_partitions_that_the_recorded_answer_refuses(
+    replay: TranscriptReplay,
+) -> None:
     play(replay, "create-topics", {"foo": 2})
     answer = {"foo-0": "OFFSET_METADATA_TOO_LARGE", "foo-1": "NONE"}
     commit = {"epoch": -1, "offsets": {"foo-0": 5, "foo-1": 6}}

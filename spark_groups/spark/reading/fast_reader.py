@@ -16,7 +16,6 @@ import pyarrow as pa
 from spark_groups.errors import SparkGroupsError
 from spark_groups.records.arrow_batches import (
     AbortedTransaction,
-    RangeCursor,
     RecordDecoder,
     next_fetch_offset,
 )
@@ -30,7 +29,7 @@ from spark_groups.spark.options.range_settings import (
 )
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
-from spark_groups.types import OffsetRange, TopicPartition
+from spark_groups.types import OffsetRange, RangeCursor, TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity

@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode, RecordsError
 from spark_groups.spark.options.range_settings import RangeSettings
-from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
+from spark_groups.types import OffsetRange, RangeCursor, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.fetch.first_unread import FirstRecord, Passed
@@ -118,20 +118,15 @@ class GapCheck:
 
 
 @dataclass(slots=True)
-class Cursor:
+class Cursor(RangeCursor):
     """The progress of a range, with its gaps.
 
     Args:
-        next_offset: The first offset that has not arrived.
-        until_offset: The end of the range, exclusive.
         checked_offset: Below it, no record is missing.
         missing: The offsets without a record from there on.
     """
 
     key: TopicIdPartition
-    topic_partition: TopicPartition
-    next_offset: int
-    until_offset: int
     checked_offset: int
     missing: list[range] = field(default_factory=list)
 
@@ -139,7 +134,7 @@ class Cursor:
     def of(cls, wanted: OffsetRange) -> Cursor:
         """Return the cursor at the beginning of a range."""
         begin, until = wanted.from_offset, wanted.until_offset
-        return cls(wanted.key, wanted.topic_partition, begin, until, checked_offset=begin)
+        return cls(wanted.topic_partition, begin, until, wanted.key, checked_offset=begin)
 
     def pass_to(self, offset: int, arrived: Iterable[int] = ()) -> None:
         """Move to an offset, and note those before it that have not arrived."""
@@ -161,6 +156,3 @@ class Cursor:
         passed = Passed(range(self.checked_offset, self.next_offset), self.missing)
         gaps.check(self.key, self.topic_partition, passed)
         self.skip_to(self.next_offset)
-
-    def __str__(self) -> str:
-        return f"{self.topic_partition} from offset {self.next_offset} until {self.until_offset}"

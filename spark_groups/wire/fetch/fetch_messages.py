@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_groups.group.member.rights import Identity
-from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
+from spark_groups.types import OffsetRange, RangeCursor, TopicIdPartition
 from spark_groups.wire.schemas.codec import Values
 
 NO_REPLICA: Final = -1
@@ -17,6 +17,15 @@ _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _FIRST_BYTES_PER_OFFSET: Final = 4096
 _SPARE_BYTES: Final = 64 * 1024
 _SPARE_SHARE: Final = 1.25
+
+
+class AskedPartition(NamedTuple):
+    """A partition of a Fetch request, with the epoch of its leader."""
+
+    key: TopicIdPartition
+    leader_epoch: int
+    next_offset: int
+    bytes_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,34 +56,23 @@ class FetchSettings:
 
 
 @dataclass(slots=True)
-class FetchCursor:
-    """The progress of a range.
+class FetchCursor(RangeCursor):
+    """The progress of a range, and where and how to read it.
 
     Args:
-        topic_partition: The partition by name.
         key: The partition by topic id.
-        next_offset: The first offset that has not arrived.
-        until_offset: The end of the range, exclusive.
         replica_id: A preferred replica; NO_REPLICA for the leader.
         bytes_per_offset: The estimated size of its records.
     """
 
-    topic_partition: TopicPartition
     key: TopicIdPartition
-    next_offset: int
-    until_offset: int
     replica_id: int = NO_REPLICA
     bytes_per_offset: float = _FIRST_BYTES_PER_OFFSET
 
     @classmethod
     def of(cls, wanted: OffsetRange) -> FetchCursor:
         """Return the cursor at the beginning of a range."""
-        return cls(wanted.topic_partition, wanted.key, wanted.from_offset, wanted.until_offset)
-
-    @property
-    def is_fetched(self) -> bool:
-        """Whether all of the range has arrived."""
-        return self.next_offset >= self.until_offset
+        return cls(wanted.topic_partition, wanted.from_offset, wanted.until_offset, wanted.key)
 
     @property
     def reads_from_leader(self) -> bool:
@@ -95,45 +93,46 @@ class FetchCursor:
         left = (self.until_offset - self.next_offset) * self.bytes_per_offset
         return min(bytes_max, int(left * _SPARE_SHARE) + _SPARE_BYTES)
 
-    def __str__(self) -> str:
-        return f"{self.topic_partition} from offset {self.next_offset} until {self.until_offset}"
+    def asked(self, leader_epoch: int, bytes_max: int) -> AskedPartition:
+        """Return what to ask for next."""
+        bytes_max = self.wanted_bytes(bytes_max)
+        return AskedPartition(self.key, leader_epoch, self.next_offset, bytes_max)
 
 
 def fetch_to_wire(
-    settings: FetchSettings,
-    cursors: Iterable[FetchCursor],
-    leader_epochs: Mapping[TopicIdPartition, int],
+    partitions: Iterable[AskedPartition],
+    *,
+    read_committed: bool,
+    max_bytes: int,
+    min_bytes: int = 0,
+    max_wait_ms: int = 0,
+    rack: str = "",
 ) -> Values:
-    """Request records; the first partition is answered even if its first batch is too large.
-
-    Args:
-        cursors: One for each partition.
-        leader_epochs: The epoch of each partition's leader.
-    """
+    """Request records; the first partition is answered even if its first batch is too large."""
     topics: dict[Any, list[Values]] = {}
-    for each in cursors:
+    for each in partitions:
         topics.setdefault(each.key.topic_id, []).append(
             {
                 "partition": each.key.partition,
-                "current_leader_epoch": leader_epochs[each.key],
+                "current_leader_epoch": each.leader_epoch,
                 "fetch_offset": each.next_offset,
                 "last_fetched_epoch": _NOT_KNOWN,
                 "log_start_offset": _NOT_KNOWN,
-                "partition_max_bytes": each.wanted_bytes(settings.partition_max_bytes),
+                "partition_max_bytes": each.bytes_max,
             }
         )
     return {
-        "max_wait_ms": settings.max_wait_ms,
-        "min_bytes": settings.min_bytes,
-        "max_bytes": settings.max_bytes,
-        "isolation_level": _READ_COMMITTED if settings.read_committed else _READ_UNCOMMITTED,
+        "max_wait_ms": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": _READ_COMMITTED if read_committed else _READ_UNCOMMITTED,
         "session_id": _NO_SESSION_ID,
         "session_epoch": _NO_SESSION_EPOCH,
         "topics": [
             {"topic_id": topic_id, "partitions": asked} for topic_id, asked in topics.items()
         ],
         "forgotten_topics_data": (),
-        "rack_id": settings.rack,
+        "rack_id": rack,
     }
 
 

@@ -116,7 +116,7 @@ class Fetcher:
             AccessError: TLS or authentication failed; not retried.
             ProtocolError: A response cannot be read.
         """
-        self._wanted = {each.key: each for each in cursors if not each.is_fetched}
+        self._wanted = {each.key: each for each in cursors if not each.has_arrived}
         self._leaders.begin(self._wanted)
         self._backoffs.clear()
         self._restart_timeout()
@@ -186,14 +186,19 @@ class Fetcher:
                 self._send_to(node, cursors)
 
     def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
-        epochs = self._leaders.leader_epochs(cursors)
+        epochs, settings = self._leaders.leader_epochs(cursors), self._settings
+        values = fetch_to_wire(
+            (each.asked(epochs[each.key], settings.partition_max_bytes) for each in cursors),
+            read_committed=settings.read_committed,
+            max_bytes=settings.max_bytes,
+            min_bytes=settings.min_bytes,
+            max_wait_ms=settings.max_wait_ms,
+            rack=settings.rack,
+        )
         try:
             connection = self._pool.to(node, self._deadline, self._pool.timeouts.first_wait_s)
-            connection.send(
-                FETCH,
-                fetch_to_wire(self._settings, cursors, epochs),
-                self._settings.request_timeout_s + self._settings.max_wait_ms / 1000,
-            )
+            timeout_s = settings.request_timeout_s + settings.max_wait_ms / 1000
+            connection.send(FETCH, values, timeout_s)
         except RequestError as error:
             backoff = self._backoffs.setdefault(Address(node.host, node.port), Backoff())
             backoff.failed(time.monotonic())
@@ -321,7 +326,7 @@ class Fetcher:
         else:
             self._leaders.note(f"{cursor.topic_partition}: records without a whole batch", [cursor])
         del self._wanted[cursor.key]
-        if not cursor.is_fetched:
+        if not cursor.has_arrived:
             # Moved to the end: a response may be full before each partition had its share.
             self._wanted[cursor.key] = cursor
         aborted = answer["aborted_transactions"] or ()

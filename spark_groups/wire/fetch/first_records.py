@@ -17,10 +17,9 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
 from spark_groups.group.batches.batch_bytes import Sample
-from spark_groups.group.member.messages import Node
 from spark_groups.types import TopicIdPartition
-from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.fetch.fetch_messages import fetch_from_wire
+from spark_groups.wire.connection import RequestError
+from spark_groups.wire.fetch.fetch_messages import AskedPartition, fetch_from_wire, fetch_to_wire
 from spark_groups.wire.fetch.first_unread import (
     FirstRecord,
     Passed,
@@ -29,7 +28,7 @@ from spark_groups.wire.fetch.first_unread import (
     find_record,
     sample_size,
 )
-from spark_groups.wire.leader_requests import LeaderCache
+from spark_groups.wire.leader_requests import LeaderCache, ask_each
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
 from spark_groups.wire.schemas.messages import FETCH
@@ -40,9 +39,6 @@ SEARCH_BYTES: Final = 256 * 1024
 """The same for a partition whose first batches had no record to read."""
 RESPONSE_BYTES: Final = 1024 * 1024
 PARTITIONS_AT_ONCE: Final = RESPONSE_BYTES // PARTITION_BYTES
-_NO_SESSION_ID, _NO_SESSION_EPOCH = 0, -1
-_NOT_KNOWN: Final = -1
-_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,61 +117,31 @@ class FirstRecordSearch:
         return FirstRecords(self._found, self._unknown, self._reached, self._samples)
 
     def _ask_each(self, by_leader: Mapping[int, list[TopicIdPartition]], deadline: float) -> None:
-        """Send to every leader before waiting for the first, so that the slowest sets the time."""
-        sent: list[tuple[float, Connection, list[TopicIdPartition]]] = []
-        for node_id, keys in by_leader.items():
-            node, asked = self._leaders.nodes[node_id], keys[:PARTITIONS_AT_ONCE]
-            try:
-                connection = self._send(node, asked, deadline)
-                sent.append((time.monotonic(), connection, asked))
-            except (RequestError, ProtocolError) as error:
-                self._refuse_all(keys, str(error))
-        for sent_at, connection, asked in sent:
-            patience = self._pool.patience(connection.address)
-            try:
-                values = connection.receive()
-            except (RequestError, ProtocolError) as error:
-                patience.failed(time.monotonic() - sent_at)
-                self._refuse_all(asked, str(error))
-                continue
-            patience.answered(time.monotonic() - sent_at)
-            self._take(values, asked, deadline)
-
-    def _send(self, node: Node, asked: list[TopicIdPartition], deadline: float) -> Connection:
-        wait_s = self._pool.patience(node).seconds()
-        connection = self._pool.to(node, deadline, wait_s)
-        attempt_s = min(wait_s, deadline - time.monotonic())
-        connection.send(FETCH, self._request(asked), attempt_s)
-        return connection
+        """Ask every leader once; one that cannot be reached is not asked for the rest either."""
+        asked = {node_id: keys[:PARTITIONS_AT_ONCE] for node_id, keys in by_leader.items()}
+        requests = {node_id: self._request(keys) for node_id, keys in asked.items()}
+        for node_id, answer in ask_each(self._pool, self._leaders, FETCH, requests, deadline):
+            if isinstance(answer, Exception):
+                is_sent = isinstance(answer, RequestError) and answer.may_have_arrived
+                self._refuse_all((asked if is_sent else by_leader)[node_id], str(answer))
+            else:
+                self._take(answer, asked[node_id], deadline)
 
     def _request(self, asked: Iterable[TopicIdPartition]) -> Values:
-        topics: dict[object, list[Values]] = {}
-        for key in asked:
-            leader = self._leaders.topics[key.topic_id].leaders[key.partition]
-            topics.setdefault(key.topic_id, []).append(
-                {
-                    "partition": key.partition,
-                    "current_leader_epoch": leader.leader_epoch,
-                    "fetch_offset": self._places[key].offset,
-                    "last_fetched_epoch": _NOT_KNOWN,
-                    "log_start_offset": _NOT_KNOWN,
-                    "partition_max_bytes": self._places[key].bytes_max,
-                }
-            )
-        return {
-            "max_wait_ms": 0,
-            "min_bytes": 0,
-            "max_bytes": RESPONSE_BYTES,
-            "isolation_level": _READ_COMMITTED if self._read_committed else _READ_UNCOMMITTED,
-            "session_id": _NO_SESSION_ID,
-            "session_epoch": _NO_SESSION_EPOCH,
-            "topics": [
-                {"topic_id": topic_id, "partitions": partitions}
-                for topic_id, partitions in topics.items()
-            ],
-            "forgotten_topics_data": (),
-            "rack_id": "",
-        }
+        topics, places = self._leaders.topics, self._places
+        return fetch_to_wire(
+            (
+                AskedPartition(
+                    key,
+                    topics[key.topic_id].leaders[key.partition].leader_epoch,
+                    places[key].offset,
+                    places[key].bytes_max,
+                )
+                for key in asked
+            ),
+            read_committed=self._read_committed,
+            max_bytes=RESPONSE_BYTES,
+        )
 
     def _take(self, values: Values, asked: list[TopicIdPartition], deadline: float) -> None:
         """Store the answers of one leader."""

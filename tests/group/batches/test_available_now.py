@@ -87,7 +87,7 @@ def test_fail_raises_what_warn_says() -> None:
     assert "availableNowUnsettled=wait" in str(caught.value)
 
 
-def test_wait_goes_on_for_the_session_and_then_fails() -> None:
+def test_wait_lasts_for_the_session_and_then_fails() -> None:
     harness, end = waiting(AvailableNowWait(10.0, WhenUnsettled.WAIT))
     harness.client.parts.session.session_timeout_ms = 45_000
     assert not over(harness, end, 54.9)

@@ -59,7 +59,7 @@ def batch(
     return {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
 
 
-def test_batches_go_on_where_the_last_one_ended() -> None:
+def test_batches_begin_where_the_last_one_ended() -> None:
     harness = ready({0: 5, 1: 0})
     assert batch(harness, {0: 9, 1: 0}) == {0: (5, 9)}
     assert batch(harness, {0: 9, 1: 3}) == {1: (0, 3)}
@@ -96,7 +96,7 @@ def test_small_backlog_waits_but_not_for_ever() -> None:
     assert batch(harness, {0: 19}, limit) == {0: (9, 19)}, "ten are enough"
 
 
-def test_available_now_reads_what_was_there_when_a_partition_came_and_no_more() -> None:
+def test_available_now_reads_to_the_log_end_at_which_a_partition_came() -> None:
     harness = ready({0: 0}, available_now=True)
     assert batch(harness, {0: 10}, PlanLimit(max_offsets=6)) == {0: (0, 6)}
     assert batch(harness, {0: 99}, PlanLimit(max_offsets=6)) == {0: (6, 10)}
@@ -183,7 +183,7 @@ def test_end_that_recovers_in_time_is_forgiven() -> None:
     assert batch(harness, {0: 5}) == {}
 
 
-def test_end_that_is_doubted_says_nothing_about_what_is_left_unread() -> None:
+def test_a_doubted_end_does_not_change_the_unread_count() -> None:
     harness = ready({0: 0})
     assert batch(harness, {0: 12}, PlanLimit(max_offsets=8)) == {0: (0, 8)}
     assert batch(harness, {0: 2}) == {}, "of a topic that was created again under this name"
@@ -191,7 +191,7 @@ def test_end_that_is_doubted_says_nothing_about_what_is_left_unread() -> None:
     assert harness.client.parts.planner.forget(key(0)) == 4
 
 
-def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
+def test_without_fail_on_data_loss_a_truncated_log_is_read_from_its_end() -> None:
     harness = ready({0: 8}, fail_on_data_loss=False)
     assert batch(harness, {0: 5}) == {}
     harness.wait(DOUBT_S - 0.1)
@@ -206,7 +206,7 @@ def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
     assert batch(harness, {0: 7}) == {0: (5, 7)}
 
 
-def test_what_is_known_of_a_partition_goes_with_it() -> None:
+def test_a_revoked_partition_takes_its_log_end_along() -> None:
     harness = ready({0: 0, 1: 0})
     assert batch(harness, {0: 4, 1: 4}, PlanLimit(max_offsets=4))
     harness.beat(accepted(2, parts(1)))
@@ -248,7 +248,7 @@ def test_log_that_was_cut_and_has_grown_again_fails_the_query() -> None:
     assert Channel.CLUSTER not in harness.under_way, "the same is not asked again"
 
 
-def test_where_it_is_gone_on_with_a_cut_log_is_committed_at_once() -> None:
+def test_the_end_of_a_cut_log_is_committed_at_once() -> None:
     """The next owner could not detect it by the former committed offset."""
     harness = ready({0: 0}, fail_on_data_loss=False)
     assert batch(harness, {0: 8}, leader_epoch=2) == {0: (0, 8)}

@@ -43,7 +43,7 @@ def prove(proofs: Proofs, start: PlanJson | None) -> Proof:
     return proof
 
 
-def test_first_call_proves_what_is_in_the_checkpoint_and_a_new_query_has_nothing() -> None:
+def test_first_call_proves_the_plan_of_the_checkpoint_and_a_new_query_has_none() -> None:
     assert prove(proofs(), NOTHING_PLANNED) == Proof(NOTHING_PLANNED, None, is_new=True)
     before = plan_as_json(plan(1))
     assert prove(proofs(), before) == Proof(before, plan(1), is_new=True)

@@ -158,7 +158,7 @@ def test_rows_that_wait_are_known_with_both_ends(
         ((), 0, True, False),
     ],
 )
-def test_only_what_is_known_to_be_empty_is_harmless(
+def test_only_partitions_known_to_be_empty_are_harmless(
     waiting: tuple[int | None, ...], unresolved: int, is_target_known: bool, is_harmless: bool
 ) -> None:
     event = AvailableNowUnsettled(

@@ -240,7 +240,7 @@ def test_starting_positions_have_marks_of_their_own_in_each_run_and_tenure() -> 
     assert len(marks - {NO_MARK}) == 6
 
 
-def test_topics_are_those_of_what_is_owned_now() -> None:
+def test_topics_are_those_of_the_owned_partitions() -> None:
     ledger, other = Ledger("run"), TopicIdPartition(uuid.UUID(int=99), 0)
     assert ledger.topic_ids() == frozenset()
     ledger.assign(Assignment(frozenset({key(0), key(1), other})), 1)
@@ -251,7 +251,7 @@ def test_topics_are_those_of_what_is_owned_now() -> None:
     assert ledger.topic_ids() == frozenset()
 
 
-def test_accepted_commit_ends_what_is_uncommitted() -> None:
+def test_an_accepted_commit_leaves_later_batches_uncommitted() -> None:
     ledger = owning({0: 0})
     (first,) = finished_commits(ledger, span(0, 0, 10))
     (second,) = finished_commits(ledger, span(0, 10, 20))

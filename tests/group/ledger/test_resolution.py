@@ -234,7 +234,7 @@ def test_checkpoint_without_a_committed_offset_is_data_loss() -> None:
     assert scene.resolver.listing.to_list() is None
 
 
-def test_checkpoint_without_a_committed_offset_goes_on_where_that_is_wanted() -> None:
+def test_without_fail_on_data_loss_a_checkpoint_replaces_a_missing_offset() -> None:
     scene = Scene(EARLIEST, fail_on_data_loss=False)
     checkpoint(scene)
     resolved = scene.fetched({0: NONE})
@@ -348,7 +348,7 @@ def test_offset_of_a_partition_that_was_added_tells_that_the_group_knows_the_top
     assert scene.of(0).phase is Phase.LISTING
 
 
-def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so() -> None:
+def test_without_a_count_partitions_without_an_offset_start_at_their_beginning() -> None:
     scene = Scene(LATEST, 0, 2, 3)
     resolved = scene.fetched(BEHIND_2)
     assert [scene.of(each).lookup.timestamp_ms for each in (2, 3)] == [EARLIEST_TIMESTAMP] * 2
@@ -363,7 +363,7 @@ def test_without_a_count_what_has_no_offset_starts_at_its_beginning_and_says_so(
     assert {scene.of(each).known_count for each in (2, 3)} == {0}, "it stays unknown"
 
 
-def test_the_count_of_the_checkpoint_tells_what_was_added() -> None:
+def test_the_count_of_the_checkpoint_shows_which_partitions_were_added() -> None:
     scene = Scene(LATEST, 2, 3)
     scene.topics.remember([PlanTopic(TOPIC, "orders", 2)], of_this_group=True)
     scene.fetched({0: committed(5, None), 1: committed(5, None), 2: NONE, 3: NONE})
@@ -511,7 +511,7 @@ def test_checkpoint_of_another_group_is_refused_while_this_one_has_read_nothing(
 
 
 @pytest.mark.parametrize("starting", [EARLIEST, LATEST], ids=["earliest", "latest"])
-def test_checkpoint_of_another_group_goes_on_where_this_one_stands(starting) -> None:
+def test_checkpoint_of_another_group_yields_to_the_offsets_of_this_one(starting) -> None:
     scene = moved(starting)
     resolved = scene.fetched({0: committed(7), 1: NONE, 2: NONE, 3: NONE})
     assert resolved.refusal is None
@@ -595,7 +595,7 @@ def test_what_the_new_group_has_not_committed_of_a_topic_is_read_whole() -> None
     assert read_whole(scene) == [("orders", (1, 2))]
 
 
-def test_what_to_do_about_lost_offsets_is_said_with_a_command() -> None:
+def test_the_error_about_lost_offsets_has_the_command_that_cures_it() -> None:
     scene = Scene(LATEST)
     scene.topics.remember([PlanTopic(TOPIC, "orders")], of_this_group=True)
     gone = scene.fetched(dict.fromkeys(range(4), NONE)).data_loss

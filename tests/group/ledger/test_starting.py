@@ -188,7 +188,7 @@ def test_offset_that_a_log_was_truncated_to_keeps_mark_and_count() -> None:
         assert not is_truncated(other)
 
 
-def test_latest_skips_what_is_not_named() -> None:
+def test_latest_skips_partitions_that_are_not_named() -> None:
     named = {TopicPartition("orders", 1): 7, TopicPartition("orders", 2): LATEST_TIMESTAMP}
     for default, skips in ((StartingPoint.LATEST, True), (StartingPoint.EARLIEST, False)):
         starting = StartingOffsets(default, named)
@@ -217,7 +217,7 @@ def test_start_that_is_an_offset_is_committed_where_the_log_has_it(end: int) -> 
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_start_beyond_the_end_of_the_log_is_said_and_not_committed(fails: bool) -> None:
+def test_start_beyond_the_end_of_the_log_is_reported_and_not_committed(fails: bool) -> None:
     scene = Scene(NAMED, fail_on_data_loss=fails)
     scene.fetched({0: NONE})
     request = scene.resolver.listing.to_list()

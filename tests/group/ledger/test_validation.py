@@ -114,7 +114,7 @@ def test_log_that_left_the_epoch_below_the_position_was_truncated() -> None:
     assert scene.listed({0: (99, 4)})[0] == {}, "it is not planned from where it stood"
 
 
-def test_truncated_log_is_gone_on_with_where_that_is_wanted() -> None:
+def test_without_fail_on_data_loss_a_truncated_log_is_read_from_its_end() -> None:
     scene = Scene({0: (8, 2)}, fails=False)
     scene.listed({0: (99, 4)})
     resolved = scene.answered({0: (5, 1)})
@@ -134,7 +134,7 @@ def test_leader_that_does_not_know_is_believed_by_its_end() -> None:
     assert scene.stand(0) == (8, 4)
 
 
-def test_only_what_is_known_of_the_log_is_compared() -> None:
+def test_only_offsets_of_the_known_leader_epoch_are_compared() -> None:
     """The end of an inherited run may lie in an epoch that began after the committed offset."""
     scene = Scene({0: (5, 2)})
     scene.of(0).position = 9
@@ -246,7 +246,7 @@ def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> No
     assert scene.validator.to_list() is not None
 
 
-def test_batch_that_reads_a_log_that_was_cut_is_void_where_it_is_gone_on_with() -> None:
+def test_without_fail_on_data_loss_a_batch_of_a_cut_log_is_void() -> None:
     """The new leader answers while the batch runs: its reads do not count."""
     scene = Scene({0: (8, 2)}, fails=False)
     batch = BatchPlan("g", "m1", 3, (OffsetRange(TOPIC, "orders", 0, 8, 12),))

@@ -165,7 +165,7 @@ def test_budget_of_a_revocation_counts_from_the_first_question_whose_answer_was_
     assert m.revocation_requested_at == asked_at
 
 
-def test_budget_of_a_revocation_does_not_count_what_was_refused() -> None:
+def test_budget_of_a_revocation_does_not_count_refused_heartbeats() -> None:
     m = in_state(S.STABLE)
     beat(m, refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     asked_at = m.next_wakeup()
@@ -226,7 +226,7 @@ def test_full_report_while_withholding_acknowledges_nothing() -> None:
     assert m.state is S.RECONCILING
 
 
-def test_wait_is_said_at_once_and_then_now_and_again() -> None:
+def test_wait_is_reported_at_once_and_then_periodically() -> None:
     wait = InstanceWait()
     said = [second for second in range(35) if wait.refused(100.0 + second)]
     assert said == [0, REPORT_AGAIN_S, 2 * REPORT_AGAIN_S, 3 * REPORT_AGAIN_S]
@@ -277,7 +277,7 @@ def test_first_says_everything_and_is_repeated_until_it_is_accepted() -> None:
     assert reported(report, parts(0)) == first
 
 
-def test_only_changes_are_said() -> None:
+def test_heartbeats_report_only_changes() -> None:
     report = ReportedState(EVERYTHING)
     report.accepted(reported(report, parts(0)))
     assert report.knows(parts(0))

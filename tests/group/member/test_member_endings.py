@@ -257,7 +257,7 @@ def test_instance_id_is_awaited_up_to_twice_the_session_timeout_of_a_dead_holder
     assert m.instance_deadline is None
 
 
-def test_wait_for_an_instance_id_is_said_at_once_and_then_every_ten_seconds() -> None:
+def test_wait_for_an_instance_id_is_reported_at_once_and_then_every_ten_seconds() -> None:
     m = member(instance_id="i1", session_timeout_ms=15_000)
     m.join(0.0)
     while m.state is S.JOINING:
@@ -368,7 +368,7 @@ def test_a_principal_that_only_brokers_know_is_left_to_be_looked_up() -> None:
     assert said.endswith("the broker's log says which principal User:NAME is")
 
 
-def test_what_is_no_missing_right_has_its_own_remedy() -> None:
+def test_an_error_other_than_a_missing_right_has_its_own_remedy() -> None:
     code = ErrorCode.UNSUPPORTED_ASSIGNOR
     assert remedy_of(code, ALICE, group_id="g") == rule_for(code).remedy
     assert remedy_of(GROUP, None, group_id="g") == rule_for(GROUP).remedy

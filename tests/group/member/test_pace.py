@@ -114,14 +114,14 @@ def test_end_of_a_batch_is_reported_soon_but_at_least_half_a_second_later(
     assert pace.due_at() == pytest.approx(due_at)
 
 
-def test_end_of_a_batch_does_not_put_off_what_is_due_earlier() -> None:
+def test_end_of_a_batch_does_not_put_off_an_earlier_heartbeat() -> None:
     pace = started()
     beat(pace, 0.0, interval_ms=300)
     pace.at_batch_end(0.2)
     assert pace.due_at() == pytest.approx(0.3)
 
 
-def test_throttle_is_obeyed_even_by_what_is_due_at_once() -> None:
+def test_throttle_delays_even_a_heartbeat_due_at_once() -> None:
     pace = started()
     pace.expect_assignment(0.0, more=True)
     assert beat(pace, 0.0, throttle_ms=2_000) == pytest.approx(2.0)

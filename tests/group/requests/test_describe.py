@@ -121,7 +121,7 @@ def test_a_share_restarts_the_doubt() -> None:
     assert take(watch, description(target=NO_PARTITIONS), now=9.0) is True
 
 
-def test_pending_is_the_target_without_what_is_owned() -> None:
+def test_pending_is_the_target_without_the_owned_partitions() -> None:
     watch = TargetAssignment()
     assert take(watch, description(target=parts(0, 1)), owned=parts(0)) is True
     assert watch.pending == parts(1)
@@ -211,7 +211,7 @@ def is_quiet(watch: PendingOffsets, pending: Assignment) -> bool:
     return watch.to_fetch(**MEMBER) is None and not watch.to_list(pending, is_alone=True)
 
 
-def test_ranges_are_said_once_for_each_change() -> None:
+def test_withheld_ranges_are_reported_once_for_each_change() -> None:
     watch = PendingOffsets()
     watch.refresh(parts(2, 3), NAMES, 1.0)
     (event,) = answered(watch, {2: -1, 3: 120}, {2: 7, 3: 400})

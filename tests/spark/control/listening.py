@@ -6,7 +6,6 @@ import itertools
 import json
 import queue
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from spark_groups.group.batches.proofs import PlanJson
@@ -65,12 +64,7 @@ class Driver:
     def __enter__(self) -> Driver:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.server.close()
 
     def next(self, kind: type[Message]) -> Any:

@@ -279,7 +279,7 @@ def test_a_driver_whose_directory_is_taken_takes_the_next_one_and_is_found(
     assert caplog.text == ""
 
 
-def test_a_driver_without_any_directory_says_what_is_missing_and_goes_on(
+def test_a_driver_without_any_directory_warns_and_has_no_channel(
     places: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "taken").touch()

@@ -133,7 +133,7 @@ def test_partitions_are_handed_to_the_callbacks_as_values(
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_a_callback_that_raises_is_reported_and_the_revocation_goes_on(
+def test_a_callback_that_raises_is_reported_and_the_revocation_continues(
     kind: type[BaseException], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def on_revoked(moved: PartitionsMoved) -> None:
@@ -308,7 +308,7 @@ def test_all_listeners_share_one_timeout_which_is_short_where_no_thread_starts(
     assert allowed_s == pytest.approx([most_s, most_s / 4, most_s / 16])
 
 
-def test_a_listener_that_cannot_be_found_says_what_is_missing(
+def test_a_listener_without_a_channel_names_the_missing_functions(
     moves: queue.SimpleQueue[PartitionsMoved], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "taken").touch()
@@ -455,7 +455,7 @@ class TestOnSpark:
         assert "its state does not move" in str(caught.value)
         assert query.topic in str(caught.value)
 
-    def test_asynchronous_progress_tracking_commits_what_is_in_the_sink(
+    def test_asynchronous_progress_tracking_commits_batches_in_the_sink(
         self, query: GroupQuery, listening: GroupListener
     ) -> None:
         writer = query.source().writeStream.format("noop").trigger(processingTime="1 hour")

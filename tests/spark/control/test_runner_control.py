@@ -204,7 +204,7 @@ def test_partitions_of_a_query_without_state_may_move(
     assert "stateful" not in caplog.text
 
 
-def test_a_wish_that_only_a_listener_can_keep_is_said_to_be_one(
+def test_an_option_that_needs_a_listener_is_reported_without_one(
     group: Group, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     group.talking(None, tmp_path, MoveWithState.FAIL)

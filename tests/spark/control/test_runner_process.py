@@ -197,7 +197,7 @@ def test_lines_have_time_level_and_query(package: str, monkeypatch: pytest.Monke
     ("level", "shown"),
     [(LogLevel.DEBUG, "diwe"), (LogLevel.WARN, "we"), (LogLevel.ERROR, "e"), (LogLevel.OFF, "")],
 )
-def test_level_says_what_is_written(
+def test_level_decides_which_records_are_written(
     package: str, monkeypatch: pytest.MonkeyPatch, level: LogLevel, shown: str
 ) -> None:
     as_in_a_runner(monkeypatch)

@@ -258,7 +258,7 @@ def test_example_of_every_job_is_right_also_with_everything_uncommented(
     load_job(kind, written(tmp_path, "\n".join(lines)))
 
 
-def test_what_a_job_needs_of_its_source_is_set_unless_something_else_is_said() -> None:
+def test_options_that_a_job_needs_of_its_source_are_set_unless_given() -> None:
     path = ROOT / CopyOptions.example
     assert load_job(CopyOptions, path).source["includeHeaders"] == "true"
     otherwise = [("--set", "source.includeHeaders", "false")]
@@ -293,7 +293,7 @@ kafka.request.timeout.ms = 5000
     assert "98765" not in str(caught.value)
 
 
-def test_what_is_missing_is_named_without_what_stands_beside_it(tmp_path: Path) -> None:
+def test_a_missing_key_is_named_without_the_values_beside_it(tmp_path: Path) -> None:
     text = (ROOT / CopyOptions.example).read_text(encoding="utf-8")
     head, _, _ = text.partition("[target]")
     more = '[target.options]\nkafka.bootstrap.servers = "b:1"\nkafka.ssl.key.password = "98765"\n'
@@ -307,7 +307,7 @@ def test_what_is_missing_is_named_without_what_stands_beside_it(tmp_path: Path) 
     assert "98765" not in str(caught.value)
 
 
-def test_what_a_table_needs_is_said_before_a_session_is_started(tmp_path: Path) -> None:
+def test_missing_options_of_a_table_are_named_before_a_session_is_started(tmp_path: Path) -> None:
     text = (
         MINIMAL
         + """emit = "ranges"

@@ -96,7 +96,7 @@ def run_available(spark: SparkSession, options: ConsumeOptions) -> None:
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_parquet_holds_what_was_produced(
+def test_parquet_holds_the_produced_records(
     spark: SparkSession, options: ConsumeOptions, tmp_path: Path, topic: str
 ) -> None:
     run_available(spark, options)
@@ -118,7 +118,7 @@ def test_parquet_holds_what_was_produced(
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.long
-def test_second_run_of_the_application_goes_on(
+def test_second_run_of_the_application_continues(
     spark: SparkSession, kafka: EmbeddedKafka, options: ConsumeOptions, tmp_path: Path, topic: str
 ) -> None:
     run_available(spark, options)
@@ -363,7 +363,7 @@ def run_query(spark: SparkSession, directory: Path, checkpoint: str = "checkpoin
 
 
 @pytest.mark.spark
-def test_same_checkpoint_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_same_checkpoint_continues(spark: SparkSession, tmp_path: Path) -> None:
     for _ in range(2):
         one = guard(spark, tmp_path)
         one.claim()
@@ -372,7 +372,7 @@ def test_same_checkpoint_goes_on(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_moved_checkpoint_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_moved_checkpoint_continues(spark: SparkSession, tmp_path: Path) -> None:
     one = guard(spark, tmp_path)
     one.claim()
     one.confirm(run_query(spark, tmp_path))

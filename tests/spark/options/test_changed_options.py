@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -16,9 +16,15 @@ from spark_groups.group.batches.proofs import PlanJson
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.source_options import OnRestart, SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
-from tests.runtime.members import committed
-from tests.spark.source.query_run_setup import ranges, spans, until_rows
-from workshop.parts.brokers import Row, create_topic, produce
+from tests.runtime.members import committed, filled_topic
+from tests.spark.source.query_run_setup import (
+    Start,
+    ranges,
+    small_batches,
+    spans,
+    until_rows,
+)
+from workshop.parts.brokers import Row, produce
 from workshop.parts.waiting import wait_until
 from workshop.tools.docs_options import options_on_restart
 
@@ -86,8 +92,6 @@ BATCH_ONLY = {
     "endingOffsets": '{"t": {"0": 1}}',
 }
 
-Start = Callable[..., QueryRun]
-
 
 def declared() -> dict[str, str]:
     """Return what a changed value does by option, for those that have a field of their own."""
@@ -134,31 +138,8 @@ def test_stream_refuses_an_end(name: str) -> None:
 
 @pytest.fixture
 def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Start]:
-    """Start runs of one query on a topic of one partition."""
-    fill(kafka.bootstrap_servers, topic_name)
-    runs: list[QueryRun] = []
-
-    def started(**changed: str | None) -> QueryRun:
-        options = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "kafka.group.id": group_id,
-            "subscribe": topic_name,
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": "4",
-            **changed,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        runs.append(QueryRun(SourceOptions.of(given)))
-        return runs[-1]
-
-    yield started
-    for run in runs:
-        run.leave(2.0)
-
-
-def fill(servers: str, topic: str) -> None:
-    create_topic(servers, topic)
-    produce(servers, topic, [Row(b"v")] * ROWS)
+    with small_batches(kafka, topic_name, group_id) as started:
+        yield started
 
 
 def unfinished(start: Start, **options: str) -> PlanJson:
@@ -278,7 +259,7 @@ def test_topic_that_the_checkpoint_lacks_starts_at_its_beginning_or_where_it_is_
     start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, is_named: bool
 ) -> None:
     planned, added = unfinished(start), f"{topic_name}-added"
-    fill(kafka.bootstrap_servers, added)
+    filled_topic(kafka.bootstrap_servers, added, 1, ROWS)
     named = json.dumps({added: {"0": 7}})
     starts = {"startingOffsets": named if is_named else "latest", "maxOffsetsPerTrigger": None}
     run = start(subscribe=f"{topic_name},{added}", **starts)
@@ -294,7 +275,7 @@ def test_other_topics_wait_for_the_unfinished_batch(
     start: Start, kafka: EmbeddedKafka, topic_name: str
 ) -> None:
     planned, other = unfinished(start), f"{topic_name}-other"
-    fill(kafka.bootstrap_servers, other)
+    filled_topic(kafka.bootstrap_servers, other, 1, ROWS)
     topics: dict[str, str | None] = {"subscribe": other}
     for changed in (topics, {"subscribe": None, "subscribePattern": f"{topic_name}-o.*"}):
         refused = start(**changed)
@@ -337,7 +318,7 @@ def test_another_cluster_is_refused(start: Start, topic_name: str) -> None:
     assert spans(following) == [(4, 8)]
     first.driver.close()
     with EmbeddedKafka() as other:
-        fill(other.bootstrap_servers, topic_name)
+        filled_topic(other.bootstrap_servers, topic_name, 1, ROWS)
         address = {"kafka.bootstrap.servers": other.bootstrap_servers}
         with pytest.raises(CheckpointError, match="give the query a new checkpointLocation"):
             start(**address).latest_offset(following)

@@ -144,7 +144,7 @@ def test_options_show_no_secret() -> None:
         assert SECRET not in repr(shown) + str(shown)
 
 
-def test_what_is_wrong_is_listed_with_the_rest_and_without_secrets() -> None:
+def test_problems_are_listed_together_and_without_secrets() -> None:
     with pytest.raises(OptionsError) as raised:
         SourceOptions.of(
             NEEDED

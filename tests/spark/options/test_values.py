@@ -55,7 +55,7 @@ def test_other_sizes_are_refused(text: str) -> None:
         parse_bytes(text)
 
 
-def test_what_is_emitted_by_its_names() -> None:
+def test_emit_is_chosen_by_name_in_any_case() -> None:
     assert [one_of(Emit, each.value.upper()) for each in Emit] == list(Emit)
     with pytest.raises(ValueError, match="neither records nor ranges"):
         one_of(Emit, "offsets")

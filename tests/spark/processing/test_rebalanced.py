@@ -76,7 +76,7 @@ def member(
             each.running.stop()
 
 
-def test_progress_deadline_lets_the_group_go_on_without_the_member(
+def test_progress_deadline_lets_the_group_continue_without_the_member(
     member: Callable[..., Member], kafka: EmbeddedKafka, topic_name: str, tmp_path: Path
 ) -> None:
     gate, here, there = tmp_path / "gate", Seen(tmp_path / "here"), Seen(tmp_path / "there")

@@ -89,7 +89,7 @@ def test_nothing_is_connected_to_where_nothing_fails() -> None:
     assert [each.offset for each in seen] == [0, 1, 2, 0, 1]
 
 
-def test_after_what_is_given_up_nothing_is_processed() -> None:
+def test_after_a_relinquished_record_none_is_processed() -> None:
     one = task(Relinquish(), record_s=inf, batch_ends_at_s=time.time() + 0.3)
     assert run(one, rows("t", 5)) == {Fate.PROCESSED: 2, Fate.RELINQUISHED: 3}
 
@@ -102,7 +102,7 @@ def test_task_that_begins_too_late_does_nothing() -> None:
 
 
 @pytest.mark.broker
-def test_letters_are_written_when_it_says_so(kafka: EmbeddedKafka, topic_name: str) -> None:
+def test_recirculate_writes_letters(kafka: EmbeddedKafka, topic_name: str) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     connection = RangeSettings(bootstrap_servers=(kafka.bootstrap_servers,), group_id="readers")
     one = task(Recirculate(), topic_name, connection=connection)

@@ -89,7 +89,9 @@ def test_settings_of_others_stay_as_they_are() -> None:
     assert before == numba.config.CACHE_DIR
 
 
-def test_nowhere_to_keep_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_a_writable_directory_states_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "file"
     file.write_text("x")
     monkeypatch.setattr(compiled, "cache_dir", lambda: file)

@@ -94,7 +94,7 @@ def test_transactions_leave_gaps_behind_which_a_shortened_batch_is_found(
         table_of(settings, longer, reader=ReaderChoice.LIBRDKAFKA, **changes)
 
 
-def test_comparing_takes_as_long_as_it_goes_on(
+def test_comparing_has_no_limit_while_it_makes_progress(
     settings: RangeSettings,
     key: TopicIdPartition,
     topic_name: str,

@@ -227,7 +227,7 @@ def test_batch_read_of_no_group_has_the_rows_of_a_span_of_time(
     assert "spark-groups" not in groups - before, "it joined no group and committed nothing"
 
 
-def test_batch_read_of_a_group_goes_on_from_its_committed_offsets_to_the_end_that_is_named(
+def test_batch_read_of_a_group_begins_at_its_committed_offsets_and_stops_at_the_named_end(
     kafka: EmbeddedKafka, timed: str, first_ms: int, group_id: str
 ) -> None:
     given = {

@@ -287,7 +287,7 @@ def test_further_options_go_before_those_of_the_stream() -> None:
         "kafka.group.id",
     ],
 )
-def test_further_options_cannot_change_what_is_read(name: str) -> None:
+def test_further_options_cannot_change_the_rows(name: str) -> None:
     with pytest.raises(OptionsError, match=f"{name} cannot be set for foreach_batch_rows"):
         check_further({"failOnDataLoss": "true", name: "x"})
 

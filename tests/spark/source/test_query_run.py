@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +15,31 @@ from spark_groups.errors import CheckpointError
 from spark_groups.group.batches import planning
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json
 from spark_groups.spark.options.packed import Load
-from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source import query_run
 from spark_groups.spark.source.query_run import PlanJson, QueryRun
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.types import BatchPlan
 from tests.runtime.members import committed
 from tests.spark.control.listening import Driver
-from tests.spark.source.query_run_setup import ranges, spans, until_rows
+from tests.spark.source.query_run_setup import (
+    Start,
+    ranges,
+    small_batches,
+    spans,
+    until_rows,
+)
 from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
-Start = Callable[..., QueryRun]
 OPTIONS = {"kafka.bootstrap.servers": "none:1", "kafka.group.id": "g"}
 
 
 @pytest.fixture
 def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Start]:
-    """Start runs of one query on a topic of one partition with ten rows."""
-    create_topic(kafka.bootstrap_servers, topic_name)
-    produce(kafka.bootstrap_servers, topic_name, [Row(b"v")] * 10)
-    runs: list[QueryRun] = []
-
-    def started(**changed: str | None) -> QueryRun:
-        options = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "kafka.group.id": group_id,
-            "subscribe": topic_name,
-            "startingoffsets": "earliest",
-            "maxoffsetspertrigger": "4",
-            **changed,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        runs.append(QueryRun(SourceOptions.of(given)))
-        return runs[-1]
-
-    yield started
-    for run in runs:
-        run.leave(2.0)
+    with small_batches(kafka, topic_name, group_id) as started:
+        yield started
 
 
 def test_plan_that_this_run_made_is_not_read_again(start: Start, monkeypatch) -> None:

@@ -110,7 +110,7 @@ def test_source_is_found_by_registration_too(spark: SparkSession) -> None:
         spark.readStream.format("kafka-group").load()
 
 
-def test_stream_without_topics_says_so(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+def test_stream_without_topics_is_refused(spark: SparkSession, kafka: EmbeddedKafka) -> None:
     servers = kafka.bootstrap_servers
     nothing_chosen = {"kafka.bootstrap.servers": servers, "kafka.group.id": "unused"}
     rows = spark.readStream.format("kafka-group").options(**nothing_chosen).load()
@@ -164,7 +164,7 @@ def test_ranges_of_a_batch_are_rows_that_a_sink_can_compare(query: GroupQuery) -
     assert query.committed() == {0: 100, 1: 100, 2: 100}
 
 
-def test_available_now_goes_on_where_the_last_run_ended(query: GroupQuery) -> None:
+def test_available_now_begins_where_the_last_run_ended(query: GroupQuery) -> None:
     produced = produce_values(query, 0, 30)
     query.run_available()
     produced += produce_values(query, 30, 75)
@@ -197,7 +197,7 @@ def test_available_now_beside_a_killed_member_fails_if_that_is_wanted(query: Gro
         assert query.topic in str(e.value)
 
 
-def test_columns_hold_what_was_produced(query: GroupQuery) -> None:
+def test_columns_hold_the_produced_records(query: GroupQuery) -> None:
     time_ms = 1_577_836_800_123
     rows = [
         Row(b"v", key=b"k", partition=1, timestamp_ms=time_ms, headers=(("h", b"1"),)),
@@ -272,7 +272,7 @@ def test_query_stop_leaves_the_group_at_once(query: GroupQuery) -> None:
         wait_until(lambda: query.member() is None, what="no snapshot")
 
 
-def test_restart_goes_on_where_the_stopped_query_ended(query: GroupQuery) -> None:
+def test_restart_begins_where_the_stopped_query_ended(query: GroupQuery) -> None:
     produced = produce_values(query, 0, 30)
     with query.running():
         query.await_rows(30)
@@ -349,7 +349,7 @@ def test_trigger_once_is_refused_with_the_reason(query: GroupQuery) -> None:
 
 
 @needs_admission_control
-def test_named_source_goes_on_in_the_second_format_of_the_offset_log(query: GroupQuery) -> None:
+def test_named_source_continues_in_the_second_format_of_the_offset_log(query: GroupQuery) -> None:
     query.spark = query.spark.newSession()
     query.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     query.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")

@@ -65,7 +65,7 @@ def test_groups_are_shown_as_they_stand(
     assert [(row.group_state, row.member_id) for row in everything] == [("Empty", None)] * 2
 
 
-def test_what_is_wrong_is_said_at_load_or_when_it_is_read(
+def test_problems_are_reported_at_load_or_when_rows_are_read(
     spark: SparkSession, kafka: EmbeddedKafka
 ) -> None:
     spark_groups.register(spark)

@@ -20,7 +20,7 @@ def test_no_group_means_all_and_several_stand_between_commas() -> None:
     assert StateOptions.of(SERVERS | {"kafka.isolation.level": "read_committed"}).read_committed
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     given = {
         "kafka.group.id": " , ",
         "kafka.default.api.timeout.ms": "0",

@@ -144,7 +144,7 @@ def damage(file: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["empty", "garbage", "cut"])
-def test_damaged_checkpoint_is_named_and_the_query_goes_on_as_the_error_says(
+def test_damaged_checkpoint_is_named_and_the_remedy_of_the_error_works(
     tmp_path: Path, how: str
 ) -> None:
     for index in range(12):

@@ -126,7 +126,7 @@ def end_connections(postgres: str) -> None:
 
 
 @pytest.mark.parametrize("is_after", [True, False])
-def test_catalog_in_a_database_that_loses_connections_goes_on(
+def test_catalog_in_a_database_that_loses_connections_recovers(
     on_postgres: Lake, postgres: str, monkeypatch: pytest.MonkeyPatch, is_after: bool
 ) -> None:
     writer = Writer(on_postgres)

@@ -63,7 +63,7 @@ def test_functions_operators_and_types_of_a_schema_on_the_path_are_not_taken_for
     assert other.run(f"SELECT * FROM {other.schema}.called") == []
 
 
-def test_trigger_of_the_table_finds_what_is_on_the_path_of_the_role(
+def test_trigger_of_the_table_finds_tables_on_the_path_of_the_role(
     on_postgres: PostgresPlace,
 ) -> None:
     writer = Writer(on_postgres)

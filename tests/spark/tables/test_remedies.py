@@ -145,7 +145,7 @@ def test_restored_table_is_written_again_as_the_error_and_the_command_say(
 
 
 @pytest.mark.parametrize("is_adopted", [True, False])
-def test_table_in_the_place_of_another_one_goes_on_or_begins_again_as_the_error_says(
+def test_table_in_the_place_of_another_one_is_adopted_or_begun_again_as_the_error_says(
     query: TableQuery, is_adopted: bool
 ) -> None:
     assert query.run() == ""

@@ -7,7 +7,6 @@ import uuid
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.fetch.fetch_messages import (
     FetchCursor,
-    FetchSettings,
     fetch_from_wire,
     fetch_to_wire,
 )
@@ -15,16 +14,6 @@ from spark_groups.wire.schemas.codec import decode, encode
 from spark_groups.wire.schemas.messages import FETCH
 
 ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
-SETTINGS = FetchSettings(
-    read_committed=True,
-    rack="r",
-    min_bytes=2,
-    max_wait_ms=3,
-    max_bytes=40_000_000,
-    partition_max_bytes=5_000_000,
-    request_timeout_s=30.0,
-    poll_timeout_s=120.0,
-)
 
 
 def cursor(topic_id: uuid.UUID, index: int, first: int, until: int) -> FetchCursor:
@@ -33,16 +22,18 @@ def cursor(topic_id: uuid.UUID, index: int, first: int, until: int) -> FetchCurs
 
 def test_a_request_groups_partitions_by_topic_and_keeps_their_order() -> None:
     cursors = [cursor(OTHER, 4, 10, 20), cursor(ONE, 0, 7, 9), cursor(OTHER, 1, 0, 1)]
-    epochs = {each.key: 30 + each.key.partition for each in cursors}
-    wire = encode(FETCH.request, fetch_to_wire(SETTINGS, cursors, epochs))
+    asked = [each.asked(30 + each.key.partition, 5_000_000) for each in cursors]
+    wire = encode(
+        FETCH.request, fetch_to_wire(asked, read_committed=True, max_bytes=40_000_000, rack="r")
+    )
     values = decode(FETCH.request, wire)
     assert [each["topic_id"] for each in values["topics"]] == [OTHER, ONE]
-    asked = [
+    sent = [
         (each["partition"], each["current_leader_epoch"], each["fetch_offset"])
         for topic in values["topics"]
         for each in topic["partitions"]
     ]
-    assert asked == [(4, 34, 10), (1, 31, 0), (0, 30, 7)]
+    assert sent == [(4, 34, 10), (1, 31, 0), (0, 30, 7)]
     assert (values["isolation_level"], values["rack_id"], values["session_epoch"]) == (1, "r", -1)
 
 
@@ -54,9 +45,9 @@ def test_a_small_range_asks_for_little_and_learns_how_large_its_records_are() ->
     large.move(999_000, 99_900_000)
     assert large.next_offset == 999_000
     assert 100_000 <= large.wanted_bytes(5_000_000) < 200_000
-    assert not large.is_fetched
+    assert not large.has_arrived
     large.move(1_000_000, 1)
-    assert large.is_fetched
+    assert large.has_arrived
 
 
 def test_answers_are_found_by_partition() -> None:

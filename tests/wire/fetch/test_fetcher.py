@@ -87,7 +87,7 @@ def test_records_of_a_leader_that_moved_are_read_from_the_new_one() -> None:
     assert new.asked == [(0, 20), (0, 30)]
 
 
-def test_leaders_are_kept_for_what_is_read_next_until_they_move() -> None:
+def test_leaders_are_kept_for_the_next_read_until_they_move() -> None:
     old, new = Broker(1), Broker(2)
     with reading(old, new) as fetcher:
         read_all(fetcher, piece(0, 0, 10))
@@ -308,7 +308,7 @@ def test_who_stops_early_leaves_nothing_under_way() -> None:
         assert read_all(fetcher, piece(0, 0, 10)) == [(0, 0, 10)]
 
 
-def test_an_answer_about_what_was_given_up_meanwhile_is_left() -> None:
+def test_an_answer_about_a_range_given_up_meanwhile_is_left() -> None:
     with reading(Broker(1)) as fetcher:
         given_up = piece(1, 0, 20)
         batches = fetcher.fetch([piece(0, 0, 20), given_up])

@@ -215,7 +215,7 @@ def test_gaps_of_compaction_and_of_transactions_are_not_missed_records() -> None
     assert missed(*sent, returned=returned, passed=range(22)) == 0
 
 
-def test_a_search_goes_on_at_the_next_gap() -> None:
+def test_a_search_continues_at_the_next_gap() -> None:
     passed = Passed(range(100), [range(10, 11), range(50, 60)])
     sent = ten().encode() + marker(10, 7, is_abort=False).encode()
     assert find_missed(sent, 10, passed).next_offset == 50

@@ -188,7 +188,9 @@ THROTTLE_AND_ERROR = struct.pack(">ih", 0, 0)
         (METADATA.response, b"", "cannot be read"),
     ],
 )
-def test_hostile_lengths_say_what_is_wrong(schema: Struct, frame: bytes, says: str) -> None:
+def test_hostile_lengths_are_refused_with_the_reason(
+    schema: Struct, frame: bytes, says: str
+) -> None:
     with pytest.raises(ProtocolError, match=says):
         decode(schema, frame)
 

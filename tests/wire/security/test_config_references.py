@@ -22,7 +22,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_is_referred_to_is_put_in(directory: Path) -> None:
+def test_references_are_replaced_by_their_values(directory: Path) -> None:
     for text, expected in (
         ("${env:SPARK_GROUPS_TEST_PASSWORD}", "from-env"),
         (f"a ${{file:{directory}/secrets.properties:alice}} b", "a from-file b"),
@@ -42,7 +42,7 @@ def test_what_is_referred_to_is_put_in(directory: Path) -> None:
         ("${file:HERE/secrets.properties:bob}", "the file has no property bob"),
     ],
 )
-def test_what_is_not_there_is_said(directory: Path, text: str, says: str) -> None:
+def test_a_missing_value_is_named_by_its_reference(directory: Path, text: str, says: str) -> None:
     with pytest.raises(ValueError, match=r"^\$\{") as raised:
         resolved(text.replace("HERE", str(directory)), EVERYTHING)
     assert says in str(raised.value)

@@ -82,7 +82,7 @@ def test_a_key_must_be_that_of_the_certificate(client: Identity, authority: Iden
 
 
 @pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----"])
-def test_what_is_no_certificate_is_refused(text: str) -> None:
+def test_a_text_without_a_certificate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no certificate in it|cannot be read"):
         trusted_from_pem(text)
 
@@ -92,7 +92,7 @@ def test_what_lacks_a_key_or_a_certificate_is_refused(client: Identity, tmp_path
         identity_from_pem(client.certificate_pem, client.certificate_pem, None)
 
 
-def test_a_wrong_password_is_said_and_not_shown(pkcs12: bytes) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(pkcs12: bytes) -> None:
     for read in (trusted_from_pkcs12, identity_from_pkcs12):
         with pytest.raises(ValueError, match="the password is wrong") as raised:
             read(pkcs12, "wrong-secret")
@@ -134,7 +134,7 @@ def test_a_java_trust_store_is_read_with_and_without_its_password(
         identity_from_jks("t.jks", content, PASSWORD, None)
 
 
-def test_a_wrong_password_of_a_java_key_store_is_said_and_not_shown(client_jks: Path) -> None:
+def test_a_wrong_password_of_a_java_key_store_is_reported_and_not_shown(client_jks: Path) -> None:
     content = client_jks.read_bytes()
     wrong = "wrong-secret"
     with pytest.raises(ValueError, match="the password is wrong, or the file") as raised:

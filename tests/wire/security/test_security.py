@@ -137,6 +137,8 @@ def test_a_secret_in_the_open_is_warned_of_once(
         Security("SASL_SSL", login=tokens("file:///run/secrets/token")),
     ],
 )
-def test_what_is_secured_is_not(caplog: pytest.LogCaptureFixture, security: Security) -> None:
+def test_secured_settings_cause_no_warning(
+    caplog: pytest.LogCaptureFixture, security: Security
+) -> None:
     warn_of_open_secrets(security)
     assert caplog.text == ""

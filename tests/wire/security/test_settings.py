@@ -237,7 +237,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "says"), WRONG, ids=[says[:40] for _, says in WRONG])
-def test_what_is_wrong_is_said_by_name_and_without_secrets(
+def test_a_wrong_setting_is_reported_by_name_and_without_secrets(
     settings: dict[str, str], says: str
 ) -> None:
     with pytest.raises(OptionsError) as raised:
@@ -246,7 +246,7 @@ def test_what_is_wrong_is_said_by_name_and_without_secrets(
     assert SECRET not in str(raised.value)
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_all_wrong_settings_are_reported_together() -> None:
     with pytest.raises(OptionsError) as raised:
         security_of(
             SCRAM

@@ -58,7 +58,7 @@ def test_a_key_is_in_no_file_in_the_clear_and_in_none_afterwards(
 
 
 @pytest.mark.broker
-def test_what_is_right(secured: SecuredKafka) -> None:
+def test_right_certificates_are_accepted(secured: SecuredKafka) -> None:
     assert opened(secured.kafka.listener("TLS"), secured.tls()) == 1
     assert opened(secured.kafka.listener("MUTUAL"), secured.mutual_tls()) == 1
     client = str(secured.directory / "client.pem")
@@ -85,7 +85,9 @@ def test_what_is_right(secured: SecuredKafka) -> None:
         ("MUTUAL", "requires a client certificate, set kafka.ssl.keystore.location"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(secured: SecuredKafka, listener: str, says: str) -> None:
+def test_a_wrong_certificate_is_refused_at_once(
+    secured: SecuredKafka, listener: str, says: str
+) -> None:
     assert re.search(says, refused(secured.kafka.listener(listener), secured.tls()))
 
 

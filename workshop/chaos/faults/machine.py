@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from workshop.chaos.faults.clocks import set_clock
@@ -38,12 +37,7 @@ class Disks:
             have_own_mounts()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._released.close()
 
     def __getitem__(self, name: str) -> SmallDisk:

@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterator
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from workshop.chaos.faults.link import WORKING, Condition, Passage, Timetable, Way
@@ -200,12 +199,7 @@ class Proxies:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for each in self._links:
             self.run(each.close())
         self._loop.call_soon_threadsafe(self._loop.stop)

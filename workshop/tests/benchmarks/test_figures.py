@@ -21,7 +21,7 @@ from workshop.benchmarks.readers import FAST, JVM_DEFAULT, JVM_TUNED, NOWHERE, R
 from workshop.tests.benchmarks.figures_setup import READINGS, reading
 
 
-def test_a_spread_is_of_what_was_found() -> None:
+def test_a_spread_is_median_least_and_most() -> None:
     assert Spread.of([3.0, 1.0, 2.5]) == Spread(2.5, 1.0, 3.0)
     assert Spread.of([]) is None
 
@@ -44,7 +44,7 @@ def test_a_ratio_is_of_the_same_repeat() -> None:
         (SMALL, JVM_DEFAULT, JVM_TUNED),
     ],
 )
-def test_there_is_no_ratio_to_what_was_not_measured(topic: str, reader: str, peer: str) -> None:
+def test_there_is_no_ratio_to_an_unmeasured_rate(topic: str, reader: str, peer: str) -> None:
     assert ratios(READINGS, topic, reader, peer, rate) is None
 
 
@@ -89,7 +89,7 @@ def test_the_median_says_whether_a_goal_is_met(
     assert Goal("speed", 2.0, is_at_least, "x", spread).verdict == verdict
 
 
-def test_goals_are_those_of_what_was_measured() -> None:
+def test_only_measured_goals_have_a_verdict() -> None:
     bound = [reading(NOWHERE, repeat, 0.9) for repeat in (1, 2, 3)]
     parts = {"throughput": {"readings": [*READINGS, *bound]}}
     of_throughput = {each.what: each for each in goals(parts)}

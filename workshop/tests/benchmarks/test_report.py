@@ -118,7 +118,7 @@ def test_pictures_are_svg_on_no_ground_of_their_own_and_the_same_each_time(
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_page_says_what_was_not_measured(name: str, write) -> None:
+def test_a_page_names_the_unmeasured_parts(name: str, write) -> None:
     page = write(name)
     assert page.count(report.NOT_MEASURED) == 4
     assert "not measured" in page

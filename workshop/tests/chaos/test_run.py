@@ -35,7 +35,7 @@ CHAOS = (sys.executable, "-m", "workshop.chaos.run")
 
 @pytest.mark.broker
 @pytest.mark.timeout(600)
-def test_short_run_is_good_and_says_so_as_json(tmp_path: Path) -> None:
+def test_short_run_is_good_also_as_json(tmp_path: Path) -> None:
     more = ("--brokers", "3", "--faults", "network")
     command = (*CHAOS, "--minutes", "0.25", "--seed", "7", "--queries", "2", *more)
     done = subprocess.run(

@@ -51,7 +51,7 @@ def test_a_planted_fault_is_found_saved_and_played_again(
     assert says in again.stdout + again.stderr or again.returncode == -signal.SIGSEGV
 
 
-def test_what_is_right_is_fed_to_its_end(tmp_path: Path) -> None:
+def test_a_right_target_is_fed_to_its_end(tmp_path: Path) -> None:
     outcome = feed("right", seed=SEED, count=10, directory=tmp_path, table=BROKEN)
     assert (outcome.fed, outcome.problem) == (11, "")
     assert list(tmp_path.iterdir()) == []

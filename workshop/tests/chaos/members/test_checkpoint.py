@@ -16,7 +16,7 @@ def test_new_checkpoint_has_nothing(tmp_path: Path) -> None:
     assert checkpoint.offset(0) is None
 
 
-def test_what_was_planned_is_found_again(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_opened_again_has_its_last_plan(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     for number in range(12):
         checkpoint.plan(number, f'{{"end": {number}}}')
@@ -49,7 +49,7 @@ def test_older_copy_has_the_earlier_batches(
     assert (tmp_path / "offsets" / ".5.crc").exists()
 
 
-def test_copy_has_nothing_of_what_was_there(tmp_path: Path) -> None:
+def test_copy_keeps_nothing_of_the_former_checkpoint(tmp_path: Path) -> None:
     planned(tmp_path / "q1", 3)
     copy = planned(tmp_path / "q2", 9)
     copy.copy_from(tmp_path / "q1")

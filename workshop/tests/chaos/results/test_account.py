@@ -171,7 +171,7 @@ def test_replay_after_an_end_is_a_cause(end: End, cause: Cause) -> None:
     assert (found.replays, found.append.doubled, found.causes) == (1, 5, {cause: 5})
 
 
-def test_replay_of_a_half_written_batch_doubles_what_was_written() -> None:
+def test_replay_of_a_half_written_batch_doubles_the_written_half() -> None:
     story = Story()
     story.plan("q1.1", 0)
     story.write("q1.1", 0, range(2), in_table=[], planned=(0, 5))
@@ -182,7 +182,7 @@ def test_replay_of_a_half_written_batch_doubles_what_was_written() -> None:
     assert found.causes == {Cause.REPLAYED_KILLED: 2}
 
 
-def test_replay_of_what_is_in_the_commit_log_has_no_cause() -> None:
+def test_replay_of_a_batch_in_the_commit_log_has_no_cause() -> None:
     story = Story()
     story.whole_batch("q1.1", 0, range(5))
     story.ends("q1.1")
@@ -541,7 +541,7 @@ def test_sessions_lost_to_a_jump_of_a_clock_are_no_excuse() -> None:
 
 
 @pytest.mark.parametrize("is_replay", [True, False])
-def test_full_disk_explains_what_is_read_again(is_replay: bool) -> None:
+def test_full_disk_explains_rows_that_are_read_again(is_replay: bool) -> None:
     story = Story()
 
     def fail() -> None:
@@ -642,7 +642,7 @@ def test_records_that_are_still_in_the_log_were_not_deleted() -> None:
     ("in_commit_log", "cause"),
     [(True, Cause.KILLED_BEFORE_COMMIT), (False, Cause.KILLED_IN_BATCH)],
 )
-def test_batch_of_an_application_is_finished_when_its_commit_log_says_so(
+def test_batch_of_an_application_is_finished_by_its_commit_log(
     in_commit_log: bool, cause: Cause
 ) -> None:
     def is_killed(story: Story) -> None:

@@ -28,7 +28,7 @@ def test_rows_are_read_again_after_a_reset_and_after_a_deletion(offset: int) -> 
     assert found.tables[TABLE].rows == 5
 
 
-def test_reset_does_not_explain_what_is_read_again_after_it_was_committed() -> None:
+def test_reset_does_not_explain_a_second_read_after_the_commit() -> None:
     story = stopped()
     story.between_runs(0)
     story.whole_batch("q2.1", 0, range(5))

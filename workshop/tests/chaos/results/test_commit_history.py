@@ -53,7 +53,7 @@ def test_reset_that_a_checkpoint_overrules_is_found() -> None:
     assert found(batch(4.0, 0, 100), batch(11.5, 40, 60), commits=commits) == expected
 
 
-def test_what_is_not_committed_before_the_next_reset_need_not_be_read() -> None:
+def test_offsets_uncommitted_before_the_next_reset_need_not_be_read() -> None:
     commits = history((5.0, 100), (10.5, 40), (12.0, 60), (20.5, 90), (22.0, 100))
     read = (batch(4.0, 0, 100), batch(11.5, 40, 60), batch(21.5, 90, 100))
     assert found(*read, commits=commits) == []

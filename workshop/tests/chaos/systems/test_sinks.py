@@ -48,7 +48,7 @@ def batch(
     return SinkBatch(execution, GROUP, 0, (OffsetRange(topic_id, "ants", 0, first, until),), rows)
 
 
-def test_append_sink_has_what_is_written_as_often_as_it_is(tmp_path: Path) -> None:
+def test_append_sink_has_a_row_as_often_as_it_is_written(tmp_path: Path) -> None:
     path, midway = tmp_path / "q1.rows", list[int]()
     sink = AppendSink(path, lambda: midway.append(len(list(appended_rows(path)))))
     sink.write(batch(0, 3))
@@ -100,7 +100,7 @@ def entry(kind: TableKind, places: Places) -> Entry | None:
     return open_table(kind, places).read(GROUP).entries.get(key)
 
 
-def test_table_skips_what_is_there_and_writes_the_rest(kind: TableKind, places: Places) -> None:
+def test_table_skips_the_rows_it_has_and_writes_the_rest(kind: TableKind, places: Places) -> None:
     sink = TableSink(open_table(kind, places))
     for first, until in ((0, 5), (0, 5), (3, 8), (2, 4)):
         sink.write(batch(first, until))
