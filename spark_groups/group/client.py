@@ -69,12 +69,13 @@ from spark_groups.group.requests.describe import (
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.heartbeat import Heartbeats, Releases
 from spark_groups.group.requests.leader_epochs import LeaderEpochs
-from spark_groups.group.requests.list_offsets import DoubtedEnds, PlanEnds, StartOffsets
+from spark_groups.group.requests.list_offsets import DoubtedEnds, StartOffsets
 from spark_groups.group.requests.metadata import AbsentTopics, DeletedTopics, TopicNames
 from spark_groups.group.requests.offset_commit import OffsetCommits
 from spark_groups.group.requests.offset_fetch import OffsetFetches
 from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.group.requests.settings import GroupSettings, SessionTimeout
+from spark_groups.group.requests.trigger_requests import LogEnds, RecordSamples
 from spark_groups.types import Assignment, BatchPlan, TopicId, TopicIdPartition, TopicPartition
 
 _LOOKING_UP: Final = (MemberState.WARMING_UP, *ACTIVE)
@@ -90,7 +91,6 @@ class GroupClient:
             it names is released first.
         warm_up_tasks: How many tasks warm this run up before it joins, if other members read
             meanwhile; 0: it joins at once.
-        open_requests: Takes its requests; None: of its own.
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class GroupClient:
         new_member_id: Callable[[], str],
         checkpointed: BatchPlan | None = None,
         warm_up_tasks: int = 0,
-        open_requests: OpenRequests | None = None,
     ) -> None:
         self.config = config
         self.member = Member(config.member, new_member_id)
@@ -130,8 +129,13 @@ class GroupClient:
         self.releases = Releases(self.member, self.search)
         if checkpointed is not None:
             self._take_checkpoint(checkpointed)
+        reads_committed = config.read_committed
+        self.log_ends = LogEnds(
+            self.positions, self.pending_offsets, read_committed=reads_committed
+        )
+        self.samples = RecordSamples(self.positions, read_committed=reads_committed)
         self._cluster_pause, self._fetch_pause = Backoff(), Backoff()
-        self.open_requests = open_requests or OpenRequests(config.request_timeout_s)
+        self.open_requests = OpenRequests(config.request_timeout_s)
         self._channels = Channels(
             {
                 Channel.SEARCH: in_order(self.search),
@@ -141,11 +145,11 @@ class GroupClient:
                     Heartbeats(self.member, self.search, self.releases, self.session),
                 ),
                 Channel.OFFSETS: self._offsets_questions(warm_up_tasks, checkpointed),
+                Channel.TRIGGER: in_order(self.log_ends, self.samples),
             },
             self.open_requests,
         )
         self.planner = BatchPlanner(self.positions, self.warm_up)
-        self.plan_ends = PlanEnds(self.positions, self.pending_offsets)
         self.revocation = Revocation(self.positions)
         self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
@@ -346,17 +350,13 @@ class GroupClient:
     def unread(self, limit: PlanLimit, ends: Mapping[TopicIdPartition, int], now: float) -> Ranges:
         """Return the ranges of which the next plan reads a part; none if it is held back."""
         may_plan = bool(self.readable(now))
-        return self.planner.unread(limit, self.plan_ends.usable(ends), now) if may_plan else {}
+        return self.planner.unread(limit, self.log_ends.usable(ends), now) if may_plan else {}
 
-    def ends_to_list(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose log ends to list: the next plan's, and pending ones."""
+    def ask_for_ends(self, now: float) -> bool:
+        """Ask for the log ends of the next plan; return whether any are listed."""
+        self.log_ends.forget()
         may_plan = self.ledger.in_flight is None and self._ownership_is_proven(now)
-        return self.plan_ends.to_list(self.pending) if may_plan else frozenset()
-
-    @property
-    def ends_only_shown(self) -> frozenset[TopicIdPartition]:
-        """The pending partitions among the last `ends_to_list`."""
-        return self.plan_ends.shown
+        return may_plan and self.log_ends.ask(self.pending)
 
     def listed(
         self, ends: Mapping[TopicIdPartition, int], leader_epochs: Mapping[TopicIdPartition, int]
@@ -364,7 +364,7 @@ class GroupClient:
         """Note the log ends for the next plan.
 
         Args:
-            ends: Log ends of the partitions of `ends_to_list`.
+            ends: Log ends of the partitions that `ask_for_ends` asked for.
             leader_epochs: The leader epoch under which each end was listed.
 
         Returns:
@@ -397,7 +397,7 @@ class GroupClient:
         self._advance(now)
         if not (self.is_warming_up or self._ownership_is_proven(now)):
             return None
-        ends = self.plan_ends.take(ends, now)
+        ends = self.log_ends.take(ends, now)
         plan = self.planner.plan(limit, ends, now, leader_epochs)
         if plan is None:
             return None
@@ -573,6 +573,7 @@ class GroupClient:
                 f"group {self.config.member.group_id!r} refused this query: {self.member.failure}"
             )
         self.positions.check()
+        self.log_ends.check()
         self.available_now.check()
 
     @property
@@ -598,7 +599,7 @@ class GroupClient:
 
         While an end is doubted or a finished run is unsettled, there may be more to read.
         """
-        wanted, ends = self.ledger.positions(self.member.assigned), self.plan_ends.usable(ends)
+        wanted, ends = self.ledger.positions(self.member.assigned), self.log_ends.usable(ends)
         uncertain = self.validator.doubted() | self.ledger.undecided()
         are_known = all(key in ends and key not in uncertain for key in wanted)
         return self._ownership_is_proven(now) and are_known
