@@ -478,7 +478,9 @@ class Query(RestartedApplication[Incarnation]):
         """End a job that has read everything."""
         scene, client = self._scene, current.client
         self._end_call(current, None)
-        scene.publish(Drained(self.name, client, self._began_at, client.is_settled))
+        scene.publish(
+            Drained(self.name, client, self._began_at, client.is_settled, self._triggered_at)
+        )
         self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
         self._leave(current)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.group import trigger as triggers
+from spark_groups.group.batches.available_now import AvailableNowEnd
 from spark_groups.group.client import GroupClient
+from spark_groups.group.requests.trigger_requests import LogEnds
 from spark_groups.group.trigger import Trigger
 
 Patch = pytest.MonkeyPatch
@@ -17,6 +19,17 @@ def compares_no_log_ends_with_positions(patch: Patch) -> None:
 
 def plans_without_leader_epochs(patch: Patch) -> None:
     patch.setattr(triggers, "_leader_epochs", lambda _: {})
+
+
+def plans_from_the_log_ends_of_the_trigger_before(patch: Patch) -> None:
+    def keeps(self: LogEnds) -> None:
+        self._request, self._is_sent = None, False
+
+    patch.setattr(LogEnds, "forget", keeps)
+
+
+def ends_available_now_at_the_first_empty_look(patch: Patch) -> None:
+    patch.setattr(AvailableNowEnd, "is_over", lambda *_, **__: True)
 
 
 def ignores_every_failure(patch: Patch) -> None:
