@@ -25,7 +25,6 @@ from spark_groups.group.member.events import Event
 from spark_groups.group.member.messages import RequestFailed, Response
 from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Outgoing, check_kind
-from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 
@@ -51,14 +50,12 @@ class GroupClient:
         new_member_id: Callable[[], str],
         checkpointed: BatchPlan | None = None,
         warm_up_tasks: int = 0,
-        open_requests: OpenRequests | None = None,
     ) -> None:
         self.parts = MemberParts(
             config,
             new_member_id=new_member_id,
             checkpointed=checkpointed,
             warm_up_tasks=warm_up_tasks,
-            open_requests=open_requests,
         )
         self._hand_over = HandOver(self.parts)
         self._emit = self.parts.positions.emit
@@ -255,6 +252,7 @@ class GroupClient:
                 f"group {parts.config.member.group_id!r} refused this query: {parts.member.failure}"
             )
         parts.positions.check()
+        parts.log_ends.check()
         parts.available_now.check()
 
     def _take_checkpoint(self, plan: BatchPlan) -> None:

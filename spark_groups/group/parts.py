@@ -33,12 +33,13 @@ from spark_groups.group.requests.describe import (
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.heartbeat import Heartbeats, Releases
 from spark_groups.group.requests.leader_epochs import LeaderEpochs
-from spark_groups.group.requests.list_offsets import DoubtedEnds, PlanEnds, StartOffsets
+from spark_groups.group.requests.list_offsets import DoubtedEnds, StartOffsets
 from spark_groups.group.requests.metadata import AbsentTopics, DeletedTopics, TopicNames
 from spark_groups.group.requests.offset_commit import OffsetCommits
 from spark_groups.group.requests.offset_fetch import OffsetFetches
 from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.group.requests.settings import GroupSettings, SessionTimeout
+from spark_groups.group.requests.trigger_requests import LogEnds, RecordSamples
 from spark_groups.types import BatchPlan
 
 _LOOKING_UP: Final = (MemberState.WARMING_UP, *ACTIVE)
@@ -51,7 +52,6 @@ class MemberParts:
         new_member_id: Returns a new member id (a UUID) with each call.
         checkpointed: The last plan in Spark's checkpoint.
         warm_up_tasks: How many tasks warm this run up before it joins; 0: it joins at once.
-        open_requests: Takes its requests; None: of its own.
 
     Attributes:
         events: The events that were not polled yet.
@@ -64,10 +64,9 @@ class MemberParts:
         new_member_id: Callable[[], str],
         checkpointed: BatchPlan | None = None,
         warm_up_tasks: int = 0,
-        open_requests: OpenRequests | None = None,
     ) -> None:
         self.config, self.metrics = config, Metrics()
-        self.open_requests = open_requests or OpenRequests(config.request_timeout_s)
+        self.open_requests = OpenRequests(config.request_timeout_s)
         self.events: list[Event] = []
         emit = self.events.append
         # The member and its ledger.
@@ -98,7 +97,10 @@ class MemberParts:
         self.names = TopicNames(
             self.positions, self.target, self.absent, self.deleted, self.search, self.cluster_pause
         )
-        plan_ends = PlanEnds(self.positions, self.pending_offsets)
+        self.log_ends = LogEnds(
+            self.positions, self.pending_offsets, read_committed=config.read_committed
+        )
+        self.samples = RecordSamples(self.positions, read_committed=config.read_committed)
         # Batches.
         self.warm_up = WarmUp(
             self.member, self.search, self.releases, self.names, emit, warm_up_tasks, checkpointed
@@ -108,7 +110,7 @@ class MemberParts:
         self.next_batch = NextBatch(
             self.positions,
             self.planner,
-            plan_ends,
+            self.log_ends,
             self.target,
             self.pending_offsets,
             self.session,
@@ -127,7 +129,7 @@ class MemberParts:
 
 
 def _channels(parts: MemberParts) -> Channels:
-    """Return the four channels: which requests each sends, and in which order."""
+    """Return the five channels: which requests each sends, and in which order."""
     member, positions, search = parts.member, parts.positions, parts.search
     own = Heartbeats(member, search, parts.releases, parts.session)
     return Channels(
@@ -148,6 +150,7 @@ def _channels(parts: MemberParts) -> Channels:
                 PendingFetch(positions, parts.pending_offsets),
                 parts.warm_up,
             ),
+            Channel.TRIGGER: in_order(parts.log_ends, parts.samples),
         },
         parts.open_requests,
     )

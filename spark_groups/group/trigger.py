@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Final, TypeAlias
 
 from spark_groups.errors import BrokerUnreachableError
-from spark_groups.group.batches.batch_bytes import BytesSearch, Sample
+from spark_groups.group.batches.batch_bytes import BytesSearch
+from spark_groups.group.batches.first_batches import FirstBatches
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.client import GroupClient
-from spark_groups.group.member.messages import ListedOffset
+from spark_groups.group.member.messages import ListedOffset, RecordSample
 from spark_groups.group.requests.channels import Channel
+from spark_groups.group.requests.trigger_requests import SAMPLING_S
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.values import dataclass
 
@@ -43,7 +46,6 @@ class Patience:
         resolving_s: For the positions of partitions that were assigned this recently: no member
             reads those that a plan omits for a whole batch.
         validation_s: For new leaders that confirm positions; unconfirmed partitions are omitted.
-        sampling_s: For samples of records, to limit a batch in bytes.
         again_s: Between two looks under AvailableNow.
     """
 
@@ -53,7 +55,6 @@ class Patience:
     under_way_s: float = 0.1
     resolving_s: float = 0.5
     validation_s: float = 2.0
-    sampling_s: float = 3.0
     again_s: float = 0.1
 
 
@@ -86,30 +87,6 @@ class WaitUntil:
 
 
 @dataclass(frozen=True, slots=True)
-class ListEnds:
-    """List the log ends of partitions, then call `listed`.
-
-    Args:
-        shown: Those that no plan uses: their errors do not matter.
-    """
-
-    keys: frozenset[TopicIdPartition]
-    shown: frozenset[TopicIdPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRecords:
-    """Measure records at offsets, then call `sampled`.
-
-    Args:
-        timeout_s: How long that may take, in seconds.
-    """
-
-    offsets: Mapping[TopicIdPartition, int]
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Until:
     """A wait inside the trigger: until a condition holds, or until a time."""
 
@@ -118,10 +95,9 @@ class _Until:
 
 
 End: TypeAlias = Planned | NothingToRead | Over
-Step: TypeAlias = End | WaitUntil | ListEnds | SampleRecords
-_Need: TypeAlias = _Until | ListEnds | SampleRecords
-_Steps: TypeAlias = Generator[_Need, None, End]
-"""Yields what it needs, continues once it has that, and returns the end."""
+Step: TypeAlias = End | WaitUntil
+_Steps: TypeAlias = Generator[_Until, None, End]
+"""Yields each wait, continues once that is over, and returns the end."""
 
 
 class Trigger:
@@ -134,22 +110,20 @@ class Trigger:
     def __init__(
         self, client: GroupClient, patience: Patience, servers: tuple[str, ...] = ()
     ) -> None:
-        self.sizes: BytesSearch[TopicIdPartition] | None = None
-        """How the last plan was limited in bytes; None: it was not."""
         self._client, self._parts = client, client.parts
         self._patience = patience
         self._servers = servers
         self._is_available_now = False
         self._has_begun = False
         self._steps: _Steps | None = None
-        self._need: _Need | None = None
+        self._wait: _Until | None = None
         """What the steps wait for; None: they continue with the next poll."""
         self._now = 0.0
         """The time of the current call."""
-        self._ends: Ends = {}
-        self._problem = ""
-        """Why the last listing of log ends lacks partitions; empty if it is complete."""
-        self._samples: Mapping[TopicIdPartition, Sample] = {}
+        self._first_batches = FirstBatches()
+        self._sizes: BytesSearch[TopicIdPartition] | None = None
+        """How the plan is limited in bytes; None: it is not."""
+        self._samples: Mapping[TopicIdPartition, RecordSample] = {}
         """The last sample of each partition, for plans that cannot sample it."""
 
     def prepare_available_now(self) -> None:
@@ -157,12 +131,28 @@ class Trigger:
         self._is_available_now = True
         self._client.prepare_available_now()
 
-    def begin(self, limit: PlanLimit, now: float) -> None:
-        """Note that Spark asks for the next batch: a query that waits for the answer is alive."""
+    def begin(
+        self,
+        limit: PlanLimit,
+        now: float,
+        *,
+        tasks: int = 0,
+        trigger_interval_s: float | None = None,
+    ) -> None:
+        """Note that Spark asks for the next batch: a query that waits for the answer is alive.
+
+        Args:
+            limit: The query's limit of a batch.
+            tasks: The number of tasks that read at once; 0: the first batches have no limit in
+                offsets.
+            trigger_interval_s: Seconds between batch starts, 0 if not fixed; None: unknown.
+        """
         if self._parts.liveness.is_absent:
             self._has_begun = False
         self._client.called(now)
-        self._need, self._steps = None, self._run(limit)
+        self._first_batches.begin(tasks, trigger_interval_s)
+        limited = self._first_batches.limited(limit, is_available_now=self._is_available_now)
+        self._wait, self._sizes, self._steps = None, None, self._run(limited)
 
     def poll(self, now: float) -> Step:
         """Return what this trigger needs now, or its end.
@@ -177,38 +167,20 @@ class Trigger:
         assert self._steps is not None, "begin was not called"
         self._now = now
         self.check(now)
-        while (need := self._need) is None or isinstance(need, _Until):
-            if need is not None and now < need.at and not need.is_met():
-                return WaitUntil(need.at)
+        while True:
+            wait = self._wait
+            if wait is not None and now < wait.at and not wait.is_met():
+                return WaitUntil(wait.at)
             try:
-                self._need = next(self._steps)
+                self._wait = next(self._steps)
             except StopIteration as stopped:
                 end: End = stopped.value
                 return end
-        return need
 
-    def listed(self, ends: Ends, problem: str) -> None:
-        """Take the log ends that `ListEnds` asked for.
-
-        Args:
-            problem: Why some are missing; empty if none is.
-        """
-        self._ends, self._problem, self._need = ends, problem, None
-
-    def sampled(
-        self,
-        samples: Mapping[TopicIdPartition, Sample],
-        reached: Mapping[TopicIdPartition, int],
-    ) -> None:
-        """Take what `SampleRecords` asked for.
-
-        Args:
-            samples: The size of the records at offsets.
-            reached: Offsets before which there is no record.
-        """
-        assert self.sizes is not None, "nothing asked for samples"
-        self.sizes.take(samples, reached)
-        self._need = None
+    def finish(self, plan: BatchPlan, now: float) -> None:
+        """Note that a batch is proven finished, and have its offsets committed; idempotent."""
+        self._client.finish(plan, now)
+        self._first_batches.finished(now)
 
     def ended(self, now: float) -> None:
         """Note that Spark's call returns, or fails: idle time counts from now."""
@@ -270,18 +242,19 @@ class Trigger:
                 if available_now.is_over(is_settled=is_settled, waited_s=waited_s, now=now):
                     return Over()
             if now - answered_at >= answer_s:
+                problem = self._parts.log_ends.problem
                 doubt = "whether all topics of subscribe exist" if knows_all_ends else ""
                 raise BrokerUnreachableError(
                     f"the brokers {', '.join(self._servers)} did not report"
                     f" {doubt or 'the remaining records'} within {answer_s:.0f} s"
-                    f"{'' if doubt else f': {self._problem or MEMBERSHIP_UNCONFIRMED}'}"
+                    f"{'' if doubt else f': {problem or MEMBERSHIP_UNCONFIRMED}'}"
                 )
             yield self._until(lambda: next_batch.is_settled, patience.again_s)
             if not knows_all_ends or available_now.is_in_doubt:
                 # Settled, but a request is unanswered or a topic is in doubt.
                 yield self._until(_never, patience.again_s)
 
-    def _await_first_answer(self) -> Generator[_Need, None, None]:
+    def _await_first_answer(self) -> Generator[_Until, None, None]:
         """Wait until the member has joined or may warm up, and for the instance id's release."""
         parts, began_at, wait_s = self._parts, self._now, self._patience.answer_s
 
@@ -298,18 +271,18 @@ class Trigger:
             if wait_s <= 0:
                 raise BrokerUnreachableError(self._unreachable(self._now - began_at))
 
-    def _list_ends(self) -> Generator[_Need, None, Ends]:
-        next_batch, validator, self._ends = self._parts.next_batch, self._parts.validator, {}
-        keys = next_batch.ends_to_list(self._now)
-        if keys:
-            yield ListEnds(keys, next_batch.plan_ends.shown)
-        ends = self._ends
+    def _list_ends(self) -> Generator[_Until, None, Ends]:
+        log_ends, validator = self._parts.log_ends, self._parts.validator
+        if self._parts.next_batch.ask_for_ends(self._now):
+            # The request itself has a deadline.
+            yield self._until(lambda: log_ends.is_listed, inf)
+        ends = log_ends.found
         yield from self._await_positions()
         if validator.compare(_offsets(ends), _leader_epochs(ends)):
             yield self._until(lambda: not validator.is_waiting, self._patience.validation_s)
         return ends
 
-    def _await_positions(self) -> Generator[_Need, None, None]:
+    def _await_positions(self) -> Generator[_Until, None, None]:
         """Wait for the positions of partitions assigned recently; longer while none is known."""
         parts, patience, now = self._parts, self._patience, self._now
 
@@ -321,24 +294,31 @@ class Trigger:
         since = now - patience.resolving_s
         yield self._until(lambda: not parts.positions.is_resolving(since), patience.resolving_s)
 
-    def _in_offsets(self, limit: PlanLimit, ends: Ends) -> Generator[_Need, None, PlanLimit]:
+    def _in_offsets(self, limit: PlanLimit, ends: Ends) -> Generator[_Until, None, PlanLimit]:
         """Turn the limit in bytes into an end for each partition, by samples of their records."""
-        self.sizes = None
         if limit.max_bytes is None:
             return limit
-        parts, until = self._parts, self._now + self._patience.sampling_s
+        parts, until, asked = self._parts, self._now + SAMPLING_S, self._parts.samples
         unread = parts.next_batch.unread(limit, _offsets(ends), self._now)
         assigned = parts.member.assigned
         known = {key: each for key, each in self._samples.items() if key in assigned}
-        self.sizes = sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
+        self._sizes = sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
         while wanted := sizes.wanted():
-            yield SampleRecords(wanted, max(0.0, until - self._now))
+            asked.ask(wanted, max(0.0, until - self._now))
+            # The request itself has a deadline.
+            yield self._until(lambda: asked.is_sampled, inf)
+            sizes.take(asked.found, asked.reached)
         self._samples = sizes.known
         return replace(limit, until_offsets=sizes.until_offsets())
 
     def _plan(self, limit: PlanLimit, ends: Ends) -> Planned | NothingToRead:
-        plan = self._client.plan(limit, _offsets(ends), self._now, _leader_epochs(ends))
-        return NothingToRead() if plan is None else Planned(plan)
+        client, now = self._client, self._now
+        plan = client.plan(limit, _offsets(ends), now, _leader_epochs(ends))
+        if plan is None:
+            return NothingToRead()
+        for event in self._first_batches.planned(plan, self._sizes, now):
+            self._parts.positions.emit(event)
+        return Planned(plan)
 
     def _until(self, is_met: Callable[[], bool], wait_s: float) -> _Until:
         return _Until(is_met, self._now + wait_s)

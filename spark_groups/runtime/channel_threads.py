@@ -21,6 +21,8 @@ from spark_groups.group.member.messages import (
     OffsetForLeaderEpochRequest,
     RequestFailed,
     Response,
+    SampleRecordsRequest,
+    SampleRecordsResponse,
 )
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.wire.cluster import Cluster
@@ -60,7 +62,7 @@ class ChannelThreads:
         self._answered = answered
         self._crashed = crashed
         self._identity = identity = identity or ClusterIdentity()
-        self._search, self._cluster = (
+        self._search, self._cluster, self._leaders = (
             Cluster(
                 bootstrap_servers,
                 client_id=client_id,
@@ -68,7 +70,7 @@ class ChannelThreads:
                 timeouts=timeouts,
                 identity=identity,
             )
-            for _ in range(2)
+            for _ in range(3)
         )
         self._coordinators = {
             channel: CoordinatorConnection(
@@ -109,7 +111,7 @@ class ChannelThreads:
         """Interrupt all requests and end the threads, waiting `timeout_s` for each."""
         for channel in self._coordinators.values():
             channel.shutdown()
-        for cluster in (self._search, self._cluster):
+        for cluster in (self._search, self._cluster, self._leaders):
             cluster.shutdown()
         for inbox in self._inbox.values():
             inbox.put(None)
@@ -129,6 +131,8 @@ class ChannelThreads:
                     self._search.close()
                 case Channel.CLUSTER:
                     self._cluster.close()
+                case Channel.TRIGGER:
+                    self._leaders.close()
                 case _:
                     self._coordinators[channel].close()
 
@@ -158,25 +162,39 @@ class ChannelThreads:
         return self._coordinators[outgoing.channel].send(node, request, outgoing.timeout_s)
 
     def _ask_cluster(self, outgoing: Outgoing) -> Response:
+        request = outgoing.request
+        cluster = {Channel.SEARCH: self._search, Channel.TRIGGER: self._leaders}.get(
+            outgoing.channel, self._cluster
+        )
         # A longer call would hide its reason; a connection that it began is used by the next one.
-        cluster = self._search if outgoing.channel is Channel.SEARCH else self._cluster
         cluster.call_s = outgoing.timeout_s
-        match outgoing.request:
-            case FindCoordinatorRequest() as request:
+        match request:
+            case FindCoordinatorRequest():
                 return cluster.find_coordinator(request)
-            case MetadataRequest() as request:
+            case MetadataRequest():
                 return cluster.metadata(request)
-            case ListOffsetsRequest() as request:
+            case ListOffsetsRequest():
                 return cluster.list_offsets(request)
-            case OffsetForLeaderEpochRequest() as request:
+            case OffsetForLeaderEpochRequest():
                 return cluster.epoch_ends(request)
-            case GroupSettingsRequest() as request:
-                found = group_settings(cluster, request.group_id)
-                setting = found.of(SESSION_TIMEOUT_MS)
+            case SampleRecordsRequest():
+                found = cluster.sample_records(
+                    request.offsets,
+                    read_committed=request.read_committed,
+                    timeout_s=request.timeout_s,
+                )
+                return SampleRecordsResponse(
+                    samples=found.samples,
+                    reached=found.reached,
+                    problem=", ".join(sorted({*found.unknown.values()})),
+                )
+            case GroupSettingsRequest():
+                settings = group_settings(cluster, request.group_id)
+                setting = settings.of(SESSION_TIMEOUT_MS)
                 return GroupSettingsResponse(
-                    session_timeout_ms=found.session_timeout_ms,
+                    session_timeout_ms=settings.session_timeout_ms,
                     session_timeout_max_ms=None if setting is None else setting.maximum,
-                    reason=found.reason,
+                    reason=settings.reason,
                 )
             case other:
                 raise TypeError(f"{type(other).__name__} does not go to any broker")

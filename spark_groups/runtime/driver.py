@@ -8,18 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
 
 from spark_groups.errors import (
     DeadOwnershipError,
-    ErrorCode,
-    GroupError,
-    ProtocolError,
-    Reaction,
     SparkGroupsError,
-    rule_for,
 )
-from spark_groups.group.batches.batch_bytes import BytesSearch, Sample
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
@@ -27,44 +20,31 @@ from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member import MemberConfig
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.messages import (
-    LATEST_TIMESTAMP,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     HeartbeatRequest,
-    ListOffsetsRequest,
     Node,
-    found_and_failed,
 )
 from spark_groups.group.metrics import Count
-from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.group.trigger import (
     End,
-    Ends,
-    ListEnds,
-    NothingToRead,
-    Over,
     Patience,
     Planned,
-    SampleRecords,
     Trigger,
     WaitUntil,
 )
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.engine import MAX_SLEEP_S, Engine, suspension_clock
 from spark_groups.runtime.instance_lock import InstanceLock
-from spark_groups.types import BatchPlan, TopicIdPartition, TopicPartition
-from spark_groups.wire.cluster import Cluster
+from spark_groups.types import BatchPlan, TopicPartition
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
-from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
 
 logger = logging.getLogger(__name__)
-
-LOG_ENDS: Final = "ListOffsetsRequest (the log ends of a plan)"
 
 
 class GroupDriver:
@@ -96,9 +76,7 @@ class GroupDriver:
         self._security = security
         self._api_timeout_s = api_timeout_s
         self._timeouts = timeouts
-        self._ends: LogEnds | None = None
         self._trigger: Trigger | None = None
-        self._open_requests = OpenRequests(config.request_timeout_s)
         self._available_now = False
         self._instance_lock: InstanceLock | None = None
         self._holds_revocations = False
@@ -127,7 +105,6 @@ class GroupDriver:
                 new_member_id=lambda: str(uuid.uuid4()),
                 checkpointed=checkpointed,
                 warm_up_tasks=warm_up_tasks,
-                open_requests=self._open_requests,
             )
             patience = Patience(
                 answer_s=self._api_timeout_s,
@@ -139,16 +116,6 @@ class GroupDriver:
             if self._instance_lock is not None:
                 self._instance_lock.note(member_id=client.parts.member.member_id)
             client.hold_revocations(self._holds_revocations, suspension_clock())
-            self._ends = LogEnds(
-                Cluster(
-                    self._servers,
-                    client_id=self._client_id,
-                    security=self._security,
-                    timeouts=self._timeouts,
-                    identity=self.identity,
-                ),
-                read_committed=self._config.read_committed,
-            )
             threads = ChannelThreads(
                 self._servers,
                 client_id=self._client_id,
@@ -167,8 +134,9 @@ class GroupDriver:
 
     def finish(self, plan: BatchPlan) -> None:
         """Note that a batch is proven finished, and commit its offsets; idempotent."""
-        with self._changing() as client:
-            client.finish(plan, suspension_clock())
+        trigger = self._started_trigger()
+        with self._changing():
+            trigger.finish(plan, suspension_clock())
 
     def count(self, counts: Mapping[Count, int]) -> None:
         """Add to the member's counters what only the query's application knows."""
@@ -212,12 +180,19 @@ class GroupDriver:
             if self._trigger is not None:
                 self._trigger.prepare_available_now()
 
-    def plan(self, limit: PlanLimit) -> BatchPlan | None:
+    def plan(
+        self, limit: PlanLimit, *, tasks: int = 0, trigger_interval_s: float | None = None
+    ) -> BatchPlan | None:
         """Return the next plan, or None: nothing to read and nothing new to record.
 
         The first call waits, for a bounded time, until the member owns its target assignment; or it
         returns the warm-up plan, and the next call waits. Under AvailableNow each call that finds
         nothing waits.
+
+        Args:
+            limit: The query's limit of a batch.
+            tasks: See `Trigger.begin`.
+            trigger_interval_s: See `Trigger.begin`.
 
         Raises:
             GroupError: The coordinator refused the member; not retried.
@@ -228,28 +203,15 @@ class GroupDriver:
         """
         trigger = self._started_trigger()
         with self._engine.changed:
-            trigger.begin(limit, suspension_clock())
+            trigger.begin(
+                limit, suspension_clock(), tasks=tasks, trigger_interval_s=trigger_interval_s
+            )
             self._engine.pump()
-        try:
-            while True:
-                step = self._next_step(trigger)
-                match step:
-                    case ListEnds():
-                        self._list_ends(trigger, step)
-                    case SampleRecords():
-                        self._sample(trigger, step)
-                    case Planned(plan=plan):
-                        return plan
-                    case NothingToRead() | Over():
-                        return None
-        finally:
-            with self._engine.changed:
+            try:
+                end = self._carried(trigger)
+            finally:
                 trigger.ended(suspension_clock())
-
-    @property
-    def sizes(self) -> BytesSearch[TopicIdPartition] | None:
-        """How the last plan was limited in bytes; None: it was not."""
-        return None if self._trigger is None else self._trigger.sizes
+        return end.plan if isinstance(end, Planned) else None
 
     def await_commits(self, timeout_s: float) -> bool:
         """Wait until every finished batch is committed; return False after the timeout."""
@@ -329,40 +291,17 @@ class GroupDriver:
         assert self._trigger is not None
         return self._trigger
 
-    def _next_step(self, trigger: Trigger) -> End | ListEnds | SampleRecords:
-        """Wait as long as the trigger waits, and return what it needs then, or its end."""
-        with self._engine.changed:
-            while True:
-                self._check()
-                step = trigger.poll(suspension_clock())
-                self._engine.send()
-                if not isinstance(step, WaitUntil):
-                    return step
-                # Every input of the client notifies, and so does the timer.
-                left_s = max(0.0, step.at - suspension_clock())
-                self._engine.changed.wait(min(MAX_SLEEP_S, left_s))
-
-    def _list_ends(self, trigger: Trigger, asked: ListEnds) -> None:
-        """List log ends, as an open request: the timer reports a slow one."""
-        assert self._ends is not None
-        began_at = suspension_clock()
-        with self._engine.changed:
-            self._open_requests.asked(LOG_ENDS, 0.0, began_at)
-            self._engine.changed.notify_all()
-        ends = self._ends.list(asked.keys, asked.shown)
-        with self._engine.changed:
-            now, problem = suspension_clock(), self._ends.problem
-            if problem:
-                self._open_requests.failed(LOG_ENDS, problem, now - began_at, now)
-            else:
-                self._open_requests.answered(LOG_ENDS, now - began_at)
-            trigger.listed(ends, problem)
-
-    def _sample(self, trigger: Trigger, asked: SampleRecords) -> None:
-        assert self._ends is not None
-        found = self._ends.sample(asked.offsets, asked.timeout_s)
-        with self._engine.changed:
-            trigger.sampled(*found)
+    def _carried(self, trigger: Trigger) -> End:
+        """Wait as long as the trigger waits, and return its end; needs the lock."""
+        while True:
+            self._check()
+            step = trigger.poll(suspension_clock())
+            self._engine.send()
+            if not isinstance(step, WaitUntil):
+                return step
+            # Every input of the client notifies, and so does the timer.
+            left_s = max(0.0, step.at - suspension_clock())
+            self._engine.changed.wait(min(MAX_SLEEP_S, left_s))
 
     def _lock_instance(self) -> None:
         instance_id = self._config.member.instance_id
@@ -390,8 +329,6 @@ class GroupDriver:
     def close(self) -> None:
         """End all threads without leaving the group; a second call does nothing."""
         self._engine.close()
-        if self._ends is not None:
-            self._ends.shutdown()
         if self._instance_lock is not None:
             self._instance_lock.release()
 
@@ -428,87 +365,3 @@ def leave_at_once(
     finally:
         connection.close()
     return getattr(response, "error_code", None) == 0
-
-
-class LogEnds:
-    """Lists log ends for each plan; omits those that cannot be listed, and logs the reason once.
-
-    Args:
-        cluster: A cluster with connections of its own.
-        read_committed: True for last stable offsets.
-    """
-
-    def __init__(self, cluster: Cluster, *, read_committed: bool) -> None:
-        self.problem = ""
-        """Why the last listing lacks partitions; empty if it is complete."""
-        self._sampling_problem = ""
-        self._cluster = cluster
-        self._read_committed = read_committed
-
-    def list(
-        self,
-        keys: frozenset[TopicIdPartition],
-        shown: frozenset[TopicIdPartition] = frozenset(),
-    ) -> Ends:
-        """Return the ends of partitions with their leader epochs.
-
-        Args:
-            shown: Those that no plan uses: their errors are ignored.
-
-        Raises:
-            GroupError: A broker refuses to list them; not retried.
-        """
-        if not keys:
-            return {}
-        request = ListOffsetsRequest(
-            partitions=keys,
-            timestamp_ms=LATEST_TIMESTAMP,
-            read_committed=self._read_committed,
-        )
-        try:
-            response = self._cluster.list_offsets(request)
-        except (RequestError, ProtocolError) as error:
-            self._note(str(error))
-            return {}
-        found, failed = found_and_failed(response.answers)
-        errors = {key: code for key, code in failed.items() if key not in shown}
-        codes = sorted(set(errors.values()))
-        problem = ", ".join(ErrorCode.name_of(code) for code in codes)
-        self._note(f"{len(errors)} partitions: {problem}" if codes else "")
-        for code in codes:
-            if rule_for(code).lookup is Reaction.FAIL:
-                raise GroupError(f"log ends cannot be listed: {problem}: {rule_for(code).remedy}")
-        return found
-
-    def sample(
-        self, offsets: Mapping[TopicIdPartition, int], timeout_s: float
-    ) -> tuple[Mapping[TopicIdPartition, Sample], Mapping[TopicIdPartition, int]]:
-        """Return the size of the records at offsets, and offsets before which there is none.
-
-        Partitions that cannot be read are omitted.
-        """
-        try:
-            found = self._cluster.sample_records(
-                offsets, read_committed=self._read_committed, timeout_s=timeout_s
-            )
-            problem = ", ".join(sorted({*found.unknown.values()}))
-        except (RequestError, ProtocolError) as error:
-            found, problem = FirstRecords(), str(error)
-        if problem and problem != self._sampling_problem:
-            logger.warning(
-                "%d partitions could not be sampled, so the size of this batch may be far from"
-                " maxBytesPerTrigger: %s",
-                len(offsets) - len(found.samples),
-                problem,
-            )
-        self._sampling_problem = problem
-        return found.samples, found.reached
-
-    def shutdown(self) -> None:
-        """Make the current call and all later ones fail at once; for any thread."""
-        self._cluster.shutdown()
-
-    def _note(self, problem: str) -> None:
-        if problem and problem != self.problem:
-            logger.warning("log ends could not be listed: %s", problem)
-        self.problem = problem

@@ -175,6 +175,16 @@ class ClientHarness:
         self.client.parts.validator.compare(log_ends, leader_epochs)
         return self.client.plan(limit, log_ends, self.now, leader_epochs)
 
+    def ends_asked(self) -> frozenset[TopicIdPartition]:
+        """Ask for the log ends of the next plan; return the partitions, and answer none."""
+        if not self.client.parts.next_batch.ask_for_ends(self.now):
+            return frozenset()
+        self.pump()
+        request = self.request(Channel.TRIGGER)
+        assert isinstance(request, m.ListOffsetsRequest)
+        self.answer(Channel.TRIGGER, m.ListOffsetsResponse())
+        return request.partitions
+
     # What a friendly cluster does.
 
     def beat(self, response: m.HeartbeatResponse) -> m.HeartbeatRequest:

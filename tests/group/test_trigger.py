@@ -7,6 +7,7 @@ import pytest
 from spark_groups.errors import AvailableNowError, BrokerUnreachableError
 from spark_groups.group.batches.batch_bytes import UNKNOWN_RECORD_BYTES
 from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.ledger.events import BatchLimited
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.metadata import BELIEVED_S
@@ -122,7 +123,8 @@ def test_available_now_fails_if_log_ends_stay_unknown() -> None:
     carried = Carried(available_now=True, patience=patience)
     carried.cluster.ends = {0: 0}
     began_at = carried.now
-    with pytest.raises(BrokerUnreachableError, match=r"within 20 s: NOT_LEADER_OR_FOLLOWER"):
+    why = "within 20 s: 1 partitions: NOT_LEADER_OR_FOLLOWER"
+    with pytest.raises(BrokerUnreachableError, match=why):
         carried.run()
     assert carried.now - began_at == pytest.approx(20.0, abs=2 * patience.again_s)
 
@@ -198,8 +200,9 @@ def test_deleted_offsets_are_planned_whole() -> None:
     carried = Carried()
     carried.cluster.reached = {key(0): 1_000_000}
     assert carried.read({0: 1_000_090, 1: 10}, LIMIT) == {0: 1_000_009, 1: 1}
-    assert carried.trigger.sizes is not None
-    assert carried.trigger.sizes.is_limiting
+    (event,) = carried.harness.find(BatchLimited)
+    assert isinstance(event, BatchLimited)
+    assert (event.offsets, event.unread_offsets) == (1_000_010, 1_000_100)
 
 
 def test_throttled_plan_uses_the_last_known_sizes() -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from spark_groups.group.batches.batch_bytes import Sample
+from spark_groups.errors import ErrorCode
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.ledger.ledger import Phase
-from spark_groups.group.member.messages import ListedOffset
+from spark_groups.group.member import messages as m
+from spark_groups.group.requests.channels import Channel
 from spark_groups.group.trigger import (
     End,
-    ListEnds,
     NothingToRead,
     Over,
     Patience,
     Planned,
-    SampleRecords,
     Trigger,
     WaitUntil,
 )
@@ -79,11 +78,8 @@ class Carried:
                 self.harness.pump()
                 match step:
                     case WaitUntil(at=at):
-                        self._wait(at)
-                    case ListEnds(keys=keys):
-                        self._list(keys)
-                    case SampleRecords(offsets=offsets):
-                        self._sample(offsets)
+                        if not self._serve():
+                            self._wait(at)
                     case Planned() | NothingToRead() | Over():
                         return step
         finally:
@@ -95,7 +91,7 @@ class Carried:
         end = self.run(limit)
         if not isinstance(end, Planned):
             return {}
-        self.client.finish(end.plan, self.now)
+        self.trigger.finish(end.plan, self.now)
         self.harness.pump()
         return {each.partition: each.until_offset for each in end.plan.ranges}
 
@@ -120,18 +116,33 @@ class Carried:
         act()
         self.harness.pump()
 
-    def _list(self, keys: frozenset[TopicIdPartition]) -> None:
-        self.cluster.listings += 1
-        found = {
-            each: ListedOffset(end, self.cluster.leader_epoch)
-            for each, end in ends(self.cluster.ends).items()
-            if each in keys
-        }
-        problem = "NOT_LEADER_OR_FOLLOWER" if len(found) < len(keys) else ""
-        self.trigger.listed(found, problem)
+    def _serve(self) -> bool:
+        """Answer the trigger's request, if there is one."""
+        match self.harness.request(Channel.TRIGGER):
+            case m.ListOffsetsRequest(partitions=keys):
+                self.harness.answer(Channel.TRIGGER, self._listed(keys))
+            case m.SampleRecordsRequest(offsets=offsets):
+                self.harness.answer(Channel.TRIGGER, self._sampled(offsets))
+            case _:
+                return False
+        return True
 
-    def _sample(self, offsets: Mapping[TopicIdPartition, int]) -> None:
+    def _listed(self, keys: frozenset[TopicIdPartition]) -> m.ListOffsetsResponse:
+        self.cluster.listings += 1
+        offsets, missing = ends(self.cluster.ends), int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return m.ListOffsetsResponse(
+            answers={
+                each: m.ListedOffset(offsets[each], self.cluster.leader_epoch)
+                if each in offsets
+                else m.PartitionError(missing)
+                for each in keys
+            }
+        )
+
+    def _sampled(self, offsets: Mapping[TopicIdPartition, int]) -> m.SampleRecordsResponse:
         self.cluster.sampled.append(offsets)
         self.cluster.during()
-        samples = {} if self.cluster.is_throttled else dict.fromkeys(offsets, Sample(KB, 1))
-        self.trigger.sampled(samples, self.cluster.reached)
+        if self.cluster.is_throttled:
+            return m.SampleRecordsResponse(reached=self.cluster.reached, problem="throttled")
+        samples = dict.fromkeys(offsets, m.RecordSample(KB, 1))
+        return m.SampleRecordsResponse(samples=samples, reached=self.cluster.reached)

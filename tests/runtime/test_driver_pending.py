@@ -13,10 +13,8 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.group.member.messages import OffsetFetchRequest, OffsetForLeaderEpochRequest
-from spark_groups.group.requests.channels import Outgoing
-from spark_groups.group.trigger import Ends
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.runtime.channel_threads import ChannelThreads
-from spark_groups.runtime.driver import LogEnds
 from spark_groups.types import TopicIdPartition
 from tests.runtime.members import (
     QueryLike,
@@ -106,21 +104,18 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
         asked: list[Outgoing] = []
         listed: list[frozenset[TopicIdPartition]] = []
         is_listing = threading.Event()
-        ask, list_ends = ChannelThreads._ask, LogEnds.list
+        ask = ChannelThreads._ask
 
         def noted(self: ChannelThreads, outgoing: Outgoing) -> Any:
             asked.append(outgoing)
+            if outgoing.channel is Channel.TRIGGER:
+                listed.append(outgoing.request.partitions)  # type: ignore[union-attr]
+                is_listing.set()
             if isinstance(outgoing.request, OffsetFetchRequest):
                 is_listing.wait(10.0)
             return ask(self, outgoing)
 
-        def noted_ends(self: LogEnds, keys: frozenset[TopicIdPartition], *shown: Any) -> Ends:
-            listed.append(keys)
-            is_listing.set()
-            return list_ends(self, keys, *shown)
-
         monkeypatch.setattr(ChannelThreads, "_ask", noted)
-        monkeypatch.setattr(LogEnds, "list", noted_ends)
         plan = start().plan()
         assert plan is not None
         assert {(each.from_offset, each.until_offset) for each in plan.ranges} == {

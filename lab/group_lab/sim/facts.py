@@ -41,12 +41,14 @@ class Drained(Fact):
 
     Args:
         is_settled: Whether it had its whole target assignment, or else stopped waiting for it.
+        asked_at: When Spark asked for the batch that there is not, in seconds.
     """
 
     who: str
     client: GroupClient
     began_at: float
     is_settled: bool
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from group_lab.sim.facts import (
 from group_lab.sim.scene import RestartedApplication, Scene
 from group_lab.sim.schedule import EXACT, Clock
 from group_lab.sim.spark_logs import SparkLogs
+from group_lab.sim.storage import RECORD_BYTES
 from group_lab.sim.swarm import Assignor
 from group_lab.sim.table_writes import BatchWrite
 from spark_groups.errors import (
@@ -48,11 +49,10 @@ from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
-from spark_groups.group.member.messages import ListedOffset, RequestFailed, Response
+from spark_groups.group.member.messages import RequestFailed, Response
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Outgoing
 from spark_groups.group.trigger import (
-    ListEnds,
     NothingToRead,
     Over,
     Patience,
@@ -60,7 +60,7 @@ from spark_groups.group.trigger import (
     Trigger,
     WaitUntil,
 )
-from spark_groups.types import BatchPlan, TopicIdPartition
+from spark_groups.types import BatchPlan
 
 RESTART_S: Final = 3.0
 """After how many seconds a failed query restarts."""
@@ -76,6 +76,7 @@ PATIENCE: Final = Patience(answer_s=60.0, settled_s=USUAL_WAIT.timeout_s, again_
 WARM_UP_TASKS: Final = 2
 EMPTY_S: Final = 0.3
 """The longest empty batch of a planned run."""
+FIRST_BATCH_BYTES: Final = 20 * RECORD_BYTES
 PLANNED_LEAST: Final = 0.8
 """The shortest batch of a planned run, as a part of the longest."""
 
@@ -381,11 +382,11 @@ class Query(RestartedApplication[Incarnation]):
             return
         self._triggered_at = self._scene.now
         proof = self._proofs.asked(self._offset)
+        assert self._calls is not None
         if proof.is_new:
             if proof.plan is not None:
-                current.client.finish(proof.plan, current.now)
+                self._calls.finish(proof.plan, current.now)
             self._proofs.proven(proof)
-        assert self._calls is not None
         self._calls.begin(self._limit(), current.now)
         self._poll(current)
 
@@ -411,16 +412,12 @@ class Query(RestartedApplication[Incarnation]):
         match step:
             case WaitUntil(at=at):
                 self._wait(current, at)
-            case ListEnds(keys=keys):
-                self._list_ends(current, keys)
             case Planned(plan=plan):
                 self._planned(current, plan)
             case NothingToRead():
                 self._found_nothing(current)
             case Over():
                 self._drained(current)
-            case other:
-                raise TypeError(f"the simulation has no {other}")
 
     def _wait(self, current: Incarnation, at: float) -> None:
         """Poll after the next input, or at a time of the run's clock."""
@@ -434,39 +431,16 @@ class Query(RestartedApplication[Incarnation]):
 
         current.after(delay_s, due)
 
-    def _list_ends(self, current: Incarnation, keys: frozenset[TopicIdPartition]) -> None:
-        scene, calls = self._scene, self._calls
-        assert calls is not None
-        ends = {
-            key: ListedOffset(*end)
-            for key in sorted(keys)
-            if (scene.chance.random() > 0.02 or scene.swarm.planned)
-            and (
-                end := scene.storage.list_end(
-                    key,
-                    scene.now,
-                    old=scene.chance.random() < 0.3,
-                    read_committed=bool(scene.swarm.read_committed),
-                )
-            )
-        }
-        problem = "an end is missing" if len(ends) < len(keys) else ""
-
-        def listed() -> None:
-            if self._calls is calls and not self._is_stale(current):
-                calls.listed(ends, problem)
-                self._poll(current)
-
-        current.after(scene.chance.uniform(0.001, 0.05), listed)
-
     def _is_stale(self, current: Incarnation) -> bool:
         return self.current is not current or self._stop_for_s is not None
 
     def _limit(self) -> PlanLimit:
         scene, swarm = self._scene, self._scene.swarm
         few = scene.chance.choice((None, swarm.max_offsets or None))
+        has_own = few or swarm.min_offsets or swarm.planned
         return PlanLimit(
             max_offsets=few if scene.is_faulty else None,
+            first_bytes=None if has_own else FIRST_BATCH_BYTES,
             min_offsets=swarm.min_offsets or None,
             max_trigger_delay_s=swarm.max_delay_s,
         )
@@ -521,7 +495,13 @@ class Query(RestartedApplication[Incarnation]):
         scene, client = self._scene, current.client
         self._end_call(current, None)
         scene.publish(
-            Drained(self.name, client, self._began_at, client.parts.next_batch.is_settled)
+            Drained(
+                self.name,
+                client,
+                self._began_at,
+                client.parts.next_batch.is_settled,
+                self._triggered_at,
+            )
         )
         self._stop_for_s = scene.chance.choice(JOB_EVERY_S)
         self._leave(current)
@@ -632,8 +612,9 @@ class Query(RestartedApplication[Incarnation]):
     def _report(self, current: Incarnation, proofs: Proofs, text: str) -> None:
         plan = proofs.reported(text, self.name)
         if plan is not None:
-            current.client.finish(plan, current.now)
-            proofs.finished(plan, current.now)
+            assert self._calls is not None
+            self._calls.finish(plan, current.now)
+            proofs.finished(plan)
 
     def _until_trigger_s(self) -> float:
         """Return the time until Spark's processing-time trigger: the next multiple of its interval.

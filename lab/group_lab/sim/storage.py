@@ -204,6 +204,7 @@ class PartitionLog:
         return EpochEnd(later[0], known[-1] if known else leader_epoch)
 
 
+RECORD_BYTES: Final = 100
 OLD_LEADER_ANSWERS_S: Final = 2.0
 """How long a deposed leader still answers."""
 Refused = Mapping[TopicIdPartition, int]
@@ -296,6 +297,21 @@ class Storage:
                 end = log.stable_offset if request.read_committed else log.end_offset
                 answers[key] = m.ListedOffset(end, log.leader_epoch)
         return m.ListOffsetsResponse(answers=answers)
+
+    def sample_records(self, request: m.SampleRecordsRequest) -> m.SampleRecordsResponse:
+        """Answer a request for the size of records: all have the same."""
+        found = {
+            key: m.RecordSample(RECORD_BYTES, 1)
+            for key, offset in request.offsets.items()
+            if key in self.logs and offset < self.logs[key].end_offset
+        }
+        starts = {
+            key: self.logs[key].start_offset
+            for key, offset in request.offsets.items()
+            if key in self.logs and offset < self.logs[key].start_offset
+        }
+        problem = "" if len(found) == len(request.offsets) else "UNKNOWN_TOPIC_OR_PARTITION"
+        return m.SampleRecordsResponse(samples=found, reached=starts, problem=problem)
 
     def epoch_ends(
         self, request: m.OffsetForLeaderEpochRequest, refused: Refused = NONE_REFUSED

@@ -36,9 +36,10 @@ from spark_groups.errors import ErrorCode
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.requests.channels import Outgoing
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import TopicIdPartition, TopicPartition
 
+MISSING: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 GROUP_ID: Final = "g"
 LEADER_ERRORS: Final = (
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -50,6 +51,8 @@ LEADER_ERRORS: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
 )
+OLD_LEADER_PART: Final = 0.3
+"""How often a deposed leader answers for log ends, while it still can."""
 WRITTEN_EVERY_S: Final = 0.1
 """How often a planned run writes records."""
 QUIET_S: Final = 30.0
@@ -250,6 +253,10 @@ class World:
                 reply(_electing(request) if fails else storage.metadata(request))
             case m.GroupSettingsRequest():
                 reply(m.GroupSettingsResponse(session_timeout_ms=int(scene.swarm.session_s * 1000)))
+            case m.ListOffsetsRequest() if outgoing.channel is Channel.TRIGGER:
+                reply(self._log_ends(request, fails=fails))
+            case m.SampleRecordsRequest():
+                reply(storage.sample_records(request))
             case m.ListOffsetsRequest():
                 reply(storage.list_offsets(request, self._refused(request.partitions, fails)))
             case m.OffsetForLeaderEpochRequest():
@@ -299,6 +306,21 @@ class World:
         if self.scene.chance.random() < 0.5:
             return m.FindCoordinatorResponse(coordinator=coordination.former_node)
         return m.FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _log_ends(self, request: m.ListOffsetsRequest, *, fails: bool) -> m.ListOffsetsResponse:
+        """Return log ends for a plan: a deposed leader may answer with an old one."""
+        scene, answers = self.scene, dict[TopicIdPartition, m.ListedOffset | m.PartitionError]()
+        refused = self._refused(request.partitions, fails)
+        for key in sorted(request.partitions - refused.keys()):
+            end = scene.storage.list_end(
+                key,
+                scene.now,
+                old=scene.chance.random() < OLD_LEADER_PART,
+                read_committed=request.read_committed,
+            )
+            answers[key] = m.PartitionError(MISSING) if end is None else m.ListedOffset(*end)
+        failed = {key: m.PartitionError(code) for key, code in refused.items()}
+        return m.ListOffsetsResponse(answers={**answers, **failed})
 
     def _refused(self, partitions: Iterable[TopicIdPartition], fails: bool) -> Refused:
         """Draw the partitions whose leaders refuse, if a broker fails."""

@@ -20,7 +20,7 @@ from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import SessionTimeoutKnown
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.requests.channels import Outgoing
+from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import BatchPlan
 
 HIDDEN = (CoordinatorFound, PositionFound, SessionTimeoutKnown)
@@ -125,6 +125,8 @@ class Clients:
             query.client.handle_failure(outgoing, answer, self.now)
         else:
             query.client.handle_response(outgoing, answer, self.now)
+        if outgoing.channel is Channel.TRIGGER:
+            return []
         kind = type(outgoing.request)
         in_any_case = self.shown_in_any_case.get(kind, 0) > 0
         if in_any_case:
@@ -191,16 +193,14 @@ class Clients:
     def _plan(self, name: str, command: Command) -> list[str]:
         query, limit = self.queries[name], command.take("limit")
         try:
-            asked = query.client.parts.next_batch.ends_to_list(self.now)
-            listed = self.scene.world.ask(
-                m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.LATEST_TIMESTAMP)
-            )
-            assert isinstance(listed, m.ListOffsetsResponse)
-            found, _ = m.found_and_failed(listed.answers)
+            parts = query.client.parts
+            parts.next_batch.ask_for_ends(self.now)
+            lines = self._pump(name)
+            found = parts.log_ends.found
             ends = {key: each.offset for key, each in found.items()}
             leader_epochs = {key: each.leader_epoch for key, each in found.items()}
-            query.client.parts.validator.compare(ends, leader_epochs)
-            lines = self._pump(name)
+            parts.validator.compare(ends, leader_epochs)
+            lines += self._pump(name)
             plan = query.client.plan(
                 PlanLimit(max_offsets=int(limit) if limit else None),
                 ends,

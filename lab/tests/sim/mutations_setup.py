@@ -140,12 +140,12 @@ def reads_to_the_end_of_the_log(patch: Patch) -> None:
 
 
 def reads_nothing_while_more_is_to_come(patch: Patch) -> None:
-    listed = NextBatch.ends_to_list
+    ask = NextBatch.ask_for_ends
 
-    def eager(self: NextBatch, now: float) -> frozenset[Any]:
-        return listed(self, now) if self.is_settled else frozenset()
+    def eager(self: NextBatch, now: float) -> bool:
+        return self.is_settled and ask(self, now)
 
-    patch.setattr(NextBatch, "ends_to_list", eager)
+    patch.setattr(NextBatch, "ask_for_ends", eager)
 
 
 def plans_before_the_start_is_committed(patch: Patch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.group import trigger as triggers
+from spark_groups.group.batches.available_now import AvailableNowEnd
 from spark_groups.group.client import GroupClient
 from spark_groups.group.ledger.validation import PositionValidator
 from spark_groups.group.trigger import Trigger
@@ -18,6 +19,10 @@ def compares_no_log_ends_with_positions(patch: Patch) -> None:
 
 def plans_without_leader_epochs(patch: Patch) -> None:
     patch.setattr(triggers, "_leader_epochs", lambda _: {})
+
+
+def ends_available_now_at_the_first_empty_look(patch: Patch) -> None:
+    patch.setattr(AvailableNowEnd, "is_over", lambda *_, **__: True)
 
 
 def ignores_every_failure(patch: Patch) -> None:

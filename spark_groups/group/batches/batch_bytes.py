@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from spark_groups.group.batches.planning import divide
-from spark_groups.values import dataclass
+from spark_groups.group.member.messages import RecordSample
 
 K = TypeVar("K")
 UNKNOWN_RECORD_BYTES: Final = 1024 * 1024
@@ -25,26 +25,6 @@ UNKNOWN_RECORD_BYTES: Final = 1024 * 1024
 default, so that the batch is too small rather than too large."""
 ROUNDS_MAX: Final = 12
 """The last of these rounds samples ranges of 1/1024 of the first estimate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The records around an offset.
-
-    Args:
-        size_bytes: Their size without compression; markers and aborted records count as nothing.
-        offsets: The offsets to the end of these records, gaps included.
-        skipped_offsets: Those before, from the sampled one on: markers and aborted records.
-    """
-
-    size_bytes: int
-    offsets: int
-    skipped_offsets: int = 0
-
-    @property
-    def per_offset(self) -> float:
-        """The mean bytes of an offset."""
-        return self.size_bytes / max(1, self.offsets)
 
 
 class BytesSearch(Generic[K]):
@@ -63,7 +43,7 @@ class BytesSearch(Generic[K]):
         unread: Mapping[K, tuple[int, int]],
         max_bytes: int,
         max_offsets: int | None,
-        known: Mapping[K, Sample] = MappingProxyType({}),
+        known: Mapping[K, RecordSample] = MappingProxyType({}),
     ) -> None:
         self._begins = {key: begin for key, (begin, _) in unread.items()}
         self._positions = dict(self._begins)
@@ -74,7 +54,7 @@ class BytesSearch(Generic[K]):
         self.known = dict(known)
         """The last sample with records, by partition."""
         self._rounds = 0
-        self._at_begin: dict[K, Sample] | None = None
+        self._at_begin: dict[K, RecordSample] | None = None
         self.unread_offsets = sum(end - begin for begin, end in unread.values())
         """The whole backlog."""
         self._most_offsets = self.max_offsets = self._most()
@@ -103,7 +83,7 @@ class BytesSearch(Generic[K]):
         }
 
     def take(
-        self, samples: Mapping[K, Sample], reached: Mapping[K, int] = MappingProxyType({})
+        self, samples: Mapping[K, RecordSample], reached: Mapping[K, int] = MappingProxyType({})
     ) -> None:
         """Take the samples of `wanted`.
 
@@ -149,14 +129,14 @@ class BytesSearch(Generic[K]):
         left = sum(end - self._positions[key] for key, end in self._ends.items())
         return left if self._own_max_offsets is None else min(self._own_max_offsets, left)
 
-    def _fit(self, at_end: Mapping[K, Sample]) -> None:
+    def _fit(self, at_end: Mapping[K, RecordSample]) -> None:
         """Shrink the number of offsets if their estimated size exceeds the limit."""
         size_bytes = self._size_bytes(at_end)
         if size_bytes > self._max_bytes:
             self.max_offsets = max(1, math.floor(self.max_offsets * self._max_bytes / size_bytes))
         self.size_bytes = self._size_bytes(at_end)
 
-    def _size_bytes(self, at_end: Mapping[K, Sample]) -> float:
+    def _size_bytes(self, at_end: Mapping[K, RecordSample]) -> float:
         begins = self._at_begin or {}
         return sum(
             (until - begin) * (begins[key].per_offset + at_end[key].per_offset) / 2
@@ -168,10 +148,10 @@ class BytesSearch(Generic[K]):
 
 
 def _complete(
-    positions: Mapping[K, int], samples: Mapping[K, Sample], known: Mapping[K, Sample]
-) -> dict[K, Sample]:
+    positions: Mapping[K, int], samples: Mapping[K, RecordSample], known: Mapping[K, RecordSample]
+) -> dict[K, RecordSample]:
     """Return a sample of each partition; without one, its last or the largest of the others."""
     sizes = {key: known[key].per_offset for key in positions if key in known}
     largest = max(sizes.values(), default=UNKNOWN_RECORD_BYTES)
-    unknown = {key: Sample(math.ceil(sizes.get(key, largest)), 1) for key in positions}
+    unknown = {key: RecordSample(math.ceil(sizes.get(key, largest)), 1) for key in positions}
     return {**unknown, **samples}

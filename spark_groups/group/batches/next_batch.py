@@ -12,8 +12,8 @@ from spark_groups.group.ledger.events import BatchPlanned
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.member.membership import PLANNING, MemberState
 from spark_groups.group.requests.describe import PendingOffsets, TargetAssignment
-from spark_groups.group.requests.list_offsets import PlanEnds
 from spark_groups.group.requests.settings import SessionTimeout
+from spark_groups.group.requests.trigger_requests import LogEnds
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 
@@ -23,7 +23,7 @@ class NextBatch:
 
     positions: Positions
     planner: BatchPlanner
-    plan_ends: PlanEnds
+    log_ends: LogEnds
     target: TargetAssignment
     pending_offsets: PendingOffsets
     session: SessionTimeout
@@ -38,13 +38,18 @@ class NextBatch:
     def unread(self, limit: PlanLimit, ends: Mapping[TopicIdPartition, int], now: float) -> Ranges:
         """Return the ranges of which the next plan reads a part; none if it is held back."""
         may_read = bool(self.readable(now))
-        return self.planner.unread(limit, self.plan_ends.usable(ends), now) if may_read else {}
+        return self.planner.unread(limit, self.log_ends.usable(ends), now) if may_read else {}
 
-    def ends_to_list(self, now: float) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose log ends to list: the next plan's, and pending ones."""
+    def ask_for_ends(self, now: float) -> bool:
+        """Ask for the log ends of the next plan, and of pending partitions.
+
+        Returns:
+            Whether there is any to list.
+        """
+        self.log_ends.forget()
         if not self._may_plan(now):
-            return frozenset()
-        return self.plan_ends.to_list(self.positions.still_pending(self.target.pending))
+            return False
+        return self.log_ends.ask(self.positions.still_pending(self.target.pending))
 
     def plan(
         self,
@@ -56,7 +61,7 @@ class NextBatch:
         """Return the next batch, or None if there is nothing to read and nothing to record."""
         if not (self.planner.warm_up.is_warming or self._is_ownership_proven(now)):
             return None
-        plan = self.planner.plan(limit, self.plan_ends.take(ends, now), now, leader_epochs)
+        plan = self.planner.plan(limit, self.log_ends.take(ends, now), now, leader_epochs)
         if plan is None:
             return None
         if plan.ranges:
@@ -70,7 +75,7 @@ class NextBatch:
 
         While an end is doubted or a finished run is unsettled, there may be more to read.
         """
-        positions, ends = self.positions, self.plan_ends.usable(ends)
+        positions, ends = self.positions, self.log_ends.usable(ends)
         uncertain = positions.validator.doubted() | positions.ledger.undecided()
         wanted = positions.ledger.positions(positions.member.assigned)
         are_known = all(key in ends and key not in uncertain for key in wanted)

@@ -71,8 +71,6 @@ class Proofs:
     def __init__(self, owner: CheckpointOwner, *, passes_start: bool = True) -> None:
         self.unproven: BatchPlan | None = None
         """The last plan that Spark received, until its batch is proven."""
-        self.reported_at: float | None = None
-        """When the last plan was reported, by the caller's clock; None: not yet."""
         self.query_id: str | None = None
         """Spark's query ID; None before the first report."""
         self.is_query_over = False
@@ -171,11 +169,10 @@ class Proofs:
         self.query_id = query_id
         return self.unproven if text == self._unproven_text else None
 
-    def finished(self, plan: BatchPlan, reported_at: float) -> None:
+    def finished(self, plan: BatchPlan) -> None:
         """Note that a reported plan was finished."""
         if self.unproven is plan:
             self.expect_no_report()
-            self.reported_at = reported_at
 
     def query_ended(self, query_id: str, *, had_reports: bool) -> None:
         """Note that a query of the application has ended.
@@ -190,7 +187,7 @@ class Proofs:
         self.is_query_over = self.is_query_over or is_this_query or may_be_this_query
 
     def _expect(self, plan: BatchPlan | None, text: str) -> None:
-        self.unproven, self._unproven_text, self.reported_at = plan, text, None
+        self.unproven, self._unproven_text = plan, text
         # The query that was reported as ended is another one, because this one continues.
         self.is_query_over = False
         if plan is not None:

@@ -142,6 +142,48 @@ class BatchPlanned(BatchEvent):
     """The client handed a batch to Spark."""
 
 
+@event(
+    "reading {offsets:,} of {unread_offsets:,} unread offsets in this batch, about {size_mib:,.1f}"
+    " MiB: {reason}"
+)
+class BatchLimited(Event):
+    """A batch is smaller than its backlog, because of a limit in bytes."""
+
+    offsets: int
+    unread_offsets: int
+    size_mib: float
+    reason: str
+
+
+@event(
+    "reading {max_offsets:,} offsets at most in this batch, so that the first offsets are committed"
+    " early"
+)
+class FirstBatchLimited(Event):
+    """A batch is one of the first of a run, which are small."""
+
+    max_offsets: int
+
+
+@event("log ends could not be listed: {problem}", Severity.WARNING)
+class LogEndsMissing(Event):
+    """Brokers did not list all log ends of a plan; reported once for each reason."""
+
+    problem: str
+
+
+@event(
+    "{partitions} partitions could not be sampled, so the size of this batch may be far from"
+    " maxBytesPerTrigger: {problem}",
+    Severity.WARNING,
+)
+class RecordsNotSampled(Event):
+    """Brokers did not send records of some partitions; reported once for each reason."""
+
+    partitions: int
+    problem: str
+
+
 @event("finished {ranges}, planned at member epoch {plan.member_epoch}", Severity.DEBUG)
 class BatchFinished(BatchEvent):
     """Spark proved a batch finished; its offsets are being committed."""

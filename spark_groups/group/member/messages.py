@@ -368,6 +368,54 @@ class RequestFailed:
     may_have_arrived: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class RecordSample:
+    """The records around an offset.
+
+    Args:
+        size_bytes: Their size without compression; markers and aborted records count as nothing.
+        offsets: The offsets to the end of these records, gaps included.
+        skipped_offsets: Those before, from the sampled one on: markers and aborted records.
+    """
+
+    size_bytes: int
+    offsets: int
+    skipped_offsets: int = 0
+
+    @property
+    def per_offset(self) -> float:
+        """The mean bytes of an offset."""
+        return self.size_bytes / max(1, self.offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRecordsRequest:
+    """Fetch of a few records at offsets, of which only the size is of interest.
+
+    Args:
+        offsets: By partition, where to sample.
+        timeout_s: How long the leaders may take; partitions without an answer by then are omitted.
+    """
+
+    offsets: Mapping[TopicIdPartition, int]
+    read_committed: bool
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRecordsResponse:
+    """The size of the records at offsets.
+
+    Args:
+        reached: By partition, an offset before which there is no record from the sampled one on.
+        problem: Why partitions are missing; empty if none is.
+    """
+
+    samples: Mapping[TopicIdPartition, RecordSample] = field(default_factory=dict)
+    reached: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    problem: str = ""
+
+
 Request = (
     HeartbeatRequest
     | OffsetCommitRequest
@@ -378,6 +426,7 @@ Request = (
     | OffsetForLeaderEpochRequest
     | DescribeGroupRequest
     | GroupSettingsRequest
+    | SampleRecordsRequest
 )
 Response = (
     HeartbeatResponse
@@ -389,4 +438,5 @@ Response = (
     | OffsetForLeaderEpochResponse
     | DescribeGroupResponse
     | GroupSettingsResponse
+    | SampleRecordsResponse
 )

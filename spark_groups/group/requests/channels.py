@@ -1,4 +1,4 @@
-"""The client's four channels: one connection each, with one request in flight.
+"""The client's five channels: one connection each, with one request in flight.
 
 A broker answers one connection in order, so a heartbeat must never share one with a commit
 (measured: a heartbeat behind a 2 s request waited 1.9 s), nor FindCoordinator with a request to a
@@ -17,12 +17,13 @@ from spark_groups.values import dataclass
 
 
 class Channel(Enum):
-    """The four channels of a client."""
+    """The five channels of a client."""
 
     HEARTBEAT = "to the coordinator: heartbeats, and nothing else"
     OFFSETS = "to the coordinator: commits, fetches, descriptions"
     SEARCH = "to any broker: FindCoordinator, and nothing else"
     CLUSTER = "to any broker: metadata, settings, log offsets"
+    TRIGGER = "to leaders: the log ends of a plan, samples of unread records"
 
     # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__
@@ -149,7 +150,7 @@ class Channels:
             node = coordinator if leads_to_coordinator else None
             self._under_way[channel] = requester, now
             timeout_s = self._open_requests.asked(
-                type(request).__name__, requester.first_wait_s, now, str(node or "")
+                _name(channel, request), requester.first_wait_s, now, str(node or "")
             )
             outgoing.append(Outgoing(requester.channel, request, node, timeout_s))
         return outgoing
@@ -160,7 +161,8 @@ class Channels:
         """Free the channel of a request; return its requester and send time, if in flight."""
         asked = self._under_way.pop(outgoing.channel, None)
         if asked is not None:
-            name, took_s = type(outgoing.request).__name__, now - asked[1]
+            name = _name(outgoing.channel, outgoing.request)
+            took_s = now - asked[1]
             if failure is None:
                 self._open_requests.answered(name, took_s)
             else:
@@ -170,6 +172,11 @@ class Channels:
     def is_under_way(self, channel: Channel) -> bool:
         """Return whether a request is in flight on a channel."""
         return channel in self._under_way
+
+
+def _name(channel: Channel, request: Request) -> str:
+    name = type(request).__name__
+    return f"{name} (for a plan)" if channel is Channel.TRIGGER else name
 
 
 def check_kind(request: Request, response: Response) -> None:

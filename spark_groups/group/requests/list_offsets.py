@@ -1,10 +1,8 @@
-"""ListOffsets: starting positions and log ends."""
+"""ListOffsets about positions: starting positions, and log ends that are doubted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass
 from typing import ClassVar
 
 from spark_groups.errors import Reaction
@@ -18,9 +16,7 @@ from spark_groups.group.member.messages import (
     RequestFailed,
 )
 from spark_groups.group.requests.channels import Channel
-from spark_groups.group.requests.describe import PendingOffsets
 from spark_groups.group.requests.find_coordinator import Coordinator
-from spark_groups.types import Assignment, TopicIdPartition
 
 
 @dataclass(slots=True)
@@ -73,54 +69,3 @@ class DoubtedEnds(LeaderQueries):
     ) -> None:
         """Confirm positions that the logs have reached."""
         self.take(self.positions.validator.handle_list(response, now), "ListOffsets", now)
-
-
-@dataclass(slots=True)
-class PlanEnds:
-    """The log ends that are listed for each plan.
-
-    They include those of partitions whose committed offset is still being fetched, so that both
-    requests run at the same time, and those of pending partitions, which are only shown.
-    """
-
-    positions: Positions
-    pending: PendingOffsets
-    shown: frozenset[TopicIdPartition] = field(default=frozenset(), init=False)
-    """The pending partitions among those of `to_list`, until `take`."""
-    _last_tenure: float = field(default=inf, init=False)
-    """The ledger's last tenure when the ends were asked for."""
-
-    def to_list(self, pending: Assignment) -> frozenset[TopicIdPartition]:
-        """Return the partitions whose ends the next plan needs, or shows."""
-        assigned, ledger = self.positions.member.assigned, self.positions.ledger
-        unready = ledger.unready() & assigned.partitions
-        resolving = {key for key in unready if not ledger.owned[key].topic_gone}
-        own = resolving.union(ledger.positions(assigned))
-        self._last_tenure = ledger.last_tenure
-        self.shown = self.pending.to_list(pending, is_alone=not own)
-        return self.shown.union(own)
-
-    def take(
-        self, ends: Mapping[TopicIdPartition, int], now: float
-    ) -> Mapping[TopicIdPartition, int]:
-        """Show the ends of pending partitions; return those of owned ones that a plan may use."""
-        shown, self.shown = self.shown, frozenset()
-        for event in self.pending.handle_ends(shown, ends, now):
-            self.positions.emit(event)
-        return self.usable(ends)
-
-    def usable(self, ends: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int]:
-        """Return the ends of owned partitions that were listed in their current tenure.
-
-        While a partition is pending its owner reads on, possibly beyond the end listed then. Ends
-        of partitions that are not owned may be returned, too.
-        """
-        ledger = self.positions.ledger
-        if ledger.last_tenure <= self._last_tenure:
-            return ends
-        owned = ledger.owned
-        return {
-            key: end
-            for key, end in ends.items()
-            if key in owned and owned[key].tenure <= self._last_tenure
-        }

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -136,11 +135,6 @@ class RunnerControl:
         return self._proofs.query_id
 
     @property
-    def reported_at(self) -> float | None:
-        """When the last plan was reported, in monotonic seconds; None: not yet."""
-        return self._proofs.reported_at
-
-    @property
     def is_reported_to(self) -> bool:
         """Whether a driver reports the finished batches of this query's group."""
         with self._changed:
@@ -247,7 +241,6 @@ class RunnerControl:
             link.send(replace(self._message(Change.ASSIGNED), partitions=self._names(owned)))
 
     def _reported(self, report: BatchReported) -> None:
-        reported_at = time.monotonic()
         with self._changed:
             if not self._proofs.is_own(report.plan):
                 return
@@ -262,7 +255,7 @@ class RunnerControl:
         if plan is not None:
             self._driver.finish(plan)
             with self.changing() as proofs:
-                proofs.finished(plan, reported_at)
+                proofs.finished(plan)
 
     def _release(self, number: int, link: Link) -> None:
         with self._changed:

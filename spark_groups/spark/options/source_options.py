@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.planning import FIRST_BYTES, PlanLimit
 from spark_groups.group.ledger.starting import (
     StartingOffsets,
     StartingPoint,
@@ -584,10 +584,12 @@ class SourceOptions:
         return shlex.join((*options, *secured))
 
     def plan_limit(self) -> PlanLimit:
-        """Return the size limits of a batch, without the default of the first ones."""
+        """Return the size limits of a batch."""
         limit_bytes = self.max_bytes_per_trigger
+        has_limit = self.max_offsets_per_trigger or limit_bytes
         return PlanLimit(
             max_bytes=int(limit_bytes) if limit_bytes is not None and limit_bytes < inf else None,
+            first_bytes=None if has_limit else FIRST_BYTES,
             max_offsets=self.max_offsets_per_trigger,
             min_offsets=self.min_offsets_per_trigger,
             max_trigger_delay_s=self.max_trigger_delay_s,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from dataclasses import replace
 from typing import Any, Final
 
-from spark_groups.group.batches.planning import FIRST_BYTES, FirstBatches, PlanLimit
+from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proof, Proofs
 from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.member.subscription import surprising
@@ -70,11 +69,6 @@ class QueryRun:
             move_with_state=options.move_with_state,
         )
         self._limit = options.plan_limit()
-        has_own = options.max_offsets_per_trigger or options.max_bytes_per_trigger
-        self._first_bytes = None if has_own else FIRST_BYTES
-        """The default limit of the next batch; None: the first batches are over."""
-        self._has_logged_size = False
-        self._first_batches: FirstBatches | None = None
         warn_of_open_secrets(options.security)
         hint = surprising(options.subscription.topic_regex or "")
         if hint is not None:
@@ -131,9 +125,6 @@ class QueryRun:
             if plan.warm_up_tasks and self.control.is_reported_to:
                 # The member joins meanwhile.
                 self.control.await_report(WARM_REPORT_TIMEOUT_S)
-        if self._first_batches is not None:
-            finished_at = self.control.reported_at or time.monotonic()
-            self._first_batches.finished(self.control.trigger_interval_s, finished_at)
         with self.control.changing() as proofs:
             proofs.proven(proof)
 
@@ -145,51 +136,10 @@ class QueryRun:
         return min(known or os.cpu_count() or 1, WARM_UP_TASKS_MAX)
 
     def _next_plan(self, *, everything: bool) -> BatchPlan | None:
-        own = PlanLimit() if everything else self._limit
-        if self._first_bytes is not None and not everything:
-            own = replace(own, max_bytes=self._first_bytes)
-        if everything or self._available_now:
-            planned = self.driver.plan(own)
-            self._note_size(planned)
-            return planned
-        if self._first_batches is None:
-            self._first_batches = FirstBatches(self._tasks())
-        limit = self._first_batches.limited(own, self.control.trigger_interval_s)
-        planned = self.driver.plan(limit)
-        self._note_size(planned)
-        if planned is not None:
-            if planned.ranges and limit != own:
-                logger.info(
-                    "reading %s offsets at most in this batch, so that the first offsets are"
-                    " committed early",
-                    f"{limit.max_offsets:,}",
-                )
-            self._first_batches.planned(planned, limit, time.monotonic())
-        return planned
-
-    def _note_size(self, planned: BatchPlan | None) -> None:
-        """Report a batch that is smaller than its backlog, and raise the default limit after it."""
-        sizes, first_bytes = self.driver.sizes, self._first_bytes
-        if planned is None or not planned.ranges or sizes is None:
-            return
-        offsets = sum(map(len, planned.ranges))
-        if sizes.is_limiting and not (self._has_logged_size and first_bytes is None):
-            self._has_logged_size = True
-            logger.info(
-                "reading %s of %s unread offsets in this batch, about %s MiB: %s",
-                f"{offsets:,}",
-                f"{sizes.unread_offsets:,}",
-                f"{sizes.size_bytes / 1024**2:,.1f}",
-                "maxBytesPerTrigger limits all batches"
-                if first_bytes is None
-                else "without a limit, the first batches of a run are kept small, and each may be"
-                " twice as large as the one before. maxBytesPerTrigger or maxOffsetsPerTrigger"
-                " limits all batches; maxBytesPerTrigger=none reads the whole backlog at once",
-            )
-        if first_bytes is not None and sizes.is_limiting:
-            self._first_bytes = 2 * first_bytes
-        elif first_bytes is not None and offsets >= sizes.unread_offsets:
-            self._first_bytes = None
+        if everything:
+            return self.driver.plan(PlanLimit())
+        interval_s = self.control.trigger_interval_s
+        return self.driver.plan(self._limit, tasks=self._tasks(), trigger_interval_s=interval_s)
 
     def batch(self, start: PlanJson, end: PlanJson) -> BatchPlan | None:
         """Return the plan of a batch, even of partitions that moved away; None: it reads nothing.

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_groups.errors import ErrorCode, ProtocolError
-from spark_groups.group.batches.batch_bytes import Sample
+from spark_groups.group.member.messages import RecordSample
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.fetch.fetch_messages import AskedPartition, fetch_from_wire, fetch_to_wire
@@ -57,7 +57,7 @@ class FirstRecords:
     found: Mapping[TopicIdPartition, FirstRecord | None] = field(default_factory=dict)
     unknown: Mapping[TopicIdPartition, str] = field(default_factory=dict)
     reached: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    samples: Mapping[TopicIdPartition, Sample] = field(default_factory=dict)
+    samples: Mapping[TopicIdPartition, RecordSample] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class FirstRecordSearch:
         self._read_committed = read_committed
         self._passed = passed
         self._is_sampling = is_sampling
-        self._samples: dict[TopicIdPartition, Sample] = {}
+        self._samples: dict[TopicIdPartition, RecordSample] = {}
         self._places = {key: _Place(offset) for key, offset in offsets.items()}
         self._found: dict[TopicIdPartition, FirstRecord | None] = {}
         self._unknown: dict[TopicIdPartition, str] = {}
@@ -203,7 +203,7 @@ class FirstRecordSearch:
         except (ProtocolError, TimeoutError) as error:
             self._refuse(key, str(error))
             return
-        sample = sample or Sample(0, 0)
+        sample = sample or RecordSample(0, 0)
         begin = place.offset + sample.skipped_offsets
         next_offset = begin + sample.offsets
         # Compaction may have removed all that followed.

@@ -23,7 +23,7 @@ from spark_groups.compressed import (
     whole_zstd_frames,
 )
 from spark_groups.errors import ProtocolError
-from spark_groups.group.batches.batch_bytes import Sample
+from spark_groups.group.member.messages import RecordSample
 from spark_groups.wire.schemas.codec import Frame
 
 NO_TIMESTAMP_MS: Final = -1
@@ -199,7 +199,7 @@ def sample_size(
     from_offset: int,
     aborted: tuple[tuple[int, int], ...] = (),
     is_late: Callable[[], bool] = lambda: False,
-) -> Sample | None:
+) -> RecordSample | None:
     """Return the size of the records from an offset on; None: there is no whole batch.
 
     Batches older than message format v2 count as they are stored.
@@ -224,7 +224,7 @@ def sample_size(
             begin = next_offset
     if next_offset == from_offset:
         return None
-    return Sample(size_bytes, next_offset - begin, begin - from_offset)
+    return RecordSample(size_bytes, next_offset - begin, begin - from_offset)
 
 
 def _size_bytes(batch: _Batch, is_late: Callable[[], bool]) -> int:

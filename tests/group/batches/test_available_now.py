@@ -45,7 +45,7 @@ def waiting(
     harness.answer(Channel.OFFSETS, response)
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({1: committed_offset}))
-    assert key(1) in harness.client.parts.next_batch.ends_to_list(harness.now)
+    assert key(1) in harness.ends_asked()
     harness.client.plan(PlanLimit(), ends({1: 200}), harness.now)
     harness.client.poll_events()
     return harness, end_of(harness, wait)

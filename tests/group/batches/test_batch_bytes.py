@@ -12,7 +12,7 @@ from spark_groups.group.batches.batch_bytes import (
     ROUNDS_MAX,
     UNKNOWN_RECORD_BYTES,
     BytesSearch,
-    Sample,
+    RecordSample,
 )
 from spark_groups.group.batches.planning import divide
 
@@ -36,7 +36,11 @@ def search(
         rounds += 1
         assert rounds <= ROUNDS_MAX
         found.take(
-            {key: Sample(logs[key][at], 1) for key, at in wanted.items() if key not in unknown}
+            {
+                key: RecordSample(logs[key][at], 1)
+                for key, at in wanted.items()
+                if key not in unknown
+            }
         )
     ranges = divide(dict.fromkeys(logs, 0), {key: len(log) for key, log in logs.items()}, None)
     if found.is_limiting or max_offsets is not None:
@@ -70,7 +74,7 @@ def test_a_backlog_that_fits_is_not_limited() -> None:
 def test_a_sample_of_the_whole_range_is_the_only_one() -> None:
     found = BytesSearch({"t": (5, 15)}, 1000, None)
     assert found.wanted() == {"t": 5}
-    found.take({"t": Sample(900, 10)})
+    found.take({"t": RecordSample(900, 10)})
     assert found.wanted() == {}
     assert not found.is_limiting
 
@@ -130,18 +134,18 @@ def test_a_search_ends_and_never_exceeds_the_limit_in_offsets(
 
 def test_a_sample_without_bytes_at_the_end_of_a_range_is_no_evidence() -> None:
     found = BytesSearch({"t": (0, 1_000)}, 10 * KB, None)
-    found.take({"t": Sample(KB, 1)})
+    found.take({"t": RecordSample(KB, 1)})
     assert found.wanted() == {"t": 9}
-    found.take({"t": Sample(0, 1)})
+    found.take({"t": RecordSample(0, 1)})
     assert (found.max_offsets, found.size_bytes) == (10, 10 * KB)
 
 
 def test_a_sample_without_bytes_at_the_beginning_is_no_evidence() -> None:
     found = BytesSearch({"t": (0, 1_000)}, 10 * UNKNOWN_RECORD_BYTES, None)
-    found.take({"t": Sample(0, 1)})
+    found.take({"t": RecordSample(0, 1)})
     assert found.max_offsets == 10
     found = BytesSearch({"t": (0, 500), "u": (0, 500)}, 10 * KB, None)
-    found.take({"t": Sample(0, 1), "u": Sample(KB, 1)})
+    found.take({"t": RecordSample(0, 1), "u": RecordSample(KB, 1)})
     assert found.max_offsets == 10
 
 
@@ -150,11 +154,11 @@ def test_offsets_without_a_record_at_the_beginning_are_planned_whole() -> None:
     found = BytesSearch(unread, 10 * KB, None)
     assert found.wanted() == {"t": 0, "gone": 0, "u": 5}
     found.take(
-        {"t": Sample(KB, 1), "gone": Sample(0, 0), "u": Sample(KB, 1)},
+        {"t": RecordSample(KB, 1), "gone": RecordSample(0, 0), "u": RecordSample(KB, 1)},
         {"t": 1_000_000, "gone": 60, "u": 5},
     )
     assert found.wanted() == {"t": 1_000_004, "u": 9}
-    found.take({"t": Sample(KB, 1), "u": Sample(KB, 1)})
+    found.take({"t": RecordSample(KB, 1), "u": RecordSample(KB, 1)})
     assert found.until_offsets() == {"t": 1_000_005, "gone": 50, "u": 10}
     assert found.is_limiting
     assert found.unread_offsets == 1_200_050
@@ -170,17 +174,17 @@ def test_a_backlog_of_deleted_records_alone_is_planned_whole() -> None:
 
 def test_the_limit_in_offsets_counts_offsets_without_a_record() -> None:
     found = BytesSearch({"t": (0, 1_000)}, 10 * KB, 7)
-    found.take({"t": Sample(KB, 1_000)}, {"t": 3})
+    found.take({"t": RecordSample(KB, 1_000)}, {"t": 3})
     assert found.until_offsets() == {"t": 7}
     found = BytesSearch({"t": (0, 1_000)}, 10 * KB, 7)
-    found.take({"t": Sample(10 * KB, 1_000)}, {"t": 500})
+    found.take({"t": RecordSample(10 * KB, 1_000)}, {"t": 500})
     assert found.until_offsets() == {"t": 7}
 
 
 def test_the_last_known_size_stands_in_for_a_sample_that_fails() -> None:
     before = BytesSearch({"t": (0, 1_000), "u": (0, 1_000)}, 20 * KB, None)
-    before.take({"t": Sample(2 * KB, 2), "u": Sample(5 * KB, 1)})
-    before.take({"t": Sample(0, 1)})
+    before.take({"t": RecordSample(2 * KB, 2), "u": RecordSample(5 * KB, 1)})
+    before.take({"t": RecordSample(0, 1)})
     found = BytesSearch({"t": (10, 1_000)}, 20 * KB, None, before.known)
     found.take({})
     assert found.max_offsets == 20, "1 KiB as before, neither 1 MiB nor that of another partition"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import uuid
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +13,7 @@ from spark_groups.group.batches.available_now import (
     AvailableNowWait,
     WhenUnsettled,
 )
-from spark_groups.group.batches.planning import FirstBatches, PlanLimit, divide
-from spark_groups.types import BatchPlan, OffsetRange
+from spark_groups.group.batches.planning import PlanLimit, divide
 
 OFFSETS = some.integers(0, 2**53)
 LOGS = some.dictionaries(some.integers(0, 50), some.tuples(OFFSETS, OFFSETS), max_size=20)
@@ -108,65 +106,3 @@ def test_session_means_nothing_to_who_does_not_wait_for_it(when: WhenUnsettled) 
 def test_who_waits_does_so_for_the_session_and_a_little_longer_but_never_shorter() -> None:
     assert AvailableNowWait(7.0, WhenUnsettled.WAIT).limit_s(45_000) == 45.0 + BEYOND_SESSION_S
     assert AvailableNowWait(99.0, WhenUnsettled.WAIT).limit_s(45_000) == 99.0
-
-
-def batch(limit: PlanLimit, *backlogs: int) -> BatchPlan:
-    """Return the plan of a batch on partitions with backlogs."""
-    ends = dict(enumerate(backlogs))
-    divided = divide(dict.fromkeys(ends, 0), ends, limit.max_offsets)
-    topic_id = uuid.UUID(int=1)
-    ranges = tuple(OffsetRange(topic_id, "t", key, *each) for key, each in divided.items())
-    return BatchPlan("g", "m", 1, ranges)
-
-
-def test_first_batches_grow_with_the_rate_until_one_has_the_whole_backlog() -> None:
-    first, own, now, backlog, sizes = FirstBatches(2), PlanLimit(), 0.0, 1_000_000, []
-    while backlog:
-        limit = first.limited(own, 0.0)
-        plan = batch(limit, backlog // 2, backlog // 2)
-        first.planned(plan, limit, now)
-        sizes.append(sum(map(len, plan.ranges)))
-        backlog -= sizes[-1]
-        # The first batch has 10,000 rows a second, each later one 100,000.
-        now += sizes[-1] / (10_000 if len(sizes) == 1 else 100_000)
-        first.finished(0.0, now)
-    assert sizes[:5] == [20_000, 40_000, 100_000, 200_000, 400_000]
-    assert sum(sizes) == 1_000_000
-    assert first.limited(own, 0.0) is own, "the first batches are over"
-
-
-def test_a_first_batch_fills_the_trigger_interval() -> None:
-    first, own = FirstBatches(1), PlanLimit()
-    limit = first.limited(own, 4.0)
-    first.planned(batch(limit, 10**9), limit, 0.0)
-    first.finished(4.0, 0.1)
-    assert first.limited(own, 4.0).max_offsets == 400_000
-    first.finished(4.0, 100.0)
-    assert first.limited(own, 4.0).max_offsets == 400_000, "a batch is finished once"
-
-
-@pytest.mark.parametrize(
-    ("own", "trigger_interval_s"),
-    [
-        (PlanLimit(), None),
-        (PlanLimit(), 5.0),
-        (PlanLimit(min_offsets=5), 0.0),
-        (PlanLimit(max_offsets=15_000), 0.0),
-    ],
-)
-def test_first_batches_are_not_limited_further(own: PlanLimit, trigger_interval_s: object) -> None:
-    first = FirstBatches(2)
-    limit = first.limited(own, trigger_interval_s)  # type: ignore[arg-type]
-    assert limit is own
-    first.planned(batch(PlanLimit(), 10**6), limit, 0.0)
-    first.finished(0.0, 1.0)
-    assert first.limited(PlanLimit(), 0.0).max_offsets is None, "the first batch had no limit"
-
-
-def test_first_batches_are_not_larger_than_the_option_allows() -> None:
-    first, own = FirstBatches(2), PlanLimit(max_offsets=30_000)
-    limit = first.limited(own, 1.0)
-    assert limit.max_offsets == 20_000
-    first.planned(batch(limit, 10**6), limit, 0.0)
-    first.finished(1.0, 1.0)
-    assert first.limited(own, 1.0) is own

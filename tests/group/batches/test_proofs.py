@@ -96,8 +96,8 @@ def test_report_of_the_last_plan_proves_it() -> None:
     reported = run.reported(plan_text(plan(1)), QUERY)
     assert reported == plan(1)
     assert (run.query_id, run.unproven) == (QUERY, plan(1)), "until it is finished"
-    run.finished(reported, 12.0)
-    assert (run.unproven, run.reported_at) == (None, 12.0)
+    run.finished(reported)
+    assert run.unproven is None
     assert run.reported(plan_text(plan(1)), QUERY) is None, "it is finished"
 
 
@@ -130,8 +130,8 @@ def test_plan_that_follows_while_a_report_is_acted_on_stays_unproven() -> None:
     reported = run.reported(plan_text(plan(1)), QUERY)
     assert reported is not None
     run.planned(plan(2))
-    run.finished(reported, 12.0)
-    assert (run.unproven, run.reported_at) == (plan(2), None)
+    run.finished(reported)
+    assert run.unproven == plan(2)
 
 
 def test_reports_of_the_last_16_plans_are_recognised() -> None:

@@ -17,6 +17,11 @@ from tests.group.harness import TOPIC, key, parts
 RANGE = OffsetRange(TOPIC, "orders", 0, 5, 9)
 SAMPLES: dict[str, object] = {
     "at": 10.0,
+    "offsets": 90,
+    "unread_offsets": 1_800,
+    "size_mib": 1.5,
+    "max_offsets": 20_000,
+    "problem": "LEADER_NOT_AVAILABLE",
     "member_id": "m1",
     "member_epoch": 3,
     "previous": 2,
@@ -69,7 +74,7 @@ SAMPLES: dict[str, object] = {
     "waits_for": ("OffsetFetch answers UNSTABLE_OFFSET_COMMIT",),
     "tasks": 4,
 }
-COUNTED = (offset.OffsetsCommitted, offset.CommitRefused)
+COUNTED = (offset.OffsetsCommitted, offset.CommitRefused, offset.RecordsNotSampled)
 # Not by __subclasses__: a slotted dataclass leaves a twin of itself there.
 KINDS = [
     each

@@ -313,9 +313,7 @@ def test_pending_partition_shows_what_waits_in_it_and_is_fetched_afresh_once_ass
     harness = waiting()
     answer_pending(harness, 120)
     assert key(3) not in harness.client.parts.next_batch.readable(harness.now)
-    assert harness.client.parts.next_batch.ends_to_list(harness.now) == {key(0), key(3)}, (
-        "one request for both"
-    )
+    assert harness.ends_asked() == {key(0), key(3)}, "one request for both"
     plan = harness.client.plan(PlanLimit(), ends({0: 9, 3: 400}), harness.now)
     assert plan is not None
     assert plan.partitions() == {key(0)}
@@ -343,7 +341,7 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip() -> None:
     harness.beat(accepted(2, parts(0, 3)))
     assert isinstance(harness.request(Channel.OFFSETS), m.OffsetFetchRequest)
     assert key(3) not in client.parts.next_batch.readable(harness.now)
-    assert client.parts.next_batch.ends_to_list(harness.now) == {key(0), key(3)}
+    assert harness.ends_asked() == {key(0), key(3)}
     fetched = committed({0: 5, 3: 133})
     offsets = {each: replace(at, leader_epoch=4) for each, at in fetched.answers.items()}
     harness.answer(Channel.OFFSETS, fetch_answer(offsets=offsets))
@@ -365,7 +363,7 @@ def test_end_that_was_listed_before_the_assignment_is_not_planned() -> None:
     harness = waiting()
     answer_pending(harness, 120)
     client = harness.client
-    assert client.parts.next_batch.ends_to_list(harness.now) == {key(0), key(3)}
+    assert harness.ends_asked() == {key(0), key(3)}
     harness.beat(accepted(2, parts(0, 3)))
     harness.until(m.OffsetFetchRequest)
     harness.answer(Channel.OFFSETS, committed({0: 5, 3: 133}))

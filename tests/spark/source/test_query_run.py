@@ -12,10 +12,11 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError
-from spark_groups.group.batches import planning
+from spark_groups.group.batches import first_batches
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json
+from spark_groups.runtime import engine
+from spark_groups.spark.options import source_options
 from spark_groups.spark.options.packed import Load
-from spark_groups.spark.source import query_run
 from spark_groups.spark.source.query_run import PlanJson, QueryRun
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.types import BatchPlan
@@ -315,7 +316,7 @@ def test_a_warm_up_plan_has_its_tasks_also_when_it_runs_again(
 def test_first_batches_are_small_after_a_report_of_a_short_trigger(
     start: Start, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(planning, "FIRST_OFFSETS_PER_TASK", 1)
+    monkeypatch.setattr(first_batches, "FIRST_OFFSETS_PER_TASK", 1)
     for interval_s, expected in ((0.0, [(0, 2)]), (5.0, [(0, 10)])):
         run = start(maxoffsetspertrigger="1000")
         with listening(run, tmp_path, default_parallelism=2) as driver:
@@ -331,12 +332,12 @@ def test_without_a_limit_the_first_batches_grow_until_one_has_the_whole_backlog(
     start: Start, kafka: EmbeddedKafka, topic_name: str, *, monkeypatch, caplog, available_now: bool
 ) -> None:
     produce(kafka.bootstrap_servers, topic_name, [Row(b"v" * 10_000)] * 90)
-    monkeypatch.setattr(query_run, "FIRST_BYTES", 200)
+    monkeypatch.setattr(source_options, "FIRST_BYTES", 200)
     run = start(maxoffsetspertrigger=None)
     if available_now:
         run.prepare_available_now()
     read, end = [], NOTHING_PLANNED
-    with caplog.at_level(logging.INFO, query_run.__name__):
+    with caplog.at_level(logging.INFO, engine.__name__):
         while not read or read[-1][1] < 100:
             end = until_rows(run, end)
             read += spans(end)
@@ -344,7 +345,7 @@ def test_without_a_limit_the_first_batches_grow_until_one_has_the_whole_backlog(
     assert 1 <= sizes[0] <= 9
     assert len(read) > 5
     lines = [each for each in caplog.messages if "unread offsets in this batch" in each]
-    assert lines[0].startswith(f"reading {sizes[0]} of 100 unread offsets in this batch, about 0.0")
+    assert f": reading {sizes[0]} of 100 unread offsets in this batch, about 0.0" in lines[0]
     assert "maxBytesPerTrigger=none reads the whole backlog at once" in lines[0]
     assert len(lines) == len(read) - 1
     if not available_now:
@@ -356,7 +357,7 @@ def test_without_a_limit_the_first_batches_grow_until_one_has_the_whole_backlog(
 def test_with_a_limit_of_its_own_a_query_has_no_other(
     start: Start, monkeypatch, own: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(query_run, "FIRST_BYTES", 1)
+    monkeypatch.setattr(source_options, "FIRST_BYTES", 1)
     run = start(**{"maxoffsetspertrigger": None, **own})
     assert spans(until_rows(run, NOTHING_PLANNED)) == [(0, 10)]
-    assert run.driver.sizes is None
+    assert not [each for each in run.snapshot()["timeline"] if "in this batch" in each]

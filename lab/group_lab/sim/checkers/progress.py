@@ -11,8 +11,12 @@ from group_lab.sim.checkers.checker import Checker, on
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene, restless
 from group_lab.sim.storage import OLD_LEADER_ANSWERS_S
+from spark_groups.group.batches.available_now import USUAL_WAIT
 from spark_groups.group.member.events import PartitionsAssigned
 from spark_groups.types import TopicIdPartition
+
+CLOCK_ERROR: Final = 0.05
+"""How much faster the clock of a query may run, as a part."""
 
 
 class GroupSettles(Checker):
@@ -156,6 +160,9 @@ class AvailableNowBounds(Checker):
     @on(facts.Drained)
     def _drained(self, fact: facts.Drained) -> None:
         if not fact.is_settled:
+            waited_s = self.scene.now - fact.asked_at
+            if waited_s < (1 - CLOCK_ERROR) * USUAL_WAIT.timeout_s:
+                self.fail(f"{fact.who} waited {waited_s:.1f} s for its target assignment, and ends")
             return
         since = fact.began_at - OLD_LEADER_ANSWERS_S
         logs, parts = self.scene.storage.logs, fact.client.parts

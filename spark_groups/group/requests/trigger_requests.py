@@ -1,0 +1,222 @@
+"""The requests of one trigger: the log ends of its plan, and samples of unread records.
+
+They have a channel of their own, so that a slow leader delays neither commits nor positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import ClassVar, Final
+
+from spark_groups.errors import ErrorCode, GroupError, Reaction, rule_for
+from spark_groups.group.ledger.events import LogEndsMissing, RecordsNotSampled
+from spark_groups.group.ledger.positions import Positions
+from spark_groups.group.member.messages import (
+    LATEST_TIMESTAMP,
+    ListedOffset,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    RecordSample,
+    RequestFailed,
+    SampleRecordsRequest,
+    SampleRecordsResponse,
+    found_and_failed,
+)
+from spark_groups.group.requests.channels import Channel
+from spark_groups.group.requests.describe import PendingOffsets
+from spark_groups.types import Assignment, TopicIdPartition
+
+SAMPLING_S: Final = 3.0
+"""How long leaders may take to send samples of records."""
+
+
+class LogEnds:
+    """Lists the log ends of a plan, once for each trigger.
+
+    They include those of partitions whose committed offset is still being fetched, so that both
+    requests run at the same time, and those of pending partitions, which are only shown.
+
+    Args:
+        read_committed: True for last stable offsets.
+    """
+
+    channel: ClassVar = Channel.TRIGGER
+    first_wait_s: ClassVar = inf
+
+    def __init__(
+        self, positions: Positions, pending: PendingOffsets, *, read_committed: bool
+    ) -> None:
+        self.found: Mapping[TopicIdPartition, ListedOffset] = {}
+        """The ends that were listed last."""
+        self.problem = ""
+        """Why some of them are missing; empty if none is."""
+        self._positions = positions
+        self._pending = pending
+        self._read_committed = read_committed
+        self._request: ListOffsetsRequest | None = None
+        """The request of the current trigger, until it is answered or has failed."""
+        self._is_sent = False
+        self._refusal: GroupError | None = None
+        self._shown: frozenset[TopicIdPartition] = frozenset()
+        """The pending partitions among those that are listed."""
+        self._last_tenure = inf
+        """The ledger's last tenure when the ends were asked for."""
+
+    def ask(self, pending: Assignment) -> bool:
+        """Ask for the ends that the next plan needs, or shows; return whether there are any."""
+        assigned, ledger = self._positions.member.assigned, self._positions.ledger
+        unready = ledger.unready() & assigned.partitions
+        resolving = {key for key in unready if not ledger.owned[key].topic_gone}
+        own = resolving.union(ledger.positions(assigned))
+        self._shown = self._pending.to_list(pending, is_alone=not own)
+        keys = self._shown.union(own)
+        self.forget()
+        self._last_tenure = ledger.last_tenure
+        if keys:
+            self._request = ListOffsetsRequest(
+                partitions=keys,
+                timestamp_ms=LATEST_TIMESTAMP,
+                read_committed=self._read_committed,
+            )
+        return bool(keys)
+
+    def forget(self) -> None:
+        """Forget the last ends: a plan uses none that were listed for another."""
+        self.found, self._request, self._is_sent = {}, None, False
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the last request was answered, or has failed."""
+        return self._request is None
+
+    def check(self) -> None:
+        """Raise the error of a broker that refuses to list ends.
+
+        Raises:
+            GroupError: It will not answer otherwise later.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+
+    def next_request(self, _now: float) -> ListOffsetsRequest | None:
+        """Return the request of the current trigger, once."""
+        if self._is_sent:
+            return None
+        self._is_sent = True
+        return self._request
+
+    def answered(
+        self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
+    ) -> None:
+        """Take the ends; an answer for an earlier trigger is ignored."""
+        if request is not self._request:
+            return
+        self._request = None
+        self.found, failed = found_and_failed(response.answers)
+        codes = {key: code for key, code in failed.items() if key not in self._shown}
+        names = ", ".join(ErrorCode.name_of(code) for code in sorted(set(codes.values())))
+        problem = f"{len(codes)} partitions: {names}" if codes else ""
+        if problem and problem != self.problem:
+            self._positions.emit(LogEndsMissing(now, problem))
+        self.problem = problem
+        for code in sorted(set(codes.values())):
+            if rule_for(code).lookup is Reaction.FAIL:
+                self._refusal = GroupError(
+                    f"log ends cannot be listed: {names}: {rule_for(code).remedy}"
+                )
+
+    def failed(self, request: ListOffsetsRequest, failure: RequestFailed, _now: float) -> None:
+        """Let the trigger continue without ends."""
+        if request is self._request:
+            self._request, self.problem = None, failure.reason
+
+    def take(
+        self, ends: Mapping[TopicIdPartition, int], now: float
+    ) -> Mapping[TopicIdPartition, int]:
+        """Show the ends of pending partitions; return those of owned ones that a plan may use."""
+        shown, self._shown = self._shown, frozenset()
+        for event in self._pending.handle_ends(shown, ends, now):
+            self._positions.emit(event)
+        return self.usable(ends)
+
+    def usable(self, ends: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int]:
+        """Return the ends of owned partitions that were listed in their current tenure.
+
+        While a partition is pending its owner reads on, possibly beyond the end listed then. Ends
+        of partitions that are not owned may be returned, too.
+        """
+        ledger = self._positions.ledger
+        if ledger.last_tenure <= self._last_tenure:
+            return ends
+        owned = ledger.owned
+        return {
+            key: end
+            for key, end in ends.items()
+            if key in owned and owned[key].tenure <= self._last_tenure
+        }
+
+
+class RecordSamples:
+    """Fetches a few records at offsets, because brokers list no sizes.
+
+    Args:
+        read_committed: Whether records of aborted transactions have no size.
+    """
+
+    channel: ClassVar = Channel.TRIGGER
+    first_wait_s: ClassVar = SAMPLING_S
+
+    def __init__(self, positions: Positions, *, read_committed: bool) -> None:
+        self.found: Mapping[TopicIdPartition, RecordSample] = {}
+        self.reached: Mapping[TopicIdPartition, int] = {}
+        """By partition, an offset before which there is no record."""
+        self._positions = positions
+        self._read_committed = read_committed
+        self._request: SampleRecordsRequest | None = None
+        self._is_sent = False
+        self._problem = ""
+
+    def ask(self, offsets: Mapping[TopicIdPartition, int], timeout_s: float) -> None:
+        """Ask for samples.
+
+        Args:
+            timeout_s: How long that may take, in seconds.
+        """
+        self.found, self.reached, self._is_sent = {}, {}, False
+        self._request = SampleRecordsRequest(
+            offsets=offsets, read_committed=self._read_committed, timeout_s=timeout_s
+        )
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the last request was answered, or has failed."""
+        return self._request is None
+
+    def next_request(self, _now: float) -> SampleRecordsRequest | None:
+        """Return the request of the current trigger, once."""
+        if self._is_sent:
+            return None
+        self._is_sent = True
+        return self._request
+
+    def answered(
+        self, request: SampleRecordsRequest, response: SampleRecordsResponse, now: float
+    ) -> None:
+        """Take the samples; an answer for an earlier trigger is ignored."""
+        if request is not self._request:
+            return
+        self.found, self.reached = response.samples, response.reached
+        self._end(request, response.problem, now)
+
+    def failed(self, request: SampleRecordsRequest, failure: RequestFailed, now: float) -> None:
+        """Let the trigger continue without samples."""
+        if request is self._request:
+            self._end(request, failure.reason, now)
+
+    def _end(self, request: SampleRecordsRequest, problem: str, now: float) -> None:
+        self._request = None
+        if problem and problem != self._problem:
+            count = len(request.offsets) - len(self.found)
+            self._positions.emit(RecordsNotSampled(now, count, problem))
+        self._problem = problem
