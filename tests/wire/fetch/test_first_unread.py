@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from spark_groups.errors import ProtocolError
-from spark_groups.group.batches.batch_bytes import Sample
+from spark_groups.group.member.messages import RecordSample
 from spark_groups.wire.fetch import first_unread
 from spark_groups.wire.fetch.first_unread import (
     FirstRecord,
@@ -249,19 +249,21 @@ def test_a_sample_has_the_size_without_compression(codec: int) -> None:
     assert sample is not None
     assert sample.offsets == 10
     assert 500_000 < sample.size_bytes < 501_000
-    assert sample_size(large.encode(), 5) == Sample(sample.size_bytes // 2, 5)
+    assert sample_size(large.encode(), 5) == RecordSample(sample.size_bytes // 2, 5)
 
 
 def test_gaps_markers_and_aborted_records_have_offsets_and_no_size() -> None:
     whole = sample_size(ten().encode(), 0)
     assert whole is not None
-    assert size_of(0, ten(30)) == Sample(whole.size_bytes, 40), "behind a gap of compaction"
+    assert size_of(0, ten(30)) == RecordSample(whole.size_bytes, 40), "behind a gap of compaction"
     aborted = ten(0, is_transactional=True, producer_id=7)
     sent = aborted, marker(10, 7, is_abort=True), ten(11)
-    assert size_of(0, *sent, aborted=((7, 0),)) == Sample(whole.size_bytes, 10, 11)
-    assert size_of(0, ten(), marker(10, 7, is_abort=True)) == Sample(whole.size_bytes, 11)
-    assert size_of(0, *sent) == Sample(2 * whole.size_bytes, 21), "read_uncommitted reads them"
-    assert size_of(10, sent[1]) == Sample(0, 0, 1)
+    assert size_of(0, *sent, aborted=((7, 0),)) == RecordSample(whole.size_bytes, 10, 11)
+    assert size_of(0, ten(), marker(10, 7, is_abort=True)) == RecordSample(whole.size_bytes, 11)
+    assert size_of(0, *sent) == RecordSample(2 * whole.size_bytes, 21), (
+        "read_uncommitted reads them"
+    )
+    assert size_of(10, sent[1]) == RecordSample(0, 0, 1)
 
 
 def test_without_a_whole_batch_there_is_no_sample() -> None:
@@ -271,4 +273,4 @@ def test_without_a_whole_batch_there_is_no_sample() -> None:
 
 def test_old_batches_are_sampled_as_they_are_stored() -> None:
     old = Batch(3, (record(0),), magic=1).encode()
-    assert sample_size(old, 3) == Sample(len(old) - 12, 1)
+    assert sample_size(old, 3) == RecordSample(len(old) - 12, 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from spark_groups.group.batches.batch_bytes import Sample
+from spark_groups.group.member.messages import RecordSample
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.fetch.first_records import FirstRecords
@@ -36,7 +36,7 @@ def sampled(
     return found, broker
 
 
-def size_of(records: bytes, offset: int) -> Sample:
+def size_of(records: bytes, offset: int) -> RecordSample:
     sample = sample_size(records, offset)
     assert sample is not None
     return sample
