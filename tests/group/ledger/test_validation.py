@@ -253,6 +253,7 @@ def test_late_end_of_a_finished_run_does_not_move_a_batch_back_that_was_planned_
     scene.ledger.finish(RUN)
     assert scene.validator.to_list() is not None
     scene.listed({0: (20, 2)})
+    assert scene.ledger.inherit(6).taken
     position = scene.stand(0)[0]
     batch = BatchPlan("g", "m1", 3, (OffsetRange(TOPIC, "orders", 0, position, 20),))
     scene.ledger.record(batch, {key(0): 2})
