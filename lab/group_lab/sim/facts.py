@@ -91,6 +91,22 @@ class Stored(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Wrote(Fact):
+    """A run has written a batch to a table.
+
+    Args:
+        kept: The ranges of the batch, without records that were deleted.
+        began_at: When it began to write; seconds.
+        planned_at: When the batch was planned; None: another run has planned it.
+    """
+
+    incarnation: str
+    kept: tuple[OffsetRange, ...]
+    began_at: float
+    planned_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Swallowed(Fact):
     """The function around `write_table` swallowed an error: these ranges may not be in the table.
 

@@ -13,6 +13,7 @@ from group_lab.sim.network import ANY_BROKER
 from group_lab.sim.queries import LEAVE_S, Query
 from group_lab.sim.scene import Application, Scene
 from group_lab.sim.swarm import Swarm
+from spark_groups.fence.entries import FenceKey
 from spark_groups.group.ledger.starting import commit_metadata, parse_commit_metadata
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.membership import MemberState
@@ -107,6 +108,11 @@ class Operator:
             choices = [each for each in begins.get(key, ()) if log.start_offset <= each <= end]
             if log.start_offset <= end:
                 choices += [log.start_offset, chance.randint(log.start_offset, end)]
+            if self._scene.table is not None:
+                entries = self._scene.table.entries
+                entry = entries.get(FenceKey(self._scene.coordination.group_id, *key))
+                first = entry.start_offset - 1 if entry else -1
+                choices += [first] if log.start_offset <= first <= end else []
             if not choices:
                 continue
             count = parse_commit_metadata(kept.metadata) or 0
@@ -379,11 +385,19 @@ class Incidents:
 
         scene.schedule.at(ends_at, end)
 
+    def _kept_from(self, key: TopicIdPartition) -> int:
+        """Draw where a log begins from now on; often just above what is in a table."""
+        chance, log = self._scene.chance, self._scene.storage.logs[key]
+        committed = self._scene.coordination.committed(key)
+        if self._scene.table is None or committed is None or chance.random() < 0.3:
+            return chance.randint(log.start_offset, log.end_offset)
+        return committed + chance.choice((0, 1, 1, 2, 5))
+
     def _retain(self) -> None:
         scene, key = self._scene, self._partition()
         if key is None:
             return
         log = scene.storage.logs[key]
-        log.retain(scene.chance.randint(log.start_offset, log.end_offset))
+        log.retain(self._kept_from(key))
         self._say("retains", key, "from", log.start_offset)
         scene.publish(Aged(key, log.start_offset))

@@ -574,6 +574,7 @@ class Query(RestartedApplication[Incarnation]):
             ),
             begun=self._begun,
             is_strict=self._is_strict,
+            planned_at=self._triggered_at if current.name in plan.member_id else None,
             staging_s=runs_s,
             written=lambda: current.after(scene.chance.choice(ENDS_S), end),
             failed=lambda: self._fail_batch(current, plan),

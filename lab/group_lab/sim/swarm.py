@@ -299,14 +299,16 @@ def drawn(
 def _with_table(swarm: Swarm, chance: Chance) -> Swarm:
     """Draw a table, after all else: the schedules without one do not change."""
     table = chance.choice((0, 0, 1, 2))
-    errors = chance.choice((0.0, 0.03, 0.1, 0.3))
+    errors = chance.choice((0.03, 0.1, 0.3))
+    retentions = chance.choice((0, 3))
     # What a plain consumer reads is missing in a table.
     if not table or swarm.consumers:
         return swarm
     # Spark has no asynchronous progress tracking with foreachBatch.
-    return replace(
-        swarm, table=table, table_errors=0.0 if swarm.is_calm else errors, log_every_s=0.0
-    )
+    found = replace(swarm, table=table, log_every_s=0.0)
+    if swarm.is_calm:
+        return found
+    return replace(found, table_errors=errors, retentions=max(retentions, swarm.retentions))
 
 
 MIXED: Final = 0.7

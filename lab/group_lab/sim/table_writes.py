@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from group_lab.sim.facts import Swallowed, WriteRefused
+from group_lab.sim.facts import Swallowed, WriteRefused, Wrote
 from group_lab.sim.scene import Scene
 from group_lab.sim.tables import Rows, Table
 from spark_groups.errors import TableChangedError, TableError
@@ -36,11 +36,11 @@ from spark_groups.types import OffsetRange
 
 READ_S: Final = (0.001, 0.02)
 """How long a read of the fence takes, or of the start of a log."""
-COMMIT_S: Final = (0.001, 0.02, 0.3, 3.0, 12.0)
+COMMIT_S: Final = (0.001, 0.02, 0.3, 3.0, 12.0, 30.0)
 """How long a commit may be on its way; the last ones may be those of a dead query."""
 TRY_AGAIN_S: Final = 0.5
 """After how long a request for committed offsets is repeated."""
-SWALLOWS: Final = 0.2
+SWALLOWS: Final = 0.5
 """The chance that the function around `write_table` swallows an error."""
 
 
@@ -64,6 +64,7 @@ class BatchWrite:
     Args:
         run: The run of the query. A run that was replaced writes until it ends.
         is_strict: Whether `failOnDataLoss` is true.
+        planned_at: When the batch was planned; None: another run has planned it.
         staging_s: How long tasks take for the rows.
         written: Called when the table has the batch.
         failed: Called when the batch fails.
@@ -77,11 +78,13 @@ class BatchWrite:
     batch: Batch
     begun: Beginnings
     is_strict: bool
+    planned_at: float | None
     staging_s: float
     written: Callable[[], None]
     failed: Callable[[], None]
     refused: Callable[[], None]
     lost: Callable[[], None]
+    _began_at: float = 0.0
     _order: WriteOrder = field(init=False)
     _rows: Rows = field(default_factory=dict)
     """The rows that were staged last."""
@@ -91,6 +94,7 @@ class BatchWrite:
     def begin(self) -> None:
         """Take the first step."""
         chance = self.scene.chance
+        self._began_at = self.scene.now
         self._order = WriteOrder(self.batch, "the table", self.begun, chance.uniform)
         self._continue()
 
@@ -119,6 +123,8 @@ class BatchWrite:
             case Warn():
                 self._continue()
             case Written():
+                kept = self._kept(self.batch.ranges)
+                self.scene.publish(Wrote(run.name, kept, self._began_at, self.planned_at))
                 self.written()
 
     def _soon(self, act: Callable[[], None]) -> None:
@@ -186,6 +192,14 @@ class BatchWrite:
             self._fail()
             return
         read_committed = bool(self.scene.swarm.read_committed)
+        if read_committed and any(
+            logs[each.key].stable_offset < each.until_offset <= logs[each.key].end_offset
+            for each in ranges
+            if each.key in logs
+        ):
+            # After a truncation, a batch that runs again may end above the last stable offset.
+            self.failed()
+            return
         self._rows = {
             each.key: logs[each.key].rows(
                 max(each.from_offset, logs[each.key].start_offset),

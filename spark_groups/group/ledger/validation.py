@@ -156,22 +156,29 @@ class PositionValidator:
         Two kinds of partitions wait for it: those with an undecided finished run, and those whose
         position may be beyond the last stable offset.
         """
-        undecided = self._ledger.undecided()
-        if not undecided and not self._doubted_since:
-            return None
-        owned = self._ledger.owned
-        waiting = frozenset(
-            key
-            for key in undecided
-            if owned[key].listed_end == NO_OFFSET and owned[key].leader_epoch != NO_LEADER_EPOCH
-        ) | frozenset(key for key in self._doubted_since if self._is_unreached(key))
+        waiting = self._waiting()
         if not waiting:
             return None
         return ListOffsetsRequest(partitions=waiting, timestamp_ms=LATEST_TIMESTAMP)
 
+    def _waiting(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions that wait for a log end."""
+        undecided = self._ledger.undecided()
+        if not undecided and not self._doubted_since:
+            return frozenset()
+        owned = self._ledger.owned
+        return frozenset(
+            key
+            for key in undecided
+            if owned[key].listed_end == NO_OFFSET and owned[key].leader_epoch != NO_LEADER_EPOCH
+        ) | frozenset(key for key in self._doubted_since if self._is_unreached(key))
+
     def handle_list(self, response: ListOffsetsResponse, now: float) -> Resolved:
         """Process the log ends."""
         found, failed = found_and_failed(response.answers)
+        # A partition that was planned since must not go back below a batch that runs.
+        waiting = self._waiting()
+        found = {key: each for key, each in found.items() if key in waiting}
         ends = {key: each.offset for key, each in found.items()}
         self.compare(ends, {key: each.leader_epoch for key, each in found.items()})
         resolved = Resolved()

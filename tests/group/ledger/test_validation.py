@@ -246,6 +246,22 @@ def test_end_that_cannot_be_listed_for_a_finished_run_is_asked_for_again() -> No
     assert scene.validator.to_list() is not None
 
 
+def test_late_end_of_a_finished_run_does_not_move_a_batch_back_that_was_planned_since() -> None:
+    """The end was asked for before another listing let the partition be planned."""
+    scene = Scene({0: (8, 2)}, fails=False)
+    scene.of(0).committed_offset, scene.of(0).mark = 8, "at8"
+    scene.ledger.finish(RUN)
+    assert scene.validator.to_list() is not None
+    scene.listed({0: (20, 2)})
+    assert scene.ledger.inherit(6).taken
+    position = scene.stand(0)[0]
+    batch = BatchPlan("g", "m1", 3, (OffsetRange(TOPIC, "orders", 0, position, 20),))
+    scene.ledger.record(batch, {key(0): 2})
+    scene.whole_log(0, 99, 4, 2.0)
+    assert scene.of(0).phase is Phase.READY
+    assert scene.validator.to_ask() is None
+
+
 def test_without_fail_on_data_loss_a_batch_of_a_cut_log_is_void() -> None:
     """The new leader answers while the batch runs: its reads do not count."""
     scene = Scene({0: (8, 2)}, fails=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from group_lab.sim import facts
 from group_lab.sim.checkers.checker import Checker, on
+from group_lab.sim.checkers.failures import ANSWER_AGE_S
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene
 from spark_groups.fence.entries import Entry, FenceKey
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import OffsetRange, TopicIdPartition
 
 
 class ExactlyOnce(Checker):
@@ -30,8 +31,12 @@ class ExactlyOnce(Checker):
         """Ranges of batches whose error was swallowed."""
         self._disturbed: set[TopicIdPartition] = set()
         """Partitions whose offsets were set from outside, or whose rows an operator deleted."""
-        self._gone: set[TopicIdPartition] = set()
-        """Partitions of topics that were deleted."""
+        self._cut_at: dict[TopicIdPartition, float] = {}
+        """When logs were last truncated below the committed offset."""
+        self._unnoticed: set[TopicIdPartition] = set()
+        """Partitions whose logs were truncated above it."""
+        self._acted_at: dict[TopicIdPartition, float] = {}
+        """When an operator last changed entries."""
 
     @on(facts.Stored)
     def _stored(self, fact: facts.Stored) -> None:
@@ -48,10 +53,22 @@ class ExactlyOnce(Checker):
 
     @on(facts.OffsetReset, facts.OffsetDeleted, facts.SetBack)
     def _disturb(self, fact: facts.OffsetReset | facts.OffsetDeleted | facts.SetBack) -> None:
+        if isinstance(fact, facts.SetBack):
+            self._acted_at[fact.key] = self.scene.now
         self._disturbed.add(fact.key)
+
+    @on(facts.Cut)
+    def _cut(self, fact: facts.Cut) -> None:
+        committed = self.scene.coordination.committed(fact.key)
+        if committed is not None and committed > fact.end_offset:
+            self._cut_at[fact.key] = self.scene.now
+        else:
+            # A table may be ahead of the group, and no member notices what it never read.
+            self._unnoticed.add(fact.key)
 
     @on(facts.GapAccepted)
     def _accept(self, fact: facts.GapAccepted) -> None:
+        self._acted_at[fact.key] = self.scene.now
         begun_at = self._begun_at[fact.key]
         self._accepted.setdefault(fact.key, []).append((begun_at, fact.until_offset))
 
@@ -69,19 +86,35 @@ class ExactlyOnce(Checker):
         is_lost = key in history.aged or key in history.cut or key not in self.scene.storage.logs
         return is_lost or key in self._disturbed or key in self._swallowed
 
-    @on(facts.Finished)
-    def _finished(self, fact: facts.Finished) -> None:
-        for each in fact.plan.ranges:
+    @on(facts.Wrote)
+    def _wrote(self, fact: facts.Wrote) -> None:
+        for each in filter(len, fact.kept):
+            if self._acted_at.get(each.key, -1.0) >= fact.began_at:
+                continue
             entry = self._entry(each.key)
-            if each.key not in self.scene.storage.logs or self._is_excused(each.key):
-                continue
-            if (each.from_offset, each.until_offset) in self._swallowed.get(each.key, ()):
-                continue
-            log_start = self.history.aged.get(each.key, 0)
-            if each.until_offset <= log_start:
-                continue
-            if entry is None or entry.next_offset < each.until_offset:
-                self.fail(f"{fact.who} finished {each}, but the table has {entry}")
+            if entry is None or not (
+                entry.start_offset <= each.from_offset and each.until_offset <= entry.next_offset
+            ):
+                self.fail(f"{fact.incarnation} has written {each}, but the table has {entry}")
+            cut_at = self._cut_at.get(each.key)
+            if cut_at is not None and fact.planned_at is not None:
+                is_known = fact.planned_at > cut_at + ANSWER_AGE_S
+                if is_known and each.key not in self._disturbed | self._unnoticed:
+                    self._check_truncated(each)
+
+    def _check_truncated(self, each: OffsetRange) -> None:
+        """Compare the rows of a range of a truncated log, which was planned since."""
+        table = self.scene.table
+        assert table is not None
+        offsets = range(each.from_offset, each.until_offset)
+        found = {offset: row for offset, row in table.rows.get(each.key, ()) if offset in offsets}
+        expected = self.scene.storage.logs[each.key].rows(
+            each.from_offset,
+            each.until_offset,
+            read_committed=bool(self.scene.swarm.read_committed),
+        )
+        if found != expected:
+            self.fail(f"the table has other records of {each} than its log")
 
     @on(facts.Quiet)
     def _quiet(self, _fact: facts.Quiet) -> None:

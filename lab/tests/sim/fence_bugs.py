@@ -1,0 +1,290 @@
+"""Bugs in what a table may get: drawn schedules find each; test_drawn_mutations.py plays them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from group_lab.sim import tables
+from spark_groups.fence import compare as comparison
+from spark_groups.fence import write_order
+from spark_groups.fence.beginnings import Batch, Beginnings, Begun
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
+from spark_groups.fence.write_order import WriteOrder
+from spark_groups.types import OffsetRange
+
+Patch = pytest.MonkeyPatch
+
+
+def takes_a_gap_of_one_for_none(patch: Patch) -> None:
+    gap = comparison._gap
+
+    def lenient(each: OffsetRange, entry: Entry) -> str | None:
+        return None if each.from_offset == entry.next_offset + 1 else gap(each, entry)
+
+    patch.setattr(comparison, "_gap", lenient)
+
+
+def takes_every_gap_for_none(patch: Patch) -> None:
+    patch.setattr(comparison, "_gap", lambda *_: None)
+
+
+def skips_what_is_before_the_first_offset(patch: Patch) -> None:
+    gap = comparison._gap
+
+    def lenient(each: OffsetRange, entry: Entry) -> str | None:
+        return None if each.from_offset < entry.start_offset else gap(each, entry)
+
+    patch.setattr(comparison, "_gap", lenient)
+
+
+def skips_the_record_before_the_first_offset(patch: Patch) -> None:
+    gap = comparison._gap
+
+    def lenient(each: OffsetRange, entry: Entry) -> str | None:
+        return None if each.from_offset == entry.start_offset - 1 else gap(each, entry)
+
+    patch.setattr(comparison, "_gap", lenient)
+
+
+def cuts(by: int) -> Callable[[Patch], None]:
+    def planted(patch: Patch) -> None:
+        cut = comparison._cut
+
+        def wrong(each: OffsetRange, from_offset: int) -> OffsetRange:
+            is_cut = from_offset != each.from_offset
+            there = min(max(from_offset + by, each.from_offset), each.until_offset)
+            return cut(each, there if is_cut else from_offset)
+
+        patch.setattr(comparison, "_cut", wrong)
+
+    return planted
+
+
+def cuts_one_record_too_few(patch: Patch) -> None:
+    cuts(-1)(patch)
+
+
+def cuts_one_record_too_many(patch: Patch) -> None:
+    cuts(1)(patch)
+
+
+def cuts_nothing(patch: Patch) -> None:
+    patch.setattr(comparison, "_cut", lambda each, _: each)
+
+
+def commits_over_an_entry_that_has_begun_meanwhile(patch: Patch) -> None:
+    holds = tables.holds
+
+    def lenient(changes: Iterable[EntryChange], entry_of: Any) -> bool:
+        return holds([each for each in changes if each.expected is not None], entry_of)
+
+    patch.setattr(tables, "holds", lenient)
+
+
+def commits_over_an_entry_that_has_grown_meanwhile(patch: Patch) -> None:
+    holds = tables.holds
+
+    def lenient(changes: Iterable[EntryChange], entry_of: Any) -> bool:
+        return holds([each for each in changes if each.expected is None], entry_of)
+
+    patch.setattr(tables, "holds", lenient)
+
+
+def checks_only_the_first_entry(patch: Patch) -> None:
+    holds = tables.holds
+    patch.setattr(tables, "holds", lambda changes, entry_of: holds([*changes][:1], entry_of))
+
+
+def compares_only_starts_of_entries(patch: Patch) -> None:
+    def lenient(changes: Iterable[EntryChange], entry_of: Any) -> bool:
+        return all((entry_of(each.key) is None) == (each.expected is None) for each in changes)
+
+    patch.setattr(tables, "holds", lenient)
+
+
+def expects_what_the_table_has_at_the_commit(patch: Patch) -> None:
+    commit = tables.Table.commit
+
+    def rebased(self: Any, rows: Any, changes: Iterable[EntryChange], state: TableState) -> None:
+        now = [replace(each, expected=self.entries.get(each.key)) for each in changes]
+        commit(self, rows, now, replace(state, version=self._version))
+
+    patch.setattr(tables.Table, "commit", rebased)
+
+
+def reads_the_fence_only_once(patch: Patch) -> None:
+    fence_read = WriteOrder.fence_read
+
+    def once(self: WriteOrder, state: TableState) -> None:
+        if not self._state.is_there:
+            fence_read(self, state)
+
+    patch.setattr(WriteOrder, "fence_read", once)
+
+
+class _Same:
+    """Staged ranges that are taken for any others."""
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+def commits_the_rows_of_an_earlier_comparison(patch: Patch) -> None:
+    """Once rows are staged, no other comparison stages again."""
+    step = WriteOrder.step
+    staged: set[int] = set()
+
+    def once(self: WriteOrder, now_s: float) -> Any:
+        found = step(self, now_s)
+        if isinstance(found, write_order.StageRows):
+            if id(self._remaining) in staged:
+                found = step(self, now_s)
+            staged.add(id(self._remaining))
+        return found
+
+    patch.setattr(WriteOrder, "step", once)
+
+
+def asks_only_once_what_was_deleted(patch: Patch) -> None:
+    kept = WriteOrder.kept
+
+    def once(self: WriteOrder, ranges: tuple[OffsetRange, ...]) -> None:
+        kept(self, self._kept or ranges)
+
+    patch.setattr(WriteOrder, "kept", once)
+
+
+def asks_never_what_was_deleted(patch: Patch) -> None:
+    patch.setattr(WriteOrder, "kept", lambda self, _: setattr(self, "_kept", self._batch.ranges))
+
+
+def begins_where_a_batch_begins(patch: Patch) -> None:
+    beginnings = write_order.beginnings
+
+    def of_batch(group_id: str, ranges: Any, topic_ids: Any, begun: Begun, state: Any) -> Any:
+        return beginnings(group_id, ranges, topic_ids, Begun(kept=begun.kept), state)
+
+    patch.setattr(write_order, "beginnings", of_batch)
+
+
+def begins_where_the_group_stands(patch: Patch) -> None:
+    beginnings = write_order.beginnings
+
+    def of_group(group_id: str, ranges: Any, topic_ids: Any, begun: Begun, state: Any) -> Any:
+        return beginnings(group_id, (), topic_ids, replace(begun, before=()), state)
+
+    patch.setattr(write_order, "beginnings", of_group)
+
+
+def begins(by: int) -> Callable[[Patch], None]:
+    def planted(patch: Patch) -> None:
+        beginnings = write_order.beginnings
+
+        def off(*args: Any) -> Any:
+            found = beginnings(*args)
+            return {
+                key: Entry(max(0, each.start_offset + by), max(0, each.next_offset + by))
+                for key, each in found.items()
+            }
+
+        patch.setattr(write_order, "beginnings", off)
+
+    return planted
+
+
+def begins_one_record_late(patch: Patch) -> None:
+    begins(1)(patch)
+
+
+def begins_one_record_early(patch: Patch) -> None:
+    begins(-1)(patch)
+
+
+def begins_before_what_was_deleted(patch: Patch) -> None:
+    beginnings = write_order.beginnings
+
+    def whole(group_id: str, ranges: Any, topic_ids: Any, begun: Begun, state: Any) -> Any:
+        return beginnings(group_id, ranges, topic_ids, replace(begun, kept=()), state)
+
+    patch.setattr(write_order, "beginnings", whole)
+
+
+def forgets_where_it_began_a_table_that_does_not_exist(patch: Patch) -> None:
+    patch.setattr(Beginnings, "note", lambda *_: None)
+
+
+def notes_entries_that_the_table_has_not_kept_as_kept(patch: Patch) -> None:
+    compare = write_order.compare
+
+    def saved(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
+        found = compare(group_id, ranges, state, table=table)
+        kept = tuple(
+            each for each in found.changes if each.entry.next_offset > each.entry.start_offset
+        )
+        return replace(found, changes=kept)
+
+    patch.setattr(write_order, "compare", saved)
+
+
+def skips_records_of_a_truncated_log(patch: Patch) -> None:
+    patch.setattr(write_order, "check_not_truncated", lambda *_, **__: None)
+
+
+def takes_a_refused_commit_for_an_accepted_one(patch: Patch) -> None:
+    patch.setattr(WriteOrder, "refused", lambda *_: None)
+
+
+def ends_after_the_first_refusal(patch: Patch) -> None:
+    patch.setattr(Batch, "topic_names", Batch.topic_names)
+
+
+def keeps_the_start_of_no_entry(patch: Patch) -> None:
+    """Each commit begins its entries anew."""
+    compare = write_order.compare
+
+    def anew(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
+        found = compare(group_id, ranges, state, table=table)
+        starts = {
+            FenceKey(group_id, each.topic_id, each.partition): each.from_offset
+            for each in found.write
+        }
+        changes = tuple(
+            replace(each, entry=replace(each.entry, start_offset=starts[each.key]))
+            if each.key in starts
+            else each
+            for each in found.changes
+        )
+        return replace(found, changes=changes)
+
+    patch.setattr(write_order, "compare", anew)
+
+
+def entry_ends(by: int) -> Callable[[Patch], None]:
+    def planted(patch: Patch) -> None:
+        compare = write_order.compare
+
+        def off(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
+            found = compare(group_id, ranges, state, table=table)
+            changes = tuple(
+                replace(each, entry=replace(each.entry, next_offset=each.entry.next_offset + by))
+                if each.entry.next_offset > each.entry.start_offset
+                else each
+                for each in found.changes
+            )
+            return replace(found, changes=changes)
+
+        patch.setattr(write_order, "compare", off)
+
+    return planted
+
+
+def ends_an_entry_one_record_late(patch: Patch) -> None:
+    entry_ends(1)(patch)
+
+
+def ends_an_entry_one_record_early(patch: Patch) -> None:
+    entry_ends(-1)(patch)
