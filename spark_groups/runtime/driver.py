@@ -36,6 +36,7 @@ from spark_groups.group.member.messages import (
     found_and_failed,
 )
 from spark_groups.group.metrics import Count
+from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.group.trigger import (
@@ -123,11 +124,13 @@ class GroupDriver:
             if checkpointed is not None:
                 self.identity.expect(checkpointed.cluster_id)
             client = GroupClient(
-                self._config,
-                new_member_id=lambda: str(uuid.uuid4()),
-                checkpointed=checkpointed,
-                warm_up_tasks=warm_up_tasks,
-                open_requests=self._open_requests,
+                MemberParts(
+                    self._config,
+                    new_member_id=lambda: str(uuid.uuid4()),
+                    checkpointed=checkpointed,
+                    warm_up_tasks=warm_up_tasks,
+                    open_requests=self._open_requests,
+                )
             )
             patience = Patience(
                 answer_s=self._api_timeout_s,
@@ -314,7 +317,7 @@ class GroupDriver:
                 group_id, state = self._config.member.group_id, MemberState.UNSUBSCRIBED
                 return MemberSnapshot(group=group_id, state=state)
             now = suspension_clock()
-            snapshot, tally = take_snapshot(client, now), client.parts.metrics.tally(now)
+            snapshot, tally = take_snapshot(client, now), client.parts.metrics.snapshot(now)
             return replace(
                 snapshot,
                 failure=snapshot.failure
