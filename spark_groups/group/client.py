@@ -7,12 +7,11 @@ socket, no clock and no thread, and runs unchanged in the simulation. Calls must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from spark_groups.errors import AccessError, CheckpointError, GroupError
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.revocation import timeout_for_gap
-from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.hand_over import HandOver
 from spark_groups.group.ledger.events import (
     BatchFinished,
@@ -29,38 +28,14 @@ from spark_groups.types import BatchPlan, TopicIdPartition
 
 
 class GroupClient:
-    """A member's inputs and outputs; each input advances what follows from it.
+    """A member's inputs and outputs; after each input, everything that follows from it is done."""
 
-    Args:
-        new_member_id: Returns a new member id (a UUID) with each call.
-        checkpointed: The last plan in Spark's checkpoint; if it is of this group, the member that
-            it names is released first.
-        warm_up_tasks: How many tasks warm this run up before it joins, if other members read
-            meanwhile; 0: it joins at once.
-        open_requests: Takes its requests; None: of its own.
-
-    Attributes:
-        parts: The member's parts, to read their states.
-    """
-
-    def __init__(
-        self,
-        config: ClientConfig,
-        *,
-        new_member_id: Callable[[], str],
-        checkpointed: BatchPlan | None = None,
-        warm_up_tasks: int = 0,
-    ) -> None:
-        self.parts = MemberParts(
-            config,
-            new_member_id=new_member_id,
-            checkpointed=checkpointed,
-            warm_up_tasks=warm_up_tasks,
-        )
-        self._hand_over = HandOver(self.parts)
-        self._emit = self.parts.positions.emit
-        if checkpointed is not None:
-            self._take_checkpoint(checkpointed)
+    def __init__(self, parts: MemberParts) -> None:
+        self.parts = parts
+        self._hand_over = HandOver(parts)
+        self._emit = parts.positions.emit
+        if parts.warm_up.checkpointed is not None:
+            self._take_checkpoint(parts.warm_up.checkpointed)
 
     # Requests and events.
 
@@ -200,12 +175,6 @@ class GroupClient:
             return self.parts.ledger.in_flight
         self._hand_over.advance(now)
         return self.parts.next_batch.plan(limit, ends, now, leader_epochs)
-
-    def prepare_available_now(self) -> None:
-        """Read each partition up to its end at the time of its assignment, and no further."""
-        self.parts.warm_up.tasks = 0
-        self.parts.planner.prepare_available_now()
-        self.parts.available_now.prepare()
 
     def hold_revocations(self, is_wanted: bool, now: float) -> None:
         """Hold each revocation for a rebalance listener, within its time budget."""

@@ -139,7 +139,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class MetricsSnapshot:
     """All counters and timers.
 
     Args:
@@ -178,7 +178,7 @@ class Spread:
         self._longest_s[window] = max(seconds, self._longest_s.get(window, seconds))
 
     def durations(self, now: float) -> Durations:
-        """Return what was measured."""
+        """Return the measured durations."""
         recent = self._recent(_window(now)).values()
         return Durations(
             buckets=tuple(accumulate(self._buckets)),
@@ -268,10 +268,10 @@ class Metrics:
         """Return how long offsets have waited without any being accepted; None: none wait."""
         return None if self._uncommitted_since is None else now - self._uncommitted_since
 
-    def tally(self, now: float) -> Tally:
-        """Return everything that was counted and measured."""
+    def snapshot(self, now: float) -> MetricsSnapshot:
+        """Return all counts and durations."""
         age_s = None if self._rebalanced_at is None else round(now - self._rebalanced_at, 3)
-        return Tally(
+        return MetricsSnapshot(
             counts={each: self.counts[each] for each in Count},
             took={each: self._spreads[each].durations(now) for each in Took},
             errors=tuple((*each, count) for each, count in sorted(self.errors.items())),

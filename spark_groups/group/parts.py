@@ -50,8 +50,10 @@ class MemberParts:
 
     Args:
         new_member_id: Returns a new member id (a UUID) with each call.
-        checkpointed: The last plan in Spark's checkpoint.
-        warm_up_tasks: How many tasks warm this run up before it joins; 0: it joins at once.
+        checkpointed: The last plan in Spark's checkpoint; if it is of this group, the member that
+            it names is released first.
+        warm_up_tasks: How many tasks warm this run up before it joins, if other members read
+            meanwhile; 0: it joins at once.
 
     Attributes:
         events: The events that were not polled yet.
@@ -118,12 +120,7 @@ class MemberParts:
         )
         self.liveness = Liveness(self.member, self.ledger, QueryActivity(config.liveness), emit)
         self.available_now = AvailableNowEnd(
-            config.available_now_wait,
-            self.positions,
-            self.absent,
-            self.target,
-            self.pending_offsets,
-            self.session,
+            config.available_now_wait, self.next_batch, self.absent
         )
         self.channels = _channels(self)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
-from itertools import groupby
 from math import isinf
-from operator import attrgetter
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any
 from uuid import UUID
 
 from spark_groups.group.client import GroupClient
@@ -16,7 +15,7 @@ from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.messages import NO_OFFSET
-from spark_groups.group.metrics import Tally
+from spark_groups.group.metrics import MetricsSnapshot
 from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.open_requests import AwaitedAnswer
 from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
@@ -30,9 +29,6 @@ class LagTimes:
     seconds_behind: float | None = None
     deletion_in_s: float | None = None
     deleted_unread_offsets: int | None = None
-
-
-UNKNOWN_TIMES: Final = LagTimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +52,7 @@ class PartitionSnapshot:
     position: int | None
     waits_for: str | None
     log_end_offset: int | None
-    times: LagTimes = UNKNOWN_TIMES
+    times: LagTimes = LagTimes()
 
     @property
     def lag(self) -> int | None:
@@ -79,7 +75,7 @@ class RangeInFlight:
 class MemberSnapshot:
     """The state of a member; ages are seconds, unknown values are None, never 0.
 
-    Before its run has started, a member has only `group` and `state`, and no tally. `assigned`,
+    Before its run has started, a member has only `group` and `state`, and no counts. `assigned`,
     `pending`, `revoking` and `uncommitted` name partitions as `orders-0`.
     """
 
@@ -121,7 +117,7 @@ class MemberSnapshot:
     commits_refused: int = 0
     in_flight: tuple[RangeInFlight, ...] | None = None
     partitions: tuple[PartitionSnapshot, ...] = ()
-    tally: Tally | None = None
+    tally: MetricsSnapshot | None = None
     timeline: tuple[str, ...] = ()
 
     def as_plain(self) -> dict[str, Any]:
@@ -182,27 +178,24 @@ def take_snapshot(client: GroupClient, now: float) -> MemberSnapshot:
             for each in in_flight.ranges
         ),
         partitions=tuple(_partitions(parts)),
-        tally=parts.metrics.tally(now),
+        tally=parts.metrics.snapshot(now),
     )
 
 
 def _partitions(parts: MemberParts) -> Iterator[PartitionSnapshot]:
     waits = parts.positions.waits()
-    for topic_id, keys in _by_topic(parts.ledger.owned):
-        name = parts.topics.name(topic_id)
-        for key in keys:
-            owned = parts.ledger.owned[key]
-            yield PartitionSnapshot(
-                topic=name,
-                topic_id=topic_id,
-                partition=key.partition,
-                phase=owned.phase,
-                assigned_epoch=owned.assigned_epoch,
-                committed_offset=_known(owned.committed_offset),
-                position=_known(owned.position),
-                waits_for=str(waits[key]) if key in waits else None,
-                log_end_offset=parts.planner.log_ends.get(key),
-            )
+    for key, owned in sorted(parts.ledger.owned.items(), key=itemgetter(0)):
+        yield PartitionSnapshot(
+            topic=parts.topics.name(key.topic_id),
+            topic_id=key.topic_id,
+            partition=key.partition,
+            phase=owned.phase,
+            assigned_epoch=owned.assigned_epoch,
+            committed_offset=_known(owned.committed_offset),
+            position=_known(owned.position),
+            waits_for=str(waits[key]) if key in waits else None,
+            log_end_offset=parts.planner.log_ends.get(key),
+        )
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -242,15 +235,8 @@ def _known(value: int) -> int | None:
 
 
 def _named(parts: MemberParts, keys: Iterable[TopicIdPartition]) -> tuple[str, ...]:
+    name = parts.topics.name
     return tuple(
-        f"{name}-{key.partition}"
-        for topic_id, found in _by_topic(keys)
-        for name in [parts.topics.name(topic_id) or topic_id_text(topic_id)]
-        for key in found
+        f"{name(key.topic_id) or topic_id_text(key.topic_id)}-{key.partition}"
+        for key in sorted(keys)
     )
-
-
-def _by_topic(
-    keys: Iterable[TopicIdPartition],
-) -> Iterator[tuple[TopicId, Iterator[TopicIdPartition]]]:
-    return groupby(sorted(keys), key=attrgetter("topic_id"))

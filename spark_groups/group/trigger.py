@@ -129,7 +129,7 @@ class Trigger:
     def prepare_available_now(self) -> None:
         """Read each partition up to its end at the time of its assignment, then end."""
         self._is_available_now = True
-        self._client.prepare_available_now()
+        self._parts.available_now.prepare()
 
     def begin(
         self,
@@ -238,8 +238,7 @@ class Trigger:
             knows_all_ends = is_all_read and next_batch.knows_all_ends(offsets, now)
             if knows_all_ends and not available_now.is_in_doubt:
                 answered_at = now
-                is_settled, waited_s = next_batch.is_settled, now - began_at
-                if available_now.is_over(is_settled=is_settled, waited_s=waited_s, now=now):
+                if available_now.is_over(now - began_at, now):
                     return Over()
             if now - answered_at >= answer_s:
                 problem = self._parts.log_ends.problem

@@ -22,9 +22,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from spark_groups.errors import OptionsError
-from spark_groups.group.health import Health, assess
 from spark_groups.group.snapshot import MemberSnapshot
 from spark_groups.monitoring.families import families
+from spark_groups.monitoring.health import Health, assess
 from spark_groups.monitoring.limited_server import (
     LimitedRequest,
     LimitedServer,

@@ -19,10 +19,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from spark_groups.group.health import Condition, assess
 from spark_groups.group.member.membership import MemberState
-from spark_groups.group.metrics import WINDOW_S, Count, Durations, Tally, Took
+from spark_groups.group.metrics import WINDOW_S, Count, Durations, MetricsSnapshot, Took
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
+from spark_groups.monitoring.health import Condition, assess
 from spark_groups.types import sum_of_known, topic_id_text
 
 PREFIX: Final = "kafka_group_"
@@ -292,7 +292,7 @@ def _gauge(
     return family
 
 
-def _counted(group: str, tally: Tally) -> Iterator[Metric]:
+def _counted(group: str, tally: MetricsSnapshot) -> Iterator[Metric]:
     for count in Count:
         name = PREFIX + count.name.lower()
         counter = CounterMetricFamily(name, sentence(count.value), labels=["group"])

@@ -26,6 +26,7 @@ from spark_groups.group.member.messages import (
     Node,
 )
 from spark_groups.group.metrics import Count
+from spark_groups.group.parts import MemberParts
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.group.trigger import (
     End,
@@ -101,10 +102,12 @@ class GroupDriver:
             if checkpointed is not None:
                 self.identity.expect(checkpointed.cluster_id)
             client = GroupClient(
-                self._config,
-                new_member_id=lambda: str(uuid.uuid4()),
-                checkpointed=checkpointed,
-                warm_up_tasks=warm_up_tasks,
+                MemberParts(
+                    self._config,
+                    new_member_id=lambda: str(uuid.uuid4()),
+                    checkpointed=checkpointed,
+                    warm_up_tasks=warm_up_tasks,
+                )
             )
             patience = Patience(
                 answer_s=self._api_timeout_s,
@@ -276,7 +279,7 @@ class GroupDriver:
                 group_id, state = self._config.member.group_id, MemberState.UNSUBSCRIBED
                 return MemberSnapshot(group=group_id, state=state)
             now = suspension_clock()
-            snapshot, tally = take_snapshot(client, now), client.parts.metrics.tally(now)
+            snapshot, tally = take_snapshot(client, now), client.parts.metrics.snapshot(now)
             return replace(
                 snapshot,
                 failure=snapshot.failure

@@ -17,6 +17,7 @@ from spark_groups.group.member.events import Event
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 from tests.answers import fetch_answer
@@ -83,18 +84,20 @@ class ClientHarness:
             **member,  # type: ignore[arg-type]
         )
         self.client = GroupClient(
-            ClientConfig(
-                member=config,
-                starting_offsets=starting or StartingOffsets(StartingPoint.LATEST),
-                fail_on_data_loss=fail_on_data_loss,
-                liveness=liveness,
-            ),
-            new_member_id=lambda: next(ids),
-            checkpointed=checkpointed,
-            warm_up_tasks=warm_up_tasks,
+            MemberParts(
+                ClientConfig(
+                    member=config,
+                    starting_offsets=starting or StartingOffsets(StartingPoint.LATEST),
+                    fail_on_data_loss=fail_on_data_loss,
+                    liveness=liveness,
+                ),
+                new_member_id=lambda: next(ids),
+                checkpointed=checkpointed,
+                warm_up_tasks=warm_up_tasks,
+            )
         )
         if available_now:
-            self.client.prepare_available_now()
+            self.client.parts.available_now.prepare()
         self.now = 0.0
         self.describes = True
         """Whether descriptions are answered by themselves: nothing more is to come."""

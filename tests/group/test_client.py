@@ -348,7 +348,7 @@ def test_plan_is_not_made_on_dead_ownership() -> None:
 
 def test_completeness_is_unknown_while_an_old_leader_answers() -> None:
     harness = ClientHarness()
-    harness.client.prepare_available_now()
+    harness.client.parts.available_now.prepare()
     harness.own(0, offsets={0: 5})
     finish(harness, planned_under(harness, {0: 10}, leader_epoch=3))
     harness.answer(Channel.OFFSETS, all_of(harness.until(m.OffsetCommitRequest)))

@@ -14,7 +14,6 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.registry import Collector
 
-from spark_groups.group.health import Condition
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.metrics import Count, Took
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, take_snapshot
@@ -27,6 +26,7 @@ from spark_groups.monitoring.families import (
     families,
     sentence,
 )
+from spark_groups.monitoring.health import Condition
 from tests.group.harness import ClientHarness
 from tests.monitoring.scraping import Scrape
 from tests.monitoring.views import busy_view

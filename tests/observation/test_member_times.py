@@ -10,7 +10,7 @@ import pytest
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.member.membership import MemberState
-from spark_groups.group.snapshot import UNKNOWN_TIMES, MemberSnapshot, PartitionSnapshot
+from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
 from spark_groups.observation.member_times import MemberTimes
 from tests.observation.groups import FLIGHTS
 from tests.runtime.members import queries
@@ -73,7 +73,7 @@ def test_a_member_is_as_far_behind_as_its_first_uncommitted_record_is_old(
         10 * HOUR_MS / 1000 - behind.seconds_behind, abs=0.01
     )
     assert behind.deleted_unread_offsets == 0
-    assert taken.partitions[0].times is UNKNOWN_TIMES
+    assert taken.partitions[0].times == LagTimes()
     times.close()
     assert times.measure(taken) == taken
 

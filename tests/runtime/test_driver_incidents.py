@@ -12,9 +12,9 @@ from spark_groups.errors import (
     DeadOwnershipError,
     GroupError,
 )
-from spark_groups.group.health import Condition, assess
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.group.trigger import OUTAGE_S
+from spark_groups.monitoring.health import Condition, assess
 from spark_groups.runtime.engine import suspension_clock
 from tests.runtime.members import QueryLike, all_at, committed, fill, filled_topic, queries
 from workshop.parts.brokers import create_topic

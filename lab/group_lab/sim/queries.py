@@ -51,6 +51,7 @@ from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.member.messages import RequestFailed, Response
 from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Outgoing
 from spark_groups.group.trigger import (
     NothingToRead,
@@ -294,10 +295,12 @@ class Query(RestartedApplication[Incarnation]):
         name = f"{self.name}.{self._incarnations}"
         serial = count(1)
         client = GroupClient(
-            self._config(),
-            new_member_id=lambda: f"{name}.{next(serial)}",
-            checkpointed=plan,
-            warm_up_tasks=WARM_UP_TASKS if swarm.warm else 0,
+            MemberParts(
+                self._config(),
+                new_member_id=lambda: f"{name}.{next(serial)}",
+                checkpointed=plan,
+                warm_up_tasks=WARM_UP_TASKS if swarm.warm else 0,
+            )
         )
         self.current = current = Incarnation(scene, name, client, self._clock())
         self._calls = calls = Trigger(client, self._patience())

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from group_lab.sim import facts
 from group_lab.sim.swarm import Swarm
 from lab.tests.sim.scenes import Facts, world
-from spark_groups.group.health import SHARE, Condition, Health, assess
 from spark_groups.group.ledger.events import PartitionsGivenUp
 from spark_groups.group.member.events import Event, PartitionsLost
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
+from spark_groups.monitoring.health import SHARE, Condition, Health, assess
 
 EVERY_S = 0.5
 

@@ -18,8 +18,8 @@ from spark_groups.group.metrics import (
     Count,
     Durations,
     Metrics,
+    MetricsSnapshot,
     Spread,
-    Tally,
     Took,
 )
 from spark_groups.group.requests.channels import Channel
@@ -27,7 +27,7 @@ from spark_groups.group.snapshot import take_snapshot
 from tests.group.harness import ClientHarness, accepted, all_of, ends, parts
 
 
-def tally(harness: ClientHarness) -> Tally:
+def metrics_of(harness: ClientHarness) -> MetricsSnapshot:
     found = take_snapshot(harness.client, harness.now).tally
     assert found is not None
     return found
@@ -35,11 +35,11 @@ def tally(harness: ClientHarness) -> Tally:
 
 def counts(harness: ClientHarness) -> dict[str, int]:
     """Return the counts that are not zero."""
-    return {each.name.lower(): count for each, count in tally(harness).counts.items() if count}
+    return {each.name.lower(): count for each, count in metrics_of(harness).counts.items() if count}
 
 
 def took(harness: ClientHarness, what: Took) -> Durations:
-    return tally(harness).took[what]
+    return metrics_of(harness).took[what]
 
 
 def run_batch(harness: ClientHarness, until: int) -> None:
@@ -52,7 +52,7 @@ def run_batch(harness: ClientHarness, until: int) -> None:
 
 def test_client_that_only_begins_has_counted_nothing() -> None:
     harness = ClientHarness()
-    shown = tally(harness)
+    shown = metrics_of(harness)
     assert set(shown.counts.values()) == {0}
     assert shown.errors == ()
     assert shown.last_rebalance_age_s is None
@@ -64,7 +64,7 @@ def test_joining_is_two_heartbeats_and_one_rebalance() -> None:
     harness.own(0, 1)
     assert counts(harness) == {"heartbeat": 2, "rebalance": 1, "partitions_assigned": 2}
     harness.now += 3
-    assert tally(harness).last_rebalance_age_s == 3.0
+    assert metrics_of(harness).last_rebalance_age_s == 3.0
 
 
 def test_heartbeats_are_timed_from_sending_to_answer() -> None:
@@ -102,7 +102,7 @@ def test_fenced_commit_is_counted_by_its_error() -> None:
     harness.answer(Channel.OFFSETS, all_of(request, ErrorCode.STALE_MEMBER_EPOCH))
     found = counts(harness)
     assert (found["commit"], found["commit_failed"], found["commit_fenced"]) == (1, 1, 1)
-    errors = tally(harness).errors
+    errors = metrics_of(harness).errors
     assert errors == (("OffsetCommit", "STALE_MEMBER_EPOCH", 1),)
 
 
@@ -124,7 +124,7 @@ def test_commit_that_waits_ages_until_one_is_accepted() -> None:
     harness.now += 4.0
     harness.fail(Channel.OFFSETS)
     assert take_snapshot(harness.client, harness.now).uncommitted_age_s == 4.0
-    errors = tally(harness).errors
+    errors = metrics_of(harness).errors
     assert ("OffsetCommit", NO_ANSWER, 1) in errors
     request = harness.until(m.OffsetCommitRequest)
     harness.answer(Channel.OFFSETS, all_of(request))
@@ -168,7 +168,7 @@ def test_member_ids_of_a_client_are_kept() -> None:
     for code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
         harness.beat(m.HeartbeatResponse(error_code=code))
         harness.beat(accepted(5, parts(0, 1)))
-    assert tally(harness).joined_as == ("m1", "m2")
+    assert metrics_of(harness).joined_as == ("m1", "m2")
 
 
 def test_goodbye_is_no_heartbeat_of_the_member() -> None:
@@ -178,7 +178,7 @@ def test_goodbye_is_no_heartbeat_of_the_member() -> None:
     metrics.unanswered(goodbye)
     assert not any(metrics.counts.values())
     assert not metrics.errors
-    assert metrics.tally(1.0).took[Took.HEARTBEAT_RESPONSE_TIME].buckets[-1] == 0
+    assert metrics.snapshot(1.0).took[Took.HEARTBEAT_RESPONSE_TIME].buckets[-1] == 0
 
 
 def test_leaving_in_a_rebalance_is_no_failure() -> None:

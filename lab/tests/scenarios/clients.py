@@ -20,6 +20,7 @@ from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import SessionTimeoutKnown
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.subscription import Subscription
+from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import BatchPlan
 
@@ -168,7 +169,9 @@ class Clients:
     ) -> GroupClient:
         # One that joins again under another id is c1.1b, c1.1c and so on.
         ids = iter(f"{name}.{incarnation}{letter}" for letter in ["", *"bcdefgh"])
-        return GroupClient(config, new_member_id=lambda: next(ids), checkpointed=checkpointed)
+        return GroupClient(
+            MemberParts(config, new_member_id=lambda: next(ids), checkpointed=checkpointed)
+        )
 
     def _started(self, name: str) -> list[str]:
         self.queries[name].client.start(self.now)
@@ -186,7 +189,7 @@ class Clients:
     def _kill(self, name: str, command: Command) -> list[str]:
         """End without a word; `restart` brings it back."""
         query = self.queries[name]
-        query.client = GroupClient(query.config, new_member_id=lambda: f"{name}.dead")
+        query.client = GroupClient(MemberParts(query.config, new_member_id=lambda: f"{name}.dead"))
         query.wakes_at = float("inf")
         return []
 

@@ -7,11 +7,9 @@ from enum import Enum
 from typing import Final
 
 from spark_groups.errors import AvailableNowError
+from spark_groups.group.batches.next_batch import NextBatch
 from spark_groups.group.ledger.events import AvailableNowUnsettled, NothingMatches
-from spark_groups.group.ledger.positions import Positions
-from spark_groups.group.requests.describe import PendingOffsets, TargetAssignment
 from spark_groups.group.requests.metadata import AbsentTopics
-from spark_groups.group.requests.settings import SessionTimeout
 
 BEYOND_SESSION_S: Final = 10.0
 """How long `wait` waits after the session timeout of a dead owner."""
@@ -52,21 +50,21 @@ class AvailableNowEnd:
     """Decides whether to wait, to end, or to fail once there is nothing left to read."""
 
     wait: AvailableNowWait
-    positions: Positions
+    next_batch: NextBatch
     absent: AbsentTopics
-    target: TargetAssignment
-    pending: PendingOffsets
-    session: SessionTimeout
     _said_nothing_matches: bool = field(default=False, init=False)
 
     def prepare(self) -> None:
-        """Note that the query runs under AvailableNow."""
+        """Read each partition up to its end at the time of its assignment, and no further."""
+        planner = self.next_batch.planner
+        planner.warm_up.tasks = 0
+        planner.prepare_available_now()
         self.absent.is_wanted = True
 
     @property
     def is_in_doubt(self) -> bool:
         """Whether a named topic may not exist, or may not have been assigned by the group yet."""
-        return not self.absent.in_doubt <= self.target.planned_topics
+        return not self.absent.in_doubt <= self.next_batch.target.planned_topics
 
     def check(self) -> None:
         """Raise if it is useless to begin.
@@ -82,58 +80,53 @@ class AvailableNowEnd:
                 " correct the names, create the topics, or leave them out"
             )
 
-    def is_over(self, *, is_settled: bool, waited_s: float, now: float) -> bool:
+    def is_over(self, waited_s: float, now: float) -> bool:
         """Return whether to end although nothing more could be read; reports unread partitions.
 
         Args:
-            is_settled: Whether the member owns its whole target assignment.
             waited_s: How long nothing could be read, in seconds.
 
         Raises:
             AvailableNowError: Partitions are missing, and `availableNowUnsettled` is not `warn`.
         """
-        if is_settled:
+        if self.next_batch.is_settled:
             self._look_for_a_match(now)
             return True
-        wait = self.wait
+        wait, positions = self.wait, self.next_batch.positions
         found = self._unsettled(waited_s, now)
-        session_ms = (
-            self.session.session_timeout_ms or self.positions.member.config.session_timeout_ms
-        )
+        assumed_ms = positions.member.config.session_timeout_ms
+        session_ms = self.next_batch.session.session_timeout_ms or assumed_ms
         limit_s = wait.timeout_s if found.is_harmless else wait.limit_s(session_ms)
         if waited_s < limit_s:
             return False
         if wait.when_unsettled is WhenUnsettled.WARN or found.is_harmless:
-            self.positions.emit(found)
+            positions.emit(found)
             return True
-        raise AvailableNowError(found.text(self.positions.topics.name))
+        raise AvailableNowError(found.text(positions.topics.name))
 
     def _unsettled(self, waited_s: float, now: float) -> AvailableNowUnsettled:
-        member, target = self.positions.member, self.target
-        pending = self.positions.still_pending(target.pending)
-        self.pending.look_again(now)
-        withheld = self.pending.withheld(pending)
+        positions, target = self.next_batch.positions, self.next_batch.target
+        pending, offsets = positions.still_pending(target.pending), self.next_batch.pending_offsets
+        offsets.look_again(now)
+        withheld = offsets.withheld(pending)
         return AvailableNowUnsettled(
             now,
             waited_s=waited_s,
             withheld=withheld,
             unresolved=len(pending) - len(withheld),
             holders=tuple(sorted({target.holders.get(key, "") for key in pending} - {""})),
-            unready=tuple(sorted(self.positions.ledger.unready())),
-            waits_for=tuple(sorted(set(map(str, self.positions.waits().values())))),
-            is_target_known=bool(pending) or target.settled(member.member_epoch),
+            unready=tuple(sorted(positions.ledger.unready())),
+            waits_for=tuple(sorted(set(map(str, positions.waits().values())))),
+            is_target_known=bool(pending) or target.settled(positions.member.member_epoch),
             has_waited=self.wait.when_unsettled is WhenUnsettled.WAIT,
         )
 
     def _look_for_a_match(self, now: float) -> None:
         """Report, once, that a pattern matches no topic of the whole group."""
-        subscription = self.positions.member.config.subscription
-        if (
-            subscription.topic_regex is None
-            or self.positions.member.assigned
-            or self._said_nothing_matches
-        ):
+        positions, names = self.next_batch.positions, self.next_batch.target.planned_topics
+        member, pattern = positions.member, positions.member.config.subscription.topic_regex
+        if pattern is None or member.assigned or self._said_nothing_matches:
             return
-        if not any(subscription.matches(name) for name in self.target.planned_topics):
+        if not any(map(member.config.subscription.matches, names)):
             self._said_nothing_matches = True
-            self.positions.emit(NothingMatches(now, subscription.topic_regex))
+            positions.emit(NothingMatches(now, pattern))

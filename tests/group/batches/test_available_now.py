@@ -28,7 +28,7 @@ def waiting(
 ) -> tuple[ClientHarness, AvailableNowEnd]:
     """A member that has partition 0 and is meant to have 1, which a silent member holds."""
     harness = ClientHarness()
-    harness.client.prepare_available_now()
+    harness.client.parts.available_now.prepare()
     harness.describes = False
     harness.own(0)
     harness.until(m.DescribeGroupRequest)
@@ -52,21 +52,11 @@ def waiting(
 
 
 def end_of(harness: ClientHarness, wait: AvailableNowWait) -> AvailableNowEnd:
-    client = harness.client
-    return AvailableNowEnd(
-        wait,
-        client.parts.positions,
-        client.parts.absent,
-        client.parts.target,
-        client.parts.pending_offsets,
-        client.parts.session,
-    )
+    return AvailableNowEnd(wait, harness.client.parts.next_batch, harness.client.parts.absent)
 
 
 def over(harness: ClientHarness, end: AvailableNowEnd, waited_s: float) -> bool:
-    return end.is_over(
-        is_settled=harness.client.parts.next_batch.is_settled, waited_s=waited_s, now=harness.now
-    )
+    return end.is_over(waited_s, harness.now)
 
 
 def test_end_says_which_partitions_with_how_many_rows_who_holds() -> None:
@@ -113,7 +103,7 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
     is_in_target: bool,
 ) -> None:
     harness = ClientHarness()
-    harness.client.prepare_available_now()
+    harness.client.parts.available_now.prepare()
     request = m.MetadataRequest(topic_names=frozenset({"bills"}))
     absent = harness.client.parts.absent
     absent.learn(request, m.MetadataResponse(), 0.0)
@@ -139,10 +129,10 @@ def test_topic_that_was_found_late_is_waited_for_until_the_group_has_planned_it(
 
 def test_unknown_target_assignment_is_reported() -> None:
     harness = ClientHarness()
-    harness.client.prepare_available_now()
+    harness.client.parts.available_now.prepare()
     end = end_of(harness, AvailableNowWait(10.0))
     harness.client.poll_events()
-    assert end.is_over(is_settled=False, waited_s=10.0, now=harness.now)
+    assert end.is_over(10.0, harness.now)
     (event,) = harness.client.poll_events()
     assert "the target assignment of this member is unknown" in event.text(lambda _: None)
 

@@ -24,7 +24,7 @@ def ready(
     """A member whose first plan, without ranges, is behind it."""
     harness = ClientHarness(**arguments)  # type: ignore[arg-type]
     if available_now:
-        harness.client.prepare_available_now()
+        harness.client.parts.available_now.prepare()
     harness.own(*offsets, offsets=offsets)
     plan = harness.client.plan(ALL, {}, harness.now)
     assert plan is not None

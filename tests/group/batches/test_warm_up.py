@@ -11,7 +11,6 @@ import pytest
 from spark_groups.errors import ErrorCode, GroupError
 from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.warm_up import ASK_S, READ_BIT, WARM_UP_S
-from spark_groups.group.health import Condition, assess
 from spark_groups.group.ledger.events import RangesOverruled, WarmUpBegan, WarmUpEnded
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import MemberLeft
@@ -19,6 +18,7 @@ from spark_groups.group.member.membership import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.describe import DESCRIBE_AGAIN_S
 from spark_groups.group.snapshot import take_snapshot
+from spark_groups.monitoring.health import Condition, assess
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
 from tests.answers import fetch_answer
 from tests.group.harness import NODE, TOPIC, ClientHarness, accepted, committed, ends, parts

@@ -63,7 +63,7 @@ def test_response_that_arrives_late_is_as_old_as_its_request() -> None:
 
 def test_lookup_at_the_beginning_that_is_repeated_proves_absence() -> None:
     harness = ClientHarness()
-    harness.client.prepare_available_now()
+    harness.client.parts.available_now.prepare()
     failed = MetadataResponse(errors={"bills": int(ErrorCode.LEADER_NOT_AVAILABLE)})
     for _ in range(10):
         request = harness.until(m.MetadataRequest)

@@ -10,11 +10,11 @@ import pytest
 
 from spark_groups.group.batches.liveness import LivenessLimits
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.group.health import NOT_LIVE, READY, SHARE, Condition, assess
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.membership import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
+from spark_groups.monitoring.health import NOT_LIVE, READY, SHARE, Condition, assess
 from tests.group.harness import ClientHarness, accepted, all_of, ends, parts
 
 WELL = MemberSnapshot(
