@@ -2,8 +2,8 @@
 
 One request is in flight at a time, of at most 1,000 partitions (a commit of about 1 MB always
 fails, measured), all of one member epoch. Partitions whose tenure has ended are removed first,
-because a lost partition makes the coordinator refuse the whole request (KIP-1251). A commit whose
-answer was lost is sent again, then verified with OffsetFetch.
+because a lost partition makes the coordinator refuse the whole request (KIP-1251). A commit that
+got no answer is sent again, then verified with OffsetFetch.
 """
 
 from __future__ import annotations

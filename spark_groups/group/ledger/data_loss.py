@@ -22,7 +22,7 @@ class LossPolicy:
         """Report a loss; return whether the query must fail because of it.
 
         Args:
-            message: What is gone, and where the query continues if it may.
+            message: The loss, and where the query continues if it may.
         """
         resolved.events.append(DataLost(now, message))
         if self.fails:

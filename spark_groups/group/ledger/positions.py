@@ -71,7 +71,7 @@ class Positions:
     validator: PositionValidator
     emit: Callable[[Event], None]
     data_loss: str | None = field(default=None, init=False)
-    """Why the query must fail because offsets are lost, if it must."""
+    """Why the query must fail because offsets or records are gone, if it must."""
     refusal: SparkGroupsError | None = field(default=None, init=False)
     """Why the query must fail because of its checkpoint or options, if it must."""
     _said_held: set[str] = field(default_factory=set, init=False)

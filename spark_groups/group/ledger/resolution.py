@@ -20,7 +20,7 @@ from spark_groups.group.ledger.events import (
     PositionFound,
 )
 from spark_groups.group.ledger.known_topics import TopicDirectory
-from spark_groups.group.ledger.ledger import AT_BEGINNING, Ledger, OwnedPartition, Phase
+from spark_groups.group.ledger.ledger import AT_BEGINNING, Boundary, Ledger, OwnedPartition, Phase
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.start_listing import StartListing
 from spark_groups.group.ledger.starting import (
@@ -193,8 +193,8 @@ class PositionResolver:
         is_read = topic_id in read_topics
         if topic_id in unsure and self._is_uncertain(topic_id, is_read=is_read):
             return Facts(committed=Committed.UNKNOWN)
-        has_read_others = bool(self._read_before - {topic_id})
-        unread = GroupRead.OTHERS if has_read_others else GroupRead.NOTHING
+        others_read = any(each != topic_id for each in self._read_before)
+        unread = GroupRead.OTHERS if others_read else GroupRead.NOTHING
         read = QueryRead.TOPIC if topics.has_read(topic_id) else QueryRead.NOTHING
         option = self._starting.option(self._partition(key))
         return Facts(
@@ -227,14 +227,13 @@ class PositionResolver:
         self, key: TopicIdPartition, start: Start, resolved: Resolved, now: float
     ) -> bool:
         """Report that offsets are gone; return whether the query must fail because of it."""
-        partition, checkpointed = self._partition(key), self._ledger.checkpointed(key)
-        if start is Start.CHECKPOINTED and checkpointed is not None:
+        partition = self._partition(key)
+        of, named = f"any partition of {partition.topic}", partition.topic
+        read, then = "it", "it is read from its beginning"
+        if start is Start.CHECKPOINTED:
+            read_until = self._checkpointed(key).offset
             of, named = str(partition), f"{partition.topic}:{key.partition}"
-            read = f"it up to {checkpointed.offset}"
-            then = f"it continues at {checkpointed.offset}"
-        else:
-            of, named = f"any partition of {partition.topic}", partition.topic
-            read, then = "it", "it is read from its beginning"
+            read, then = f"it up to {read_until}", f"it continues at {read_until}"
         message = (
             f"the group has no committed offset for {of}, but this query has read {read}: the"
             " group's offsets expired or were deleted. To choose where to continue, stop all"
@@ -247,10 +246,9 @@ class PositionResolver:
     def _start(
         self, key: TopicIdPartition, owned: OwnedPartition, start: Start, member_epoch: int
     ) -> None:
-        checkpointed = self._ledger.checkpointed(key)
-        if start is Start.CHECKPOINTED and checkpointed is not None:
+        if start is Start.CHECKPOINTED:
             # The same commit again: a batch that stands on it, and runs again, is not read twice.
-            position, mark = checkpointed
+            position, mark = self._checkpointed(key)
             self._ledger.start_at(key, position, NO_LEADER_EPOCH, Phase.COMMITTING_START, mark)
             self._commits.add([self._ledger.commit_of_position(key, member_epoch)])
             return
@@ -259,6 +257,11 @@ class PositionResolver:
         is_named = start is Start.OPTION
         owned.lookup = self.listing.by_option(self._partition(key)) if is_named else AT_BEGINNING
         owned.phase = Phase.LISTING
+
+    def _checkpointed(self, key: TopicIdPartition) -> Boundary:
+        checkpointed = self._ledger.checkpointed(key)
+        assert checkpointed is not None
+        return checkpointed
 
     def _partition(self, key: TopicIdPartition) -> TopicPartition:
         return TopicPartition(self._topics.name(key.topic_id) or "", key.partition)
@@ -285,11 +288,6 @@ class PositionResolver:
         now: float,
     ) -> Committed:
         """Refuse another group's checkpoint if this group has not read its topics.
-
-        Args:
-            read_topics: Topics that this group has read.
-            unread_topics: Topics that it has certainly not read.
-            unsure: Topics of which some committed offsets could not be fetched, with error codes.
 
         Returns:
             UNKNOWN while a committed offset of its topics is unknown; NONE: they are checked.

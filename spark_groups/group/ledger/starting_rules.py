@@ -1,4 +1,4 @@
-"""Where an assigned partition starts, and what is reported about that: a table.
+"""Where an assigned partition starts, and which events report that: a table.
 
 The first rule that fits the facts about a partition applies, and every combination of facts fits
 one. Kafka's offsets go before everything else, and an error never counts as "no committed offset".
@@ -90,7 +90,7 @@ class Rule:
 
     Args:
         facts: Those for which it holds: of two of one kind, either; of a kind that it lacks, any.
-        warning: What is reported once the partition has started.
+        warning: The event once the partition has started, if any.
         is_loss: Whether offsets are gone: that is reported, and `failOnDataLoss` decides.
     """
 
