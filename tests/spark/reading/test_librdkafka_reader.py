@@ -28,7 +28,7 @@ from spark_groups.spark.reading.librdkafka_reader import (
     read_ranges,
 )
 from spark_groups.types import OffsetRange, TopicId
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.timeouts import Timeouts
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
