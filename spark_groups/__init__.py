@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from spark_groups.observation.observe import describe
     from spark_groups.spark.control.figures import figures
     from spark_groups.spark.control.listener import GroupListener, PartitionsMoved, listen
+    from spark_groups.spark.processing.kafka_record import Record
     from spark_groups.spark.processing.process import RecordProcessing, process_records
-    from spark_groups.spark.processing.record import Record
     from spark_groups.spark.processing.strategies import (
         AtLast,
         Fate,
@@ -77,7 +77,7 @@ _NAMES = {
     "spark_groups.spark.control.figures": ("figures",),
     "spark_groups.spark.control.listener": ("GroupListener", "PartitionsMoved", "listen"),
     "spark_groups.spark.processing.process": ("RecordProcessing", "process_records"),
-    "spark_groups.spark.processing.record": ("Record",),
+    "spark_groups.spark.processing.kafka_record": ("Record",),
     "spark_groups.spark.processing.strategies": (
         "AtLast",
         "Fate",

@@ -34,7 +34,7 @@ from spark_groups.wire.connection import RequestError
 from spark_groups.wire.properties_file import read_properties
 from spark_groups.wire.security.config_references import EVERYTHING
 from spark_groups.wire.security.security import Security, warn_of_open_secrets
-from spark_groups.wire.security.settings import security_of, unread_settings
+from spark_groups.wire.security.security_settings import security_of, unread_settings
 
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 

@@ -24,7 +24,7 @@ from spark_groups.cli.remove_cli import REASON, RemovalView, remove_members
 from spark_groups.errors import OptionsError
 from spark_groups.observation.lag_times import ALERT_HOURS
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 
 
 def groups(

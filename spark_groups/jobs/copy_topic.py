@@ -17,8 +17,8 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.jobs.job_options import CopyOptions, connected
 from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Letter
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import send_records
 
 TARGET = {"--target": ("target.topic", "The topic to write.")}

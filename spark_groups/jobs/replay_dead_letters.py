@@ -25,8 +25,8 @@ from spark_groups.spark.jobs.job_options import ReplayOptions, connected
 from spark_groups.spark.jobs.run import main, run_job
 from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.processing.kafka_record import Record, records_of
 from spark_groups.spark.processing.letters import ERROR, Letter
-from spark_groups.spark.processing.record import Record, records_of
 from spark_groups.spark.processing.record_writer import WRITERS, Route, send_records
 from spark_groups.spark.processing.replay import replay_route
 from spark_groups.spark.reading.reader import read_ranges

@@ -42,7 +42,7 @@ from spark_groups.wire.configuration import refuse
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.group_admin import describe_classic_group
 from spark_groups.wire.security.security import Security
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.timeouts import Timeouts
 
 CLIENT_ID: Final = "spark-groups-observer"

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from spark_groups.errors import MessageFormatError, RecordsError
 from spark_groups.records.codecs import DecompressionError, Decompressor
-from spark_groups.records.columns import HeadersTooLargeError, RowBuffers
 from spark_groups.records.decoding import decode_batches, offset_behind
 from spark_groups.records.layout import ABORTED, Octets, Status, new_cursor
 from spark_groups.records.misfits import MisfitCounts, TimestampMisfits
+from spark_groups.records.row_buffers import HeadersTooLargeError, RowBuffers
 from spark_groups.types import RangeCursor, TopicPartition
 
 _WRONG: Final = {

@@ -64,7 +64,7 @@ from spark_groups.wire.leader_requests import (
 )
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     DESCRIBE_CONFIGS,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,

@@ -18,7 +18,7 @@ from spark_groups.group.member.messages import RequestFailed
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.schemas.codec import Frame, Values, decode, decode_start, encode
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     API_VERSIONS_V4,

@@ -39,7 +39,7 @@ from spark_groups.wire.connection import (
     RequestError,
 )
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     METADATA,
     OFFSET_COMMIT_V9,
     OFFSET_FETCH_V9,

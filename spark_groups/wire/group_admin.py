@@ -33,7 +33,7 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.coordinator_connection import exchange
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LEAVE_GROUP,

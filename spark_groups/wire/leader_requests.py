@@ -24,7 +24,7 @@ from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
     Message,

@@ -30,7 +30,7 @@ from spark_groups.group.member.messages import (
 )
 from spark_groups.types import Assignment, TopicId, TopicIdPartition
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,

@@ -8,7 +8,7 @@ from spark_groups.errors import BrokerUnreachableError
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from spark_groups.wire.schemas.messages import LIST_OFFSETS, OFFSET_COMMIT_V10, Message
+from spark_groups.wire.schemas.wire_messages import LIST_OFFSETS, OFFSET_COMMIT_V10, Message
 from tests.cli.commands import invoke
 from tests.runtime.members import committed, fill
 from tests.runtime.proxy import Switched

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.spark.state.source import read_state
 from spark_groups.spark.state.state_options import StateOptions
+from spark_groups.spark.state.state_source import read_state
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
 from spark_groups.wire.properties_file import render_properties
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from tests.cli.commands import Run
 from tests.runtime.members import QueryLike
 from tests.secured import SecuredKafka

@@ -15,7 +15,7 @@ from demo.spark_log import read_rows
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import ExitCode
 from tests.jobs.submitted import ROOT, SubmittedJob
-from workshop.parts.brokers import create_topic, produce
+from workshop.parts.brokers import numbered_topic
 
 ROWS = 500
 
@@ -92,8 +92,7 @@ LOG_LINE: Final = re.compile(r"^\d\d/\d\d/\d\d [\d:]{8} (?:INFO|WARN|ERROR) .*\n
 def test_job_that_ends_well_logs_no_error(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(240)
@@ -124,8 +123,7 @@ def test_job_that_fails_has_the_exit_code_of_a_failure(
 def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refused(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         exit_code, _ = job.await_end(120)

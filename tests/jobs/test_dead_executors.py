@@ -13,7 +13,7 @@ from demo.spark_log import read_rows
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.jobs.standalone import StandaloneCluster
 from tests.jobs.submitted import SubmittedJob
-from workshop.parts.brokers import create_topic, produce
+from workshop.parts.brokers import numbered_topic
 from workshop.parts.processes import descendants
 from workshop.parts.waiting import wait_until
 
@@ -43,8 +43,7 @@ def reading_executor(cluster: StandaloneCluster) -> int | None:
 def test_an_executor_that_dies_takes_no_rows_with_it(
     kafka: EmbeddedKafka, topic_name: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     arguments = (
         *("--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic_name),
         *("--group", f"group-{topic_name}", "--trigger", "availableNow"),

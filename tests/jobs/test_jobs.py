@@ -11,8 +11,8 @@ import pytest
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.jobs.job_options import CopyOptions, load_job
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import ERROR
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.replay import replay_route
 from tests.jobs.submitted import ROOT
 

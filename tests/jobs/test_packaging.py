@@ -16,7 +16,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.jobs.packed import build_wheel, make_environment, pack
 from tests.jobs.standalone import StandaloneCluster
 from tests.jobs.submitted import LOCAL, ROOT, SPARK_SUBMIT, SubmittedJob, spark_environment
-from workshop.parts.brokers import create_topic, produce
+from workshop.parts.brokers import numbered_topic
 
 ROWS = 500
 WHERE_CODE_IS = (
@@ -64,8 +64,7 @@ def test_executors_of_a_cluster_read_in_client_mode(
     tmp_path: Path,
 ) -> None:
     topic_name = f"topic-{uuid.uuid4().hex[:12]}"
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     submit = ["--master", cluster.url, "--executor-memory", "512m"]
     python = str(installed.python)
     if way == "packed environment":

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import ORIGINAL_PARTITION, dead_letter, origin_of
-from spark_groups.spark.processing.record import Record
 from tests.jobs.submitted import SubmittedJob
 from tests.spark.control.shutdown_setup import committed_offsets
 from tests.spark.processing.topics import records_in

@@ -17,7 +17,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.documents import ROOT, blocks_of
 from tests.jobs.submitted import spark_environment
 from tests.runtime.members import committed
-from workshop.parts.brokers import create_topic, produce
+from workshop.parts.brokers import numbered_topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -113,8 +113,7 @@ def scheduler(request: pytest.FixtureRequest) -> Scheduler:
 def test_example_reads_what_there_is(
     scheduler: Scheduler, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 2)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     config = tmp_path / "consume.toml"
     config.write_text(
         f"""

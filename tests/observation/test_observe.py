@@ -23,7 +23,7 @@ from spark_groups.observation.reading import GroupType
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import ListedGroup
 from spark_groups.wire.connection import Connection
-from spark_groups.wire.schemas.messages import Message
+from spark_groups.wire.schemas.wire_messages import Message
 from tests.observation.observe_setup import classic_member
 from tests.runtime.members import queries
 from tests.wire.listener import await_end, greet, listening

@@ -15,7 +15,7 @@ from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.first_unread import FirstRecord
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from tests.observation.groups import FLIGHTS, key
 from tests.secured import SecuredKafka
 from tests.wire.coordinator_connection_setup import topic_id

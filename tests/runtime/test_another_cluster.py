@@ -11,7 +11,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, ErrorCode
 from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.schemas.messages import CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT_V10
+from spark_groups.wire.schemas.wire_messages import CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT_V10
 from tests.runtime.members import all_at, committed, fill, queries
 from tests.runtime.proxy import Switched
 from workshop.parts.brokers import create_topic

@@ -11,14 +11,10 @@ from spark_groups.errors import AvailableNowError
 from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
 from spark_groups.group.member.subscription import Subscription
 from tests.runtime.members import QueryLike, filled_topic, queries
+from workshop.parts.brokers import SHORT_SESSION
 from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-
-SHORT_SESSION = {
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
-}
 
 
 @pytest.fixture(scope="module")

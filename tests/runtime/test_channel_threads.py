@@ -26,7 +26,7 @@ from spark_groups.group.member.messages import (
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.types import NO_PARTITIONS
-from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS
+from spark_groups.wire.schemas.wire_messages import DESCRIBE_CONFIGS
 from spark_groups.wire.security.security import Security
 from tests.runtime.proxy import Proxy
 from workshop.parts.brokers import create_topic

@@ -12,7 +12,7 @@ from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside
-from spark_groups.wire.schemas.messages import OFFSET_COMMIT_V9
+from spark_groups.wire.schemas.wire_messages import OFFSET_COMMIT_V9
 from tests.runtime.members import all_at, committed, fill, queries
 from tests.runtime.proxy import Proxy, proxied_kafka
 from tests.wire.coordinator_connection_setup import topic_id

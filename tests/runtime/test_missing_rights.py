@@ -11,7 +11,7 @@ import pytest
 from spark_groups.errors import GroupError
 from spark_groups.group.member.rights import Identity
 from spark_groups.wire.security.security import Security
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from tests.runtime.members import QueryLike
 from tests.secured import SecuredKafka
 from workshop.parts.brokers import Row, create_topic, produce

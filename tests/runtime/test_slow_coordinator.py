@@ -9,7 +9,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.batches.planning import PlanLimit
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,
 )

@@ -21,7 +21,7 @@ from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire import connection as connections
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V4,
     FIND_COORDINATOR,
     LIST_OFFSETS,

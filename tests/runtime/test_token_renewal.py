@@ -10,7 +10,7 @@ import pytest
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.types import OffsetRange
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from tests.runtime.members import all_at, committed, queries
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids

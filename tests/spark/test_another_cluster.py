@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.wire.schemas.messages import API_VERSIONS_V4
+from spark_groups.wire.schemas.wire_messages import API_VERSIONS_V4
 from tests.runtime.members import committed
 from tests.runtime.proxy import Switched
 from tests.spark.queries import READ_S, GroupQuery

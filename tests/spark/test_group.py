@@ -15,7 +15,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed, describe
 from tests.spark.shared_group import PARTITIONS, Feed
 from workshop.parts.applications import REPOSITORY, Application
-from workshop.parts.brokers import create_topic
+from workshop.parts.brokers import SHORT_SESSION, create_topic
 from workshop.parts.processes import environment
 from workshop.parts.waiting import wait_until
 from workshop.parts.written import rows_written
@@ -23,10 +23,6 @@ from workshop.parts.written import rows_written
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 
 BATCH = 900
-SHORT_SESSION = {
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
-}
 
 
 @pytest.fixture

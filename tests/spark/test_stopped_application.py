@@ -10,7 +10,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed, queries
 from tests.spark.shared_group import PARTITIONS, Feed
 from workshop.parts.applications import Application
-from workshop.parts.brokers import create_topic
+from workshop.parts.brokers import SHORT_SESSION, create_topic
 from workshop.parts.waiting import wait_until
 from workshop.parts.written import rows_written
 
@@ -20,11 +20,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
 ]
-
-SHORT_SESSION = {
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
-}
 
 
 def test_a_stopped_application_is_fenced_and_continues(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     Message,
     struct_of,
 )

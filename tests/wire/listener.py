@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from spark_groups.wire.schemas.codec import decode_start, encode
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V4,
     METADATA,
     REQUEST_HEADER_V2,

@@ -19,9 +19,9 @@ from spark_groups.wire.addresses import REACHED, Address, ReachedTargets
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import ADVERTISED, AdvertisedAddressError, RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
-from spark_groups.wire.schemas.messages import METADATA
+from spark_groups.wire.schemas.wire_messages import METADATA
 from spark_groups.wire.security.security import Security
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.transport import Transport
 from tests.cli.commands import Run
 from tests.secured import SecuredKafka

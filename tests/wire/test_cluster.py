@@ -30,7 +30,7 @@ from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
-from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA
+from spark_groups.wire.schemas.wire_messages import LIST_OFFSETS, METADATA
 from spark_groups.wire.timeouts import Timeouts
 from spark_groups.wire.topic_metadata import ClusterMetadata, KnownTopic, Leader
 from tests.wire.coordinator_connection_setup import coordinator, join, topic_id

@@ -15,7 +15,7 @@ from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.connection import RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.schemas.codec import Values, decode, decode_start
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     METADATA,
     OFFSET_COMMIT_V9,
     OFFSET_FETCH_V9,

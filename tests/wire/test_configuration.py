@@ -16,7 +16,7 @@ from spark_groups.wire.configuration import (
     refuse,
 )
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from spark_groups.wire.schemas.wire_messages import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 
 @pytest.mark.parametrize(("keys", "sent"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])

@@ -12,7 +12,7 @@ import pytest
 
 from spark_groups.errors import AccessError, ProtocolError
 from spark_groups.wire.connection import ApiVersions, Connection, RequestError
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     CONSUMER_GROUP_HEARTBEAT,

@@ -16,7 +16,7 @@ from spark_groups.group.member.messages import (
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.leader_requests import answers_from_wire, request_to_wire
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from spark_groups.wire.schemas.wire_messages import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from spark_groups.wire.topic_metadata import (
     ZERO_TOPIC_ID,
     Leader,

@@ -19,7 +19,7 @@ from spark_groups.group.member.messages import LATEST_TIMESTAMP, ListOffsetsRequ
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     CONSUMER_GROUP_HEARTBEAT,
     LIST_OFFSETS,
     METADATA,

@@ -69,9 +69,9 @@ from spark_groups.types import Assignment, BatchPlan, OffsetRange, PlanTopic, To
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.fetch_messages import fetch_from_wire
 from spark_groups.wire.fetch.first_unread import Passed, find_missed, find_record
-from spark_groups.wire.schemas import messages
+from spark_groups.wire.schemas import wire_messages
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V4,
     FETCH,
     METADATA,
@@ -132,11 +132,11 @@ def _record_corpus() -> list[bytes]:
 def _guard_columns() -> None:
     """Have every buffer that compiled code reads or fills end at a page without access."""
     from spark_groups.records import codecs as codecs_module  # noqa: PLC0415
-    from spark_groups.records import columns  # noqa: PLC0415
+    from spark_groups.records import row_buffers  # noqa: PLC0415
 
-    parts: Any = columns
+    parts: Any = row_buffers
     codecs: Any = codecs_module
-    make, resize = parts.new_columns, columns.RowBuffers._resize
+    make, resize = parts.new_columns, row_buffers.RowBuffers._resize
 
     def new_columns(rows: int, octets: int) -> Any:
         made = make(rows, octets)
@@ -148,7 +148,7 @@ def _guard_columns() -> None:
         self.columns = self.columns._replace(**{name: larger})
 
     parts.new_columns = new_columns
-    columns.RowBuffers._resize = resized  # type: ignore[method-assign]
+    row_buffers.RowBuffers._resize = resized  # type: ignore[method-assign]
     codecs.new_octets = lambda size: guarded(np.empty(size, np.uint8))
 
 
@@ -212,7 +212,7 @@ def _feed_blocks(octets: bytes) -> None:
 
 # The codec.
 
-MESSAGES: Final = tuple(each for each in vars(messages).values() if isinstance(each, Message))
+MESSAGES: Final = tuple(each for each in vars(wire_messages).values() if isinstance(each, Message))
 STRUCTS: Final = tuple(each for message in MESSAGES for each in (message.request, message.response))
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 

@@ -8,8 +8,8 @@ from typing import Final
 from spark_groups.cli.table_names import parse_table
 from spark_groups.errors import OptionsError
 from spark_groups.masking import masked, without_logins
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Letter, origin_of, own_origin
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.replay import replay_route
 from spark_groups.wire.security.config_references import Allowed, resolved
 

@@ -30,6 +30,8 @@ from spark_groups.wire.cluster import Cluster
 from workshop.parts.waiting import wait_until
 
 ANSWER_S = 20.0
+SHORT_SESSION = {"group.consumer.session.timeout.ms": "6000"}
+"""The settings of a broker that soon removes a member that was killed."""
 TIMESTAMP_TYPES = {
     "CreateTime": TIMESTAMP_CREATE_TIME,
     "LogAppendTime": TIMESTAMP_LOG_APPEND_TIME,
@@ -101,6 +103,12 @@ def await_partitions(bootstrap_servers: str, name: str, partitions: int) -> None
         return [each.leader >= 0 for each in topic.partitions.values()] == [True] * partitions
 
     wait_until(led, what=f"leaders of the {partitions} partitions of {name}")
+
+
+def numbered_topic(bootstrap_servers: str, topic: str, partitions: int, rows: int) -> None:
+    """Create a topic whose values are the numbers from 0 on, as text."""
+    create_topic(bootstrap_servers, topic, partitions)
+    produce(bootstrap_servers, topic, (b"%d" % each for each in range(rows)))
 
 
 def produce(

@@ -15,7 +15,7 @@ from spark_groups.broker.embedded import DEFAULT_HEAP_MB, HOST, EmbeddedKafka, f
 from spark_groups.broker.properties import LISTENER, random_cluster_id
 from spark_groups.errors import EmbeddedKafkaError, ProtocolError
 from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.schemas.messages import METADATA
+from spark_groups.wire.schemas.wire_messages import METADATA
 from spark_groups.wire.topic_metadata import metadata_to_wire
 
 NODES: Final = 3

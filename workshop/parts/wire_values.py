@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spark_groups.errors import printable
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V0,
     API_VERSIONS_V3,
     API_VERSIONS_V4,

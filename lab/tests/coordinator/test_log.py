@@ -23,7 +23,7 @@ from group_lab.coordinator.records import (
 )
 from spark_groups.types import Assignment, TopicIdPartition
 from spark_groups.wire.schemas.codec import encode
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     BYTES,
     INT8,
     INT32,

@@ -13,7 +13,7 @@ from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
 from spark_groups.wire.configuration import ConfigOrigin
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     BOOL,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,

@@ -55,7 +55,7 @@ from spark_groups.wire.configuration import (
 from spark_groups.wire.connection import Connection, RequestError
 from spark_groups.wire.coordinator_connection import exchange
 from spark_groups.wire.group_settings import group_settings
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     OFFSET_COMMIT_V9,

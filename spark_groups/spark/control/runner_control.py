@@ -48,7 +48,7 @@ from spark_groups.spark.control.control_messages import (
     RecordsCounted,
     Released,
 )
-from spark_groups.spark.options.values import MoveWithState
+from spark_groups.spark.options.option_values import MoveWithState
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition, topic_id_text
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from spark_groups.spark.control.jvm_connection import has_hung_up
-from spark_groups.spark.options.values import LogLevel
+from spark_groups.spark.options.option_values import LogLevel
 
 logger = logging.getLogger(__name__)
 

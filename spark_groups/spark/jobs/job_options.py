@@ -27,9 +27,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.options.option_values import parse_duration_s
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.options.values import parse_duration_s
 from spark_groups.spark.processing.budget import budget_of
 from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, RETRY_TOPIC, Strategy
 from spark_groups.text_files import decoded

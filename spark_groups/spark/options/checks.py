@@ -18,14 +18,14 @@ from spark_groups.errors import OptionsError
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.masking import IS_SECRET
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
-from spark_groups.spark.options.values import (
+from spark_groups.spark.options.option_values import (
     parse_ending_offsets,
     parse_starting_offsets,
     parse_timestamps_ms,
 )
 from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
-from spark_groups.wire.security.settings import (
+from spark_groups.wire.security.security_settings import (
     SECURITY_SETTINGS,
     provider_settings,
     security_of,

@@ -54,8 +54,8 @@ class Load:
         Raises:
             OptionsError: Options are invalid; lists all.
         """
+        from spark_groups.spark.options.option_values import Emit
         from spark_groups.spark.options.source_options import SourceOptions
-        from spark_groups.spark.options.values import Emit
 
         checked = SourceOptions.of(options, may_lack_group=True)
         emits_ranges = checked.emit is Emit.RANGES

@@ -47,13 +47,7 @@ from spark_groups.spark.options.checks import (
     validated,
 )
 from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS, FETCH_TUNING
-from spark_groups.spark.options.range_settings import (
-    MEMORY_BYTES,
-    RangeSettings,
-    ReaderChoice,
-    UnreadableTimestamp,
-)
-from spark_groups.spark.options.values import (
+from spark_groups.spark.options.option_values import (
     Emit,
     EndingOffsets,
     LogLevel,
@@ -72,6 +66,12 @@ from spark_groups.spark.options.values import (
     parse_timestamp_ms,
     parse_timestamps_ms,
     parse_unreleased,
+)
+from spark_groups.spark.options.range_settings import (
+    MEMORY_BYTES,
+    RangeSettings,
+    ReaderChoice,
+    UnreadableTimestamp,
 )
 from spark_groups.types import TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security

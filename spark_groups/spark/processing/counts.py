@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.strategies import Fate
 
 COUNT_COLUMNS: Final = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_groups.spark.processing.record import Headers, Record
+from spark_groups.spark.processing.kafka_record import Headers, Record
 
 PREFIX: Final = "spark-groups."
 ORIGINAL_TOPIC: Final = f"{PREFIX}original.topic"

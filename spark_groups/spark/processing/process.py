@@ -26,8 +26,8 @@ from spark_groups.spark.control.running_query import RunningQuery, running_query
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.budget import addresses_of, budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
+from spark_groups.spark.processing.kafka_record import record_rows
 from spark_groups.spark.processing.letters import Addresses
-from spark_groups.spark.processing.record import record_rows
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.task import Handle, Task
 from spark_groups.types import TopicPartition

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from spark_groups.spark.processing.by_value import sent_by_value
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Letter, origin_of, replayed
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import Route
 from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, named_topic
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from spark_groups.errors import UnprocessableError
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.counts import FateCounts
+from spark_groups.spark.processing.kafka_record import Record, records_of
 from spark_groups.spark.processing.letters import (
     ERROR_BYTES_MAX,
     Addresses,
@@ -25,7 +26,6 @@ from spark_groups.spark.processing.letters import (
     own_origin,
     recirculated,
 )
-from spark_groups.spark.processing.record import Record, records_of
 from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter
 from spark_groups.spark.processing.strategies import Fate, Recirculate, Strategy, fate_of_failed
 from spark_groups.types import TopicPartition

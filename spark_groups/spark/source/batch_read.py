@@ -26,9 +26,9 @@ from spark_groups.group.member.messages import (
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
 from spark_groups.spark.control.running_query import cluster_of
+from spark_groups.spark.options.option_values import EndingOffsets
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.options.values import EndingOffsets
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity

@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
+from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.options.values import Emit
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.config_references import PATHS_VARIABLE, Allowed, resolved

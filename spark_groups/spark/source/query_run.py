@@ -13,8 +13,8 @@ from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.member.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
+from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.options.values import Emit
 from spark_groups.spark.source.application import Application, restart_s
 from spark_groups.types import BatchPlan
 from spark_groups.wire.security.security import warn_of_open_secrets

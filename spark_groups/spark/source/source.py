@@ -325,7 +325,7 @@ def _rows(load: Load, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
 
 def _warm_up(load: Load, partition: WarmUpPartition) -> None:
     from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
-    from spark_groups.spark.reading.warm_up import warm_slot
+    from spark_groups.spark.reading.worker_warm_up import warm_slot
 
     acknowledge_tasks_at_once()
 

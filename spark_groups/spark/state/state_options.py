@@ -17,7 +17,7 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.values import parse_isolation, parse_servers
+from spark_groups.spark.options.option_values import parse_isolation, parse_servers
 from spark_groups.wire.security.security import PLAINTEXT, Security
 
 

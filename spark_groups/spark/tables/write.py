@@ -49,7 +49,7 @@ from spark_groups.group.member.messages import (
 )
 from spark_groups.observation.observe import known_offsets
 from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
-from spark_groups.spark.options.values import Emit
+from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable, refusals_of_tasks

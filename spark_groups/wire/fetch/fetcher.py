@@ -36,7 +36,7 @@ from spark_groups.wire.fetch.fetch_messages import (
 from spark_groups.wire.fetch.leaders import FetchLeaders, LostTopic, fail_if_final
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import FETCH
+from spark_groups.wire.schemas.wire_messages import FETCH
 from spark_groups.wire.transport import FrameBuffer
 
 _TOPICS_S: Final = 5.0

@@ -31,7 +31,7 @@ from spark_groups.wire.fetch.first_unread import (
 from spark_groups.wire.leader_requests import LeaderCache, ask_each
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import FETCH
+from spark_groups.wire.schemas.wire_messages import FETCH
 
 PARTITION_BYTES: Final = 20 * 1024
 """A little more than a producer's batch (`batch.size`, by default 16 KiB)."""

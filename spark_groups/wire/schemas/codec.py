@@ -19,7 +19,14 @@ from operator import itemgetter
 from typing import Any, Final
 
 from spark_groups.errors import ProtocolError, printable
-from spark_groups.wire.schemas.messages import STRINGS, Field, Primitive, Struct, formats, is_fixed
+from spark_groups.wire.schemas.wire_messages import (
+    STRINGS,
+    Field,
+    Primitive,
+    Struct,
+    formats,
+    is_fixed,
+)
 
 
 def encode(schema: Struct, values: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_groups.errors import AccessError, BrokerUnreachableError, ErrorCode, printable
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.schemas.codec import Values
-from spark_groups.wire.schemas.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Message
+from spark_groups.wire.schemas.wire_messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Message
 from spark_groups.wire.security.sasl import (
     Exchange,
     PasswordLogin,

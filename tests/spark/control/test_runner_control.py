@@ -16,7 +16,7 @@ from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.plan_text import plan_as_json
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.control.runner_control import RunnerControl
-from spark_groups.spark.options.values import MoveWithState
+from spark_groups.spark.options.option_values import MoveWithState
 from spark_groups.types import BatchPlan
 from tests.runtime.members import QueryLike, evict, fill, queries
 from tests.spark.control.listening import QUERY_ID, Driver

@@ -17,7 +17,7 @@ import pytest
 
 from spark_groups.spark.control.jvm_connection import has_hung_up
 from spark_groups.spark.control.runner_process import log_to_stderr
-from spark_groups.spark.options.values import LogLevel
+from spark_groups.spark.options.option_values import LogLevel
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
 

@@ -15,7 +15,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import ExitCode
 from tests.jobs.submitted import SubmittedJob
 from tests.spark.control.shutdown_setup import committed_offsets, member_count
-from workshop.parts.brokers import create_topic, produce
+from workshop.parts.brokers import numbered_topic
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
 
@@ -73,8 +73,7 @@ def test_signal_in_the_middle_of_a_batch(
     group_id: str,
     tmp_path: Path,
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 3)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 3, ROWS)
     arguments = slow_job(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
         job.await_batch(1)
@@ -97,8 +96,7 @@ def test_signal_in_the_middle_of_a_batch(
 def test_batch_that_takes_too_long_is_given_up(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 1, ROWS)
     more = ("--set", "query.stopTimeout=1s", "--set", "source.maxOffsetsPerTrigger=1500")
     with SubmittedJob(tmp_path, "job", slow_job(kafka, topic_name, group_id, *more)) as job:
         job.await_batch(0)
@@ -118,8 +116,7 @@ def test_batch_that_takes_too_long_is_given_up(
 def test_plain_python_ends_as_spark_submit_does(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    create_topic(kafka.bootstrap_servers, topic_name, 1)
-    produce(kafka.bootstrap_servers, topic_name, (b"%d" % each for each in range(ROWS)))
+    numbered_topic(kafka.bootstrap_servers, topic_name, 1, ROWS)
     arguments = slow_job(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments, launcher=(sys.executable,)) as job:
         job.await_batch(1)

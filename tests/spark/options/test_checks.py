@@ -22,7 +22,7 @@ from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.reading.librdkafka_consumer import librdkafka_settings
 from spark_groups.wire.security.sasl import ProviderLogin
 from spark_groups.wire.security.security import PLAINTEXT
-from spark_groups.wire.security.settings import SECURITY_SETTINGS
+from spark_groups.wire.security.security_settings import SECURITY_SETTINGS
 from tests.secured import issue, jaas
 from workshop.tools.docs_options import option_table
 

@@ -13,9 +13,9 @@ from spark_groups.group.batches.liveness import LivenessLimits
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.spark.options.checks import REFUSED, REFUSED_PREFIXES
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
+from spark_groups.spark.options.option_values import Emit, MoveWithState
 from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.options.values import Emit, MoveWithState
 from spark_groups.types import TopicPartition
 from workshop.tools.docs_options import grouped_options, option_table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, FateCounts, counts_of
-from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.strategies import Fate
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import (
     ERROR,
     ERROR_BYTES_MAX,
@@ -24,7 +25,6 @@ from spark_groups.spark.processing.letters import (
     recirculated,
     replayed,
 )
-from spark_groups.spark.processing.record import Record
 
 OWN = (("trace", b"1"), ("trace", None))
 RECORD = Record(b"k", b"v", "flights", 3, 17, 1_000, OWN)

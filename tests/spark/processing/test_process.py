@@ -19,9 +19,9 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ProtocolError
 from spark_groups.fence.entries import FenceKey
 from spark_groups.spark.control.running_query import RunningQuery
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import ERROR, RETRIES, origin_of
 from spark_groups.spark.processing.process import _committed_offsets
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import Strategy
 from spark_groups.spark.tables.write import GroupLogs
 from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition

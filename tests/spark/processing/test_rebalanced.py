@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import spark_groups
 from spark_groups import Fate, ProgressDeadline, RecordProcessing, Relinquish
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.kafka_record import Record
 from tests.spark.processing.topics import Seen
 from tests.spark.queries import READ_S, GroupQuery
 from workshop.parts.brokers import create_topic, produce

@@ -10,8 +10,8 @@ from spark_groups.errors import DeliveryError
 from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing import record_writer
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Letter
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.record_writer import WRITERS, RecordWriter, send_records
 from spark_groups.wire.timeouts import Timeouts
 from tests.spark.processing.topics import records_in

@@ -11,8 +11,8 @@ import pytest
 from pyspark import cloudpickle
 
 from spark_groups.errors import OptionsError
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Letter, dead_letter, origin_of
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.replay import NO_ORIGIN, NOT_REPAIRED, replay_route
 from workshop.parts.processes import environment
 
@@ -32,7 +32,7 @@ def repair_order(letter):
 """
 UNPICKLE = """
 import pickle, sys
-from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.kafka_record import Record
 route, letter = pickle.load(sys.stdin.buffer)
 print(route(letter).value)
 """

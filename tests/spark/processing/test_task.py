@@ -15,8 +15,8 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import DeliveryError, UnprocessableError
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.counts import counts_of
+from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Addresses, origin_of
-from spark_groups.spark.processing.record import Record
 from spark_groups.spark.processing.strategies import (
     Fate,
     Recirculate,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from spark_groups.spark.processing.record import Record
+from spark_groups.spark.processing.kafka_record import Record
 from workshop.parts.brokers import ANSWER_S, admin
 
 Handle = Callable[[Record], None]

@@ -28,7 +28,7 @@ from spark_groups.spark.reading.librdkafka_reader import (
     read_ranges,
 )
 from spark_groups.types import OffsetRange, TopicId
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.timeouts import Timeouts
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
@@ -127,7 +127,17 @@ def test_offsets_that_are_there_after_all_are_read(
     assert read == [1, 2, 3]
 
 
-class _Leaderless:
+class _Fetcher:
+    """A consumer, some of whose methods a subclass replaces."""
+
+    def __init__(self, fetcher: Consumer) -> None:
+        self._fetcher = fetcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fetcher, name)
+
+
+class _Leaderless(_Fetcher):
     """A fetcher for whose partition some answers are errors of brokers that are behind.
 
     Args:
@@ -137,12 +147,9 @@ class _Leaderless:
     """
 
     def __init__(self, fetcher: Consumer, answers: int, code: int) -> None:
-        self._fetcher = fetcher
+        super().__init__(fetcher)
         self.answers = answers
         self._code = code
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fetcher, name)
 
     def get_watermark_offsets(self, *asked: Any, **how: Any) -> tuple[int, int]:
         if self.answers > 0:
@@ -188,7 +195,7 @@ def test_offsets_are_asked_for_again_while_brokers_are_behind(
         consumer.close()
 
 
-class _Reporting:
+class _Reporting(_Fetcher):
     """A fetcher that first reports that the partition does not exist, each time it is assigned.
 
     Args:
@@ -198,13 +205,10 @@ class _Reporting:
     """
 
     def __init__(self, fetcher: Consumer, topic: str, reports: int) -> None:
-        self._fetcher = fetcher
+        super().__init__(fetcher)
         self._topic = topic
         self._reports = reports
         self._is_due = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fetcher, name)
 
     def assign(self, positions: Any) -> None:
         self._is_due = self._reports > 0

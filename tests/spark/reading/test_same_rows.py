@@ -15,7 +15,7 @@ from spark_groups.group.member.messages import LATEST_TIMESTAMP, ListOffsetsRequ
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import rows_of_all_sorts, same_rows, table_of, topic_ids
 from workshop.parts.brokers import ANSWER_S, Row, create_topic, produce, stamp

@@ -14,6 +14,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.killed_setup import PARTITIONS, RUN_S, Database, filled
 from tests.spark.tables.rest_place import RestPlace, serving
+from workshop.parts.brokers import SHORT_SESSION
 from workshop.parts.processes import descendants, is_alive
 from workshop.parts.waiting import wait_until
 
@@ -23,11 +24,6 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(900),
 ]
-
-SHORT_SESSION = {
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
-}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from spark_groups.wire.fetch.fetch_messages import FetchSettings
 from spark_groups.wire.fetch.fetcher import Fetcher
 from spark_groups.wire.pool import ConnectionPool
 from spark_groups.wire.schemas.codec import Values, decode, decode_start
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     FETCH,
     LIST_OFFSETS,
     METADATA,

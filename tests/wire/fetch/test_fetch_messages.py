@@ -11,7 +11,7 @@ from spark_groups.wire.fetch.fetch_messages import (
     fetch_to_wire,
 )
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import FETCH
+from spark_groups.wire.schemas.wire_messages import FETCH
 
 ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -15,7 +15,7 @@ from spark_groups.wire.configuration import ConfigOrigin
 from spark_groups.wire.connection import Connection
 from spark_groups.wire.fetch.first_records import FirstRecords
 from spark_groups.wire.fetch.first_unread import FirstRecord
-from spark_groups.wire.schemas.messages import FETCH
+from spark_groups.wire.schemas.wire_messages import FETCH
 from tests.wire.coordinator_connection_setup import topic_id
 from tests.wire.fetch.broker import TOPIC_ID, Broker, answered
 from tests.wire.listener import listening

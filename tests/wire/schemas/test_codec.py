@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spark_groups.errors import ProtocolError
 from spark_groups.wire.schemas.codec import decode, encode
-from spark_groups.wire.schemas.messages import (
+from spark_groups.wire.schemas.wire_messages import (
     API_VERSIONS_V3,
     CONSUMER_GROUP_HEARTBEAT,
     FETCH,

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (
 
 from spark_groups.errors import AccessError
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 
 
 def opened(servers: str, settings: Mapping[str, str]) -> int:

@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
 from spark_groups.errors import AccessError
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection, RequestError
-from spark_groups.wire.schemas.messages import LIST_GROUPS
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.schemas.wire_messages import LIST_GROUPS
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.security.tokens import TOKENS
 from tests.secured import SESSION_LIFETIME_MS, SecuredKafka, jaas
 from tests.wire.security.authentication_setup import opened, refused

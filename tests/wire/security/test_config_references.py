@@ -10,7 +10,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.source.foreach_batch_rows import _store_types
 from spark_groups.wire.security.config_references import EVERYTHING, Allowed, resolved
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from tests.secured import issue, jaas
 
 

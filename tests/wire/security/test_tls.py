@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.security.tls import Tls, ssl_context, tls_refusal
 from tests.secured import SecuredKafka, issue
 from tests.wire.security.authentication_setup import opened, refused

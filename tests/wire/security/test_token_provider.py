@@ -19,7 +19,7 @@ from spark_groups.errors import AccessError, BrokerUnreachableError
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.bearer_token import BearerToken
 from spark_groups.wire.security.sasl import ProviderLogin
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.security.token_provider import ADAPTERS, find_provider, provided_token
 from tests.secured import CLIENT_SECRET, SecuredKafka
 

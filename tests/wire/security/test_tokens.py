@@ -15,7 +15,7 @@ import pytest
 
 from spark_groups.errors import AccessError, BrokerUnreachableError, OptionsError
 from spark_groups.wire.security.sasl import TokenLogin
-from spark_groups.wire.security.settings import security_of
+from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.security.tls import Tls
 from spark_groups.wire.security.tokens import (
     NEVER_ACCEPTED_S,

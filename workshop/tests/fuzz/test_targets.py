@@ -6,7 +6,7 @@ import pytest
 
 from spark_groups.errors import ProtocolError
 from spark_groups.wire.schemas.codec import decode
-from spark_groups.wire.schemas.messages import METADATA
+from spark_groups.wire.schemas.wire_messages import METADATA
 from workshop.fuzz.targets import TARGETS, Target, untagged
 
 

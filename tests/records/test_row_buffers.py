@@ -10,7 +10,7 @@ import pytest
 
 from spark_groups.errors import RecordsError
 from spark_groups.records.arrow_batches import RecordDecoder
-from spark_groups.records.columns import RowBuffers
+from spark_groups.records.row_buffers import RowBuffers
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import RangeCursor, TopicPartition
 from workshop.parts.decoding import END, TP, compiled_outcome, rows_of

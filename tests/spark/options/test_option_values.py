@@ -8,8 +8,7 @@ from math import inf
 
 import pytest
 
-from spark_groups.spark.options.range_settings import ReaderChoice
-from spark_groups.spark.options.values import (
+from spark_groups.spark.options.option_values import (
     Emit,
     one_of,
     parse_bytes,
@@ -21,6 +20,7 @@ from spark_groups.spark.options.values import (
     parse_servers,
     parse_unreleased,
 )
+from spark_groups.spark.options.range_settings import ReaderChoice
 
 SECONDS = {"15m": 900.0, "10 min": 600.0, "90s": 90.0, "2h": 7200.0, "1d": 86400.0} | {
     "250ms": 0.25,

@@ -14,9 +14,9 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.range_settings import RangeSettings
-from spark_groups.spark.reading import fast_reader, librdkafka_reader, warm_up
+from spark_groups.spark.reading import fast_reader, librdkafka_reader, worker_warm_up
 from spark_groups.spark.reading.consumer_cache import ConsumerCache
-from spark_groups.spark.reading.warm_up import slot_held, warm_slot
+from spark_groups.spark.reading.worker_warm_up import slot_held, warm_slot
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.wire.timeouts import Timeouts
 from tests.wire.listener import await_end, listening
@@ -29,7 +29,7 @@ def hold(directory: Path, tasks: int) -> None:
 
 
 def test_tasks_of_a_host_end_once_all_have_begun(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(warm_up, "HOLD_S", 600.0)
+    monkeypatch.setattr(worker_warm_up, "HOLD_S", 600.0)
     directory, fork = tmp_path / "warm", multiprocessing.get_context("fork")
     tasks = [fork.Process(target=hold, args=(directory, 3)) for _ in range(3)]
     for each in tasks[:2]:
@@ -45,7 +45,7 @@ def test_tasks_of_a_host_end_once_all_have_begun(tmp_path: Path, monkeypatch) ->
 
 
 def test_tasks_wait_for_those_of_other_hosts_once(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(warm_up, "HOLD_S", 0.2)
+    monkeypatch.setattr(worker_warm_up, "HOLD_S", 0.2)
     for waited in (True, False):
         began_at = time.monotonic()
         with slot_held("run", 3, tmp_path / "warm"):

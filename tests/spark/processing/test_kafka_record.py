@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.processing.record import Record, record_rows, records_of
+from spark_groups.spark.processing.kafka_record import Record, record_rows, records_of
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 
 ROW = {

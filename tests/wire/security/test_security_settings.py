@@ -16,7 +16,7 @@ from spark_groups.wire.security.sasl import (
     TokenLogin,
 )
 from spark_groups.wire.security.security import Security
-from spark_groups.wire.security.settings import SECURITY_SETTINGS, parse_jaas, security_of
+from spark_groups.wire.security.security_settings import SECURITY_SETTINGS, parse_jaas, security_of
 from tests.secured import Identity, issue, jaas
 
 SECRET = "hush-123456"
