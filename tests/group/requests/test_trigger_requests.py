@@ -1,4 +1,4 @@
-"""The requests of a trigger: what is asked for, and what becomes of missing answers."""
+"""The requests of a trigger: their partitions, and the effect of missing answers."""
 
 from __future__ import annotations
 
