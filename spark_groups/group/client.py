@@ -1,4 +1,4 @@
-"""GroupClient: one Spark query as one member of a group; makes all decisions of the driver.
+"""GroupClient: one Spark query as one member of a group; its inputs and outputs, and nothing else.
 
 In, each with `now` in seconds: responses, and what Spark does (`plan`, `finish`, `replay`,
 `leave`). Out: requests to send (`poll_requests`), events, and the time of the next poll. It has no
