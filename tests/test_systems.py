@@ -11,7 +11,7 @@ import pytest
 from spark_groups.cli import main as cli
 from spark_groups.errors import UnsupportedSystemError
 from spark_groups.spark.source.source import KafkaGroupDataSource
-from spark_groups.spark.state.state_source import KafkaGroupStateDataSource
+from spark_groups.spark.state.source import KafkaGroupStateDataSource
 from spark_groups.systems import check_system
 
 

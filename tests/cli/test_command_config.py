@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.spark.state.source import read_state
 from spark_groups.spark.state.state_options import StateOptions
-from spark_groups.spark.state.state_source import read_state
 from spark_groups.types import TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

@@ -23,7 +23,7 @@ except ImportError as error:
     ) from error
 
 from spark_groups.spark.source.source import KafkaGroupDataSource
-from spark_groups.spark.state.state_source import KafkaGroupStateDataSource
+from spark_groups.spark.state.source import KafkaGroupStateDataSource
 
 WORKER_TIMEOUT_S: Final = 60.0
 

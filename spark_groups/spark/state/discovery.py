@@ -3,6 +3,6 @@
 Spark registers one `DefaultSource` per module, so each source needs its own.
 """
 
-from spark_groups.spark.state.state_source import KafkaGroupStateDataSource as DefaultSource
+from spark_groups.spark.state.source import KafkaGroupStateDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

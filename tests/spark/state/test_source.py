@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.observation.views import view_group
-from spark_groups.spark.state.state_source import STATE_COLUMNS, StateRow, state_rows
+from spark_groups.spark.state.source import STATE_COLUMNS, StateRow, state_rows
 from tests.observation.groups import ONE, TWO, member, read
 from tests.runtime.members import queries
 from tests.spark.source.backlog_setup import read_all
