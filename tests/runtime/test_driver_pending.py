@@ -85,7 +85,7 @@ def test_released_partition_is_read_exactly_from_where_it_was_withheld(
         wait_until(lambda: len(heir.assigned) == 2, 30, what="all partitions")
         plan = heir.plan_rows(timeout_s=30)
         starts = {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
-        offsets = (withheld["committed_offset"], withheld["log_end_offset"])
+        offsets = (withheld.committed_offset, withheld.log_end_offset)
         assert starts[withheld.partition] == offsets == (READ_EACH, ROWS)
 
 

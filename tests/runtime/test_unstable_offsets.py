@@ -67,7 +67,7 @@ def test_the_other_partitions_are_read_and_the_wait_is_reported(
         assert "UNSTABLE_OFFSET_COMMIT" in shown[0]
         assert CURE in shown[0]
         assert shown[1] is None
-        (local,) = parse_local_members([snapshot], group_id).values()
+        (local,) = parse_local_members([snapshot.as_plain()], group_id).values()
         assert [(each.topic, each.partition) for each in local.waits_for] == [(topic_name, 0)]
         with GroupObserver(servers) as observer:
             remarks = {each.partition: each.remark for each in observer.view(group_id).partitions}

@@ -189,7 +189,7 @@ def test_the_member_of_a_query_with_a_long_trigger_is_not_taken_for_a_silent_one
     run = start()
     with listening(run, tmp_path) as driver:
         driver.report(until_rows(run, NOTHING_PLANNED), trigger_interval_s=3600.0)
-        liveness = run.driver._engine.started().liveness.activity
+        liveness = run.driver._engine.started().parts.liveness.activity
         wait_until(lambda: liveness.idle_limit_s == 4 * 3600.0, what="the report")
 
 
