@@ -82,10 +82,7 @@ class World:
         else:
             network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
-        if swarm.table:
-            scene.table = Table(
-                scene.publish, has_versions=swarm.table == VERSIONS, is_there=chance.random() < 0.7
-            )
+        scene.table = _table(scene) if swarm.table else None
         scene.starting = _starting(swarm, storage, chance)
         scene.rights.may_not_describe = bool(swarm.undescribed)
         subscription = (
@@ -340,6 +337,11 @@ class World:
         if isinstance(outgoing, NamedOutgoing):
             origin = Origin(outgoing.client_id)
         coordination.serve(outgoing, origin, code, answer)
+
+
+def _table(scene: Scene) -> Table:
+    is_there = scene.chance.random() < 0.7
+    return Table(scene.publish, has_versions=scene.swarm.table == VERSIONS, is_there=is_there)
 
 
 def _finishing(finish: Finish, reply: Reply) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -209,3 +209,26 @@ def ends_an_entry_one_record_late(patch: Patch) -> None:
 
 def ends_an_entry_one_record_early(patch: Patch) -> None:
     entry_ends(-1)(patch)
+
+
+FOUND: Final = (
+    (takes_a_gap_of_one_for_none, 400_001, "kafka-4.0"),
+    (skips_what_is_before_the_first_offset, 400_024, "kafka-4.1"),
+    (skips_the_record_before_the_first_offset, 400_042, "kafka-4.0"),
+    (cuts_one_record_too_few, 400_001, "kip-848"),
+    (cuts_one_record_too_many, 400_001, "kip-848"),
+    (commits_over_an_entry_that_has_begun_meanwhile, 400_024, "kafka-4.0"),
+    (commits_over_an_entry_that_has_grown_meanwhile, 400_034, "kip-848"),
+    (checks_only_the_first_entry, 400_065, "kip-848"),
+    (expects_what_the_table_has_at_the_commit, 400_024, "kafka-4.0"),
+    (commits_the_rows_of_an_earlier_comparison, 400_001, "kafka-4.0"),
+    (begins_one_record_late, 400_001, "kafka-4.0"),
+    (keeps_the_start_of_no_entry, 400_001, "kafka-4.0"),
+    (ends_an_entry_one_record_late, 400_001, "kafka-4.0"),
+    (ends_an_entry_one_record_early, 400_001, "kip-848"),
+    (reads_the_fence_only_once, 400_043, "kip-848"),
+    (asks_only_once_what_was_deleted, 400_050, "kafka-4.1"),
+    (skips_records_of_a_truncated_log, 400_058, "kip-848"),
+    (takes_a_refused_commit_for_an_accepted_one, 400_006, "kip-848"),
+)
+"""Each bug, with the seed and the profile of a drawn schedule that finds it."""

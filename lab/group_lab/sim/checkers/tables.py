@@ -17,7 +17,8 @@ class ExactlyOnce(Checker):
     The entry covers what finished batches read. At the end it covers all from where the group began
     to what is committed, without gaps that an operator accepted. A gap is refused only where
     records are gone, offsets were set, or a function swallowed an error. Rows of a log that was
-    truncated are compared by offset alone. Without a commit of rows, nothing is refused for good.
+    truncated are compared by offset alone, but those of a batch that was planned since. If a log
+    ends below what the table has, but not below what is committed, no member notices.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -120,8 +121,8 @@ class ExactlyOnce(Checker):
     def _quiet(self, _fact: facts.Quiet) -> None:
         table = self.scene.table
         assert table is not None
-        for key, entry in table.entries.items():
-            self._check_rows(key, entry)
+        for of, covered in table.entries.items():
+            self._check_rows(of, covered)
         for key, first in self.history.first.items():
             committed = self.scene.coordination.committed(key)
             if key not in self.scene.storage.logs or self._is_excused(key) or committed is None:
