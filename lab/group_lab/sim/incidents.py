@@ -393,7 +393,7 @@ class Incidents:
         scene.schedule.at(ends_at, end)
 
     def _kept_from(self, key: TopicIdPartition) -> int:
-        """Draw where a log begins from now on; often just above what is in a table."""
+        """Draw where a log begins from now on; often just above the rows of a table."""
         chance, log = self._scene.chance, self._scene.storage.logs[key]
         committed = self._scene.coordination.committed(key)
         if self._scene.table is None or committed is None or chance.random() < 0.3:

@@ -164,10 +164,10 @@ def takes_a_refused_commit_for_an_accepted_one(patch: Patch) -> None:
 
 
 def keeps_the_start_of_no_entry(patch: Patch) -> None:
-    """Each commit begins its entries anew."""
+    """Each commit begins its entries again."""
     compare = write_order.compare
 
-    def anew(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
+    def begun_again(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
         found = compare(group_id, ranges, state, table=table)
         starts = {
             FenceKey(group_id, each.topic_id, each.partition): each.from_offset
@@ -181,7 +181,7 @@ def keeps_the_start_of_no_entry(patch: Patch) -> None:
         )
         return replace(found, changes=changes)
 
-    patch.setattr(write_order, "compare", anew)
+    patch.setattr(write_order, "compare", begun_again)
 
 
 def entry_ends(by: int) -> Callable[[Patch], None]:
@@ -228,7 +228,7 @@ FOUND: Final = (
     (ends_an_entry_one_record_early, 400_001, "kip-848"),
     (reads_the_fence_only_once, 400_043, "kip-848"),
     (asks_only_once_what_was_deleted, 400_050, "kafka-4.1"),
-    (skips_records_of_a_truncated_log, 400_058, "kip-848"),
-    (takes_a_refused_commit_for_an_accepted_one, 400_006, "kip-848"),
+    (skips_records_of_a_truncated_log, 400_055, "kafka-4.1"),
+    (takes_a_refused_commit_for_an_accepted_one, 400_034, "kip-848"),
 )
 """Each bug, with the seed and the profile of a drawn schedule that finds it."""

@@ -15,10 +15,10 @@ class ExactlyOnce(Checker):
     """A table has each record between the offsets of its entry once, and no record twice.
 
     The entry covers what finished batches read. At the end it covers all from where the group began
-    to what is committed, without gaps that an operator accepted. A gap is refused only where
+    to the committed offset, without gaps that an operator accepted. A gap is refused only where
     records are gone, offsets were set, or a function swallowed an error. Rows of a log that was
     truncated are compared by offset alone, but those of a batch that was planned since. If a log
-    ends below what the table has, but not below what is committed, no member notices.
+    ends below what the table has, but not below the committed offset, no member notices.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -131,7 +131,7 @@ class ExactlyOnce(Checker):
             entry = self._entry(key)
             if entry is not None:
                 places.append((entry.start_offset, entry.next_offset))
-            # Until a batch is refused, the table may lack what was swallowed last.
+            # Until a batch is refused, the table may lack the ranges that were swallowed last.
             last = entry.next_offset if entry else first
             places += [each for each in self._swallowed.get(key, ()) if each[1] > last]
             places.append((0, self.history.aged.get(key, 0)))
