@@ -174,9 +174,10 @@ DRAWN = (
     Planted(
         "no gap",
         takes_a_value_for_evidence,
-        400_042,
+        400_116,
         "kafka-4.3",
         also_breaks="resets respected",
+        schedules_max=1_000,
     ),
     Planted("read once", replaces_a_batch_that_is_not_committed, 400_012, "kafka-4.1"),
     Planted("legal target", installs_a_stale_target, 400_057, "kip-848", protocols=MIXED),
