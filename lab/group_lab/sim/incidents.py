@@ -112,7 +112,8 @@ class Operator:
                 entries = self._scene.table.entries
                 entry = entries.get(FenceKey(self._scene.coordination.group_id, *key))
                 first = entry.start_offset - 1 if entry else -1
-                choices += [first] if log.start_offset <= first <= end else []
+                # Often just below where the table begins.
+                choices += 3 * [first] if log.start_offset <= first <= end else []
             if not choices:
                 continue
             count = parse_commit_metadata(kept.metadata) or 0
@@ -200,6 +201,12 @@ class Incidents:
     def _crash(self) -> None:
         chance, query = self._scene.chance, self._one()
         forget = chance.random() < self._scene.swarm.forgetting
+        restores = self._scene.swarm.restores
+        if restores and isinstance(query, Query) and chance.random() < restores:
+            query.kill(self._pick(AWAY_S), forget=False)
+            others = [each for each in self._queries if isinstance(each, Query)]
+            query.restore(chance.choice((query, query, *others)))
+            return
         if chance.random() < 0.5:
             query.kill(self._pick(AWAY_S), forget=forget)
             return
@@ -386,12 +393,12 @@ class Incidents:
         scene.schedule.at(ends_at, end)
 
     def _kept_from(self, key: TopicIdPartition) -> int:
-        """Draw where a log begins from now on; often just above what is in a table."""
+        """Draw where a log begins from now on; often just above the rows of a table."""
         chance, log = self._scene.chance, self._scene.storage.logs[key]
         committed = self._scene.coordination.committed(key)
         if self._scene.table is None or committed is None or chance.random() < 0.3:
             return chance.randint(log.start_offset, log.end_offset)
-        return committed + chance.choice((0, 1, 1, 2, 5))
+        return committed + chance.choice((0, 1, 1, 1, 2, 5))
 
     def _retain(self) -> None:
         scene, key = self._scene, self._partition()

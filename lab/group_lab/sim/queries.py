@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from math import inf
 from typing import Final
 
 from group_lab.sim.facts import (
-    Answered,
     Began,
     Drained,
     Finished,
     Forgotten,
-    Happened,
     NotReplayed,
     Read,
     Records,
-    Sent,
     Triggered,
-    Unanswered,
     Unavailable,
 )
+from group_lab.sim.incarnation import Incarnation
 from group_lab.sim.scene import RestartedApplication, Scene
 from group_lab.sim.schedule import EXACT, Clock
 from group_lab.sim.spark_logs import SparkLogs
@@ -43,16 +39,12 @@ from spark_groups.group.batches.proofs import PlanJson, Proofs
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
-from spark_groups.group.ledger.events import RevocationHeld
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, offset_text, parse_plan_text
-from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.membership import MemberState
-from spark_groups.group.member.messages import RequestFailed, Response
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.parts import MemberParts
-from spark_groups.group.requests.channels import Outgoing
 from spark_groups.group.trigger import (
     NothingToRead,
     Over,
@@ -81,136 +73,12 @@ FIRST_BATCH_BYTES: Final = 20 * RECORD_BYTES
 PLANNED_LEAST: Final = 0.8
 """The shortest batch of a planned run, as a part of the longest."""
 
-Act = Callable[[GroupClient, float], object]
-"""An action on a client, at an instant of its clock."""
 REPORTED_S: Final = (0.0, 0.0, 0.2, 5.0)
 """How long the report of a finished batch may take."""
 STALLED_S: Final = 30.0
 """A trigger that waits longer, once there are no faults, waits for nothing that can come."""
 ENDS_S: Final = (0.001, 0.001, 0.5)
 """How long after a table's commit Spark writes its commit log."""
-HELD_S: Final = (0.0, 0.5, 4.0, 30.0)
-"""How long a rebalance listener holds a revocation: within its budget, and longer."""
-
-
-class Incarnation:
-    """One run of a query's driver: a production client, driven by answers and its own wake-ups.
-
-    A missing wake-up shows as a run that never settles.
-    """
-
-    def __init__(self, scene: Scene, name: str, client: GroupClient, clock: Clock) -> None:
-        self.name = name
-        self.client = client
-        self.is_alive = True
-        self.paused_until = 0.0
-        self.clock = clock
-        self.waits: Callable[[], None] | None = None
-        """Called after each input, while a trigger waits."""
-        self._scene = scene
-        self._wake_at: float | None = None
-
-    @property
-    def now(self) -> float:
-        """The time of its clock."""
-        return self.clock.local(self._scene.now)
-
-    def die(self) -> None:
-        """End without a leave."""
-        self.is_alive = False
-
-    def stand_still(self, for_s: float) -> None:
-        """Do nothing, notice nothing, for some seconds."""
-        self.paused_until = self._scene.now + for_s
-        self._scene.schedule.at(self.paused_until, self.pump)
-
-    def take(self, act: Act) -> None:
-        """Act on the client now, or once it is awake, then send its requests, and poll."""
-        if not self.is_alive:
-            return
-        if self._scene.now < self.paused_until:
-            self._scene.schedule.at(self.paused_until, lambda: self.take(act))
-            return
-        act(self.client, self.now)
-        self.pump()
-        if self.waits is not None:
-            self.waits()
-
-    def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Act after a delay, once it is awake, if it is still alive."""
-
-        def due() -> None:
-            if not self.is_alive:
-                return
-            if self._scene.now < self.paused_until:
-                self._scene.schedule.at(self.paused_until, due)
-                return
-            act()
-
-        self._scene.schedule.after(delay_s, due)
-
-    def pump(self) -> None:
-        """Send the client's requests, report its events, and schedule its next wake-up."""
-        scene, client = self._scene, self.client
-        if not self.is_alive or scene.now < self.paused_until:
-            return
-        now = self.now
-        for outgoing in client.poll_requests(now):
-            scene.publish(Sent(self.name, outgoing))
-            self._send(outgoing)
-        for event in client.poll_events():
-            self._say(event)
-        wake_at = client.next_wakeup(now)
-        if wake_at is not None and wake_at != self._wake_at:
-            self._wake_at = wake_at
-            scene.schedule.at(self.clock.instant(wake_at), lambda: self._wake(wake_at))
-
-    def _send(self, outgoing: Outgoing) -> None:
-        self._scene.network.send(
-            self.name,
-            outgoing,
-            lambda answer: self.take(lambda _, now: self._answered(outgoing, answer, now)),
-            lambda failed: self.take(lambda _, now: self._failed(outgoing, failed, now)),
-        )
-
-    def _answered(self, outgoing: Outgoing, answer: Response, now: float) -> None:
-        self._scene.publish(Answered(self.name, outgoing.request, answer))
-        self.client.handle_response(outgoing, answer, now)
-
-    def _failed(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
-        if failed.may_have_arrived:
-            self._scene.publish(Unanswered(self.name, outgoing.request))
-        self.client.handle_failure(outgoing, failed, now)
-
-    def _wake(self, wake_at: float) -> None:
-        if self._wake_at == wake_at:
-            self._wake_at = None
-            self.take(lambda _, __: None)
-
-    def _say(self, event: Event) -> None:
-        epoch = str(self.client.parts.member.member_epoch)
-        text = _EventText(event, self.client.parts.topics.name)
-        self._scene.log.add(self._scene.now, self.name, epoch, "says", text)
-        self._scene.publish(Happened(self.name, event))
-        if isinstance(event, RevocationHeld):
-            release_s = self._scene.chance.choice(HELD_S)
-            self.after(release_s, lambda: self._release(event.number))
-
-    def _release(self, number: int) -> None:
-        self.take(lambda client, now: client.release_revocation(number, now))
-
-
-class _EventText:
-    """The text of an event, formatted when the log is read."""
-
-    __slots__ = ("_event", "_name_of")
-
-    def __init__(self, event: Event, name_of: NameOf) -> None:
-        self._event = event
-        self._name_of = name_of
-
-    def __str__(self) -> str:
-        return self._event.text(self._name_of)
 
 
 class Query(RestartedApplication[Incarnation]):
@@ -336,6 +204,16 @@ class Query(RestartedApplication[Incarnation]):
             self._logs.forget()
             self._scene.publish(Forgotten(self.name))
         self._scene.schedule.after(for_s, self.start)
+
+    def restore(self, backup: Query) -> None:
+        """Replace the checkpoint of a query that does not run by one that was copied.
+
+        Args:
+            backup: Whose it is; this query: an older one.
+        """
+        if self.current is None:
+            self._scene.log.add(self._scene.now, self.name, "", "restores", backup.name)
+            self._logs.restore(backup._logs, self._scene.chance)
 
     def stop(self, for_s: float | None) -> None:
         """Finish the running batch, leave the group, and restart after some seconds.

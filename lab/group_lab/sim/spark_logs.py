@@ -12,12 +12,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from group_lab.sim.chance import Chance
 from group_lab.sim.scene import Scene
 
 MAX_PENDING: Final = 3
 """How many entries may wait; Spark's query waits then."""
 WRITE_S: Final = (0.005, 0.005, 0.1, 2.0)
 """How long the thread takes for an entry."""
+
+BATCHES_BACK: Final = (0, 0, 1, 3)
+"""How many batches a checkpoint lacks that replaces another."""
 
 After = Callable[[float, Callable[[], None]], None]
 """Acts after some seconds, unless the driver is killed before."""
@@ -57,6 +61,18 @@ class SparkLogs:
     def forget(self) -> None:
         """Replace the checkpoint by a new one."""
         self._offsets, self._commits = {}, set()
+
+    def restore(self, backup: SparkLogs, chance: Chance) -> None:
+        """Replace the checkpoint by an older one, or by a copy of another query's.
+
+        Args:
+            backup: Whose checkpoint was copied; these logs: an older one of this query.
+        """
+        kept = max(backup._offsets, default=-1) - chance.choice(BATCHES_BACK)
+        self._offsets = {each: plan for each, plan in backup._offsets.items() if each <= kept}
+        # A copy of a checkpoint may lack the commit of its last batch.
+        last = kept if chance.random() < 0.5 else kept - 1
+        self._commits = {each for each in backup._commits if each <= last}
 
     @property
     def last_plan(self) -> str | None:

@@ -141,6 +141,8 @@ class Swarm:
             versions.
         table_errors: Chance that a table refuses a commit, or that its answer is lost, and that
             tasks fail; commits may then take long.
+        restores: Chance that a query that is killed starts from an older checkpoint, or from a
+            copy of another query's.
         migrations: How often all members of one protocol leave for a while.
         computing: 1 if members have client-side assignors and compute the targets of the group;
             only the profile kip-848 has them.
@@ -215,6 +217,7 @@ class Swarm:
     late: int = 0
     table: int = 0
     table_errors: float = 0.0
+    restores: float = 0.0
     migrations: int = 0
     computing: int = 0
 
@@ -269,7 +272,7 @@ FAULTS: Final = (
     *("loss", "delay", "duplicates", "errors", "partitionings", "deafenings", "denials"),
     *("coordinator_crashes", "failed_appends", "crashes", "forgetting", "failures", "pauses"),
     *("zombies", "truncations", "retentions", "resets", "deletions", "skew"),
-    *("late", "vanishings", "consumers", "classic", "moves", "table_errors"),
+    *("late", "vanishings", "consumers", "classic", "moves", "table_errors", "restores"),
 )
 """The fields that are faults, for the promise that a calm run reads nothing twice.
 
@@ -298,9 +301,9 @@ def drawn(
 
 def _with_table(swarm: Swarm, chance: Chance) -> Swarm:
     """Draw a table, after all else: the schedules without one do not change."""
-    table = chance.choice((0, 0, 1, 2))
+    table = chance.choice((0, 0, 0, 1, 1, VERSIONS))
     errors = chance.choice((0.03, 0.1, 0.3))
-    retentions = chance.choice((0, 3))
+    retentions, restores = chance.choice((0, 3, 6)), chance.choice((0.0, 0.5))
     # What a plain consumer reads is missing in a table.
     if not table or swarm.consumers:
         return swarm
@@ -308,7 +311,12 @@ def _with_table(swarm: Swarm, chance: Chance) -> Swarm:
     found = replace(swarm, table=table, log_every_s=0.0)
     if swarm.is_calm:
         return found
-    return replace(found, table_errors=errors, retentions=max(retentions, swarm.retentions))
+    return replace(
+        found,
+        table_errors=errors,
+        retentions=max(retentions, swarm.retentions),
+        restores=restores,
+    )
 
 
 MIXED: Final = 0.7

@@ -54,7 +54,7 @@ class Table:
         self._publish(Stored(changes, rows))
 
     def accept(self, key: FenceKey, offset: int) -> None:
-        """Begin a partition anew at an offset, as an operator does; rows from there on go."""
+        """Begin a partition again at an offset, as an operator does; rows from there on go."""
         before = self.entries[key]
         of = TopicIdPartition(key.topic_id, key.partition)
         self._version += 1

@@ -22,10 +22,11 @@ from group_lab.sim.client_side import ComputingNetwork
 from group_lab.sim.coordination import AcceptedOffset, Coordination, Watch
 from group_lab.sim.deployment import Deployment
 from group_lab.sim.history import History
+from group_lab.sim.incarnation import HELD_S
 from group_lab.sim.incidents import NO_MEMBER_ID, Incidents, longest_reset_s
 from group_lab.sim.network import Network, Reply
 from group_lab.sim.plain_consumer import PlainConsumer
-from group_lab.sim.queries import HELD_S, Query
+from group_lab.sim.queries import Query
 from group_lab.sim.rights import Finish, sent_by_name
 from group_lab.sim.scene import Application, Listeners, Scene, restless
 from group_lab.sim.schedule import Schedule
@@ -84,10 +85,7 @@ class World:
         else:
             network = Network(schedule, chance, swarm, self._serve, self._serve_late)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
-        if swarm.table:
-            scene.table = Table(
-                scene.publish, has_versions=swarm.table == VERSIONS, is_there=chance.random() < 0.5
-            )
+        scene.table = _table(scene) if swarm.table else None
         scene.starting = _starting(swarm, storage, chance)
         scene.rights.may_not_describe = bool(swarm.undescribed)
         subscription = (
@@ -361,6 +359,11 @@ class World:
         if isinstance(outgoing, NamedOutgoing):
             origin = Origin(outgoing.client_id)
         coordination.serve(outgoing, origin, code, answer)
+
+
+def _table(scene: Scene) -> Table:
+    is_there = scene.chance.random() < 0.7
+    return Table(scene.publish, has_versions=scene.swarm.table == VERSIONS, is_there=is_there)
 
 
 def _finishing(finish: Finish, reply: Reply) -> Reply:

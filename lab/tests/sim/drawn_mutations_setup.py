@@ -14,7 +14,7 @@ from group_lab.coordinator.group import ConsumerGroup
 from group_lab.coordinator.messages import InstallAssignmentRequest
 from group_lab.coordinator.subscriptions import Change
 from group_lab.sim.swarm import GroupProtocol
-from lab.tests.sim import proof_bugs, trigger_bugs
+from lab.tests.sim import fence_bugs, proof_bugs, trigger_bugs
 from lab.tests.sim.mutations_setup import plans_what_is_being_revoked
 from spark_groups.group.batches.planner import BatchPlanner
 from spark_groups.group.batches.planning import PlanLimit
@@ -163,20 +163,21 @@ DRAWN = (
     ),
     Planted("commit epochs", commits_with_the_epoch_of_the_moment, 400_005, "kip-848"),
     Planted("clean hand over", lets_go_of_what_a_replayed_batch_reads, 400_010, "kafka-4.0"),
-    Planted("only assigned", plans_what_is_being_revoked, 400_002, "kafka-4.0"),
+    Planted("only assigned", plans_what_is_being_revoked, 400_003, "kafka-4.0"),
     Planted("clean hand over", looks_up_no_uncertain_commit, 400_005, "kafka-4.0"),
     Planted("full heartbeats", repeats_nothing_after_a_lost_answer, 400_005, "kafka-4.0"),
     Planted("starting offsets used", starts_what_is_named_at_the_default, 400_030, "kafka-4.0"),
-    Planted("no final failure", takes_an_error_for_no_offset, 400_006, "kafka-4.3"),
+    Planted("no final failure", takes_an_error_for_no_offset, 400_018, "kafka-4.1"),
     Planted("loss is reported", goes_on_after_a_loss, 400_058, "kip-848"),
     Planted("available now bounds", reads_on_while_there_is_more, 400_009, "kafka-4.0"),
     Planted("trigger delay", waits_for_nothing, 400_039, "kip-848"),
     Planted(
         "no gap",
         takes_a_value_for_evidence,
-        400_042,
+        400_116,
         "kafka-4.3",
         also_breaks="resets respected",
+        schedules_max=1_000,
     ),
     Planted("read once", replaces_a_batch_that_is_not_committed, 400_012, "kafka-4.1"),
     Planted("legal target", installs_a_stale_target, 400_057, "kip-848", protocols=MIXED),
@@ -216,4 +217,23 @@ DRAWN = (
         "kip-848",
         also_breaks="AssertionError",
     ),
+    Planted(
+        "exactly once", fence_bugs.skips_the_record_before_the_first_offset, 400_042, "kafka-4.0"
+    ),
+    Planted(
+        "exactly once",
+        fence_bugs.commits_over_an_entry_that_has_begun_meanwhile,
+        400_024,
+        "kafka-4.0",
+    ),
+    Planted(
+        "exactly once",
+        fence_bugs.commits_over_an_entry_that_has_grown_meanwhile,
+        400_034,
+        "kip-848",
+    ),
+    Planted(
+        "exactly once", fence_bugs.expects_what_the_table_has_at_the_commit, 400_024, "kafka-4.0"
+    ),
+    *(Planted("exactly once", plant, *found_by) for plant, *found_by in fence_bugs.FOUND),
 )

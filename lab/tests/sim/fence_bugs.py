@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from group_lab.sim import tables
 from spark_groups.fence import compare as comparison
 from spark_groups.fence import write_order
-from spark_groups.fence.beginnings import Batch, Beginnings, Begun
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.fence.write_order import WriteOrder
 from spark_groups.types import OffsetRange
@@ -26,10 +25,6 @@ def takes_a_gap_of_one_for_none(patch: Patch) -> None:
         return None if each.from_offset == entry.next_offset + 1 else gap(each, entry)
 
     patch.setattr(comparison, "_gap", lenient)
-
-
-def takes_every_gap_for_none(patch: Patch) -> None:
-    patch.setattr(comparison, "_gap", lambda *_: None)
 
 
 def skips_what_is_before_the_first_offset(patch: Patch) -> None:
@@ -72,10 +67,6 @@ def cuts_one_record_too_many(patch: Patch) -> None:
     cuts(1)(patch)
 
 
-def cuts_nothing(patch: Patch) -> None:
-    patch.setattr(comparison, "_cut", lambda each, _: each)
-
-
 def commits_over_an_entry_that_has_begun_meanwhile(patch: Patch) -> None:
     holds = tables.holds
 
@@ -99,13 +90,6 @@ def checks_only_the_first_entry(patch: Patch) -> None:
     patch.setattr(tables, "holds", lambda changes, entry_of: holds([*changes][:1], entry_of))
 
 
-def compares_only_starts_of_entries(patch: Patch) -> None:
-    def lenient(changes: Iterable[EntryChange], entry_of: Any) -> bool:
-        return all((entry_of(each.key) is None) == (each.expected is None) for each in changes)
-
-    patch.setattr(tables, "holds", lenient)
-
-
 def expects_what_the_table_has_at_the_commit(patch: Patch) -> None:
     commit = tables.Table.commit
 
@@ -124,13 +108,6 @@ def reads_the_fence_only_once(patch: Patch) -> None:
             fence_read(self, state)
 
     patch.setattr(WriteOrder, "fence_read", once)
-
-
-class _Same:
-    """Staged ranges that are taken for any others."""
-
-    def __ne__(self, other: object) -> bool:
-        return False
 
 
 def commits_the_rows_of_an_earlier_comparison(patch: Patch) -> None:
@@ -158,28 +135,6 @@ def asks_only_once_what_was_deleted(patch: Patch) -> None:
     patch.setattr(WriteOrder, "kept", once)
 
 
-def asks_never_what_was_deleted(patch: Patch) -> None:
-    patch.setattr(WriteOrder, "kept", lambda self, _: setattr(self, "_kept", self._batch.ranges))
-
-
-def begins_where_a_batch_begins(patch: Patch) -> None:
-    beginnings = write_order.beginnings
-
-    def of_batch(group_id: str, ranges: Any, topic_ids: Any, begun: Begun, state: Any) -> Any:
-        return beginnings(group_id, ranges, topic_ids, Begun(kept=begun.kept), state)
-
-    patch.setattr(write_order, "beginnings", of_batch)
-
-
-def begins_where_the_group_stands(patch: Patch) -> None:
-    beginnings = write_order.beginnings
-
-    def of_group(group_id: str, ranges: Any, topic_ids: Any, begun: Begun, state: Any) -> Any:
-        return beginnings(group_id, (), topic_ids, replace(begun, before=()), state)
-
-    patch.setattr(write_order, "beginnings", of_group)
-
-
 def begins(by: int) -> Callable[[Patch], None]:
     def planted(patch: Patch) -> None:
         beginnings = write_order.beginnings
@@ -200,36 +155,6 @@ def begins_one_record_late(patch: Patch) -> None:
     begins(1)(patch)
 
 
-def begins_one_record_early(patch: Patch) -> None:
-    begins(-1)(patch)
-
-
-def begins_before_what_was_deleted(patch: Patch) -> None:
-    beginnings = write_order.beginnings
-
-    def whole(group_id: str, ranges: Any, topic_ids: Any, begun: Begun, state: Any) -> Any:
-        return beginnings(group_id, ranges, topic_ids, replace(begun, kept=()), state)
-
-    patch.setattr(write_order, "beginnings", whole)
-
-
-def forgets_where_it_began_a_table_that_does_not_exist(patch: Patch) -> None:
-    patch.setattr(Beginnings, "note", lambda *_: None)
-
-
-def notes_entries_that_the_table_has_not_kept_as_kept(patch: Patch) -> None:
-    compare = write_order.compare
-
-    def saved(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
-        found = compare(group_id, ranges, state, table=table)
-        kept = tuple(
-            each for each in found.changes if each.entry.next_offset > each.entry.start_offset
-        )
-        return replace(found, changes=kept)
-
-    patch.setattr(write_order, "compare", saved)
-
-
 def skips_records_of_a_truncated_log(patch: Patch) -> None:
     patch.setattr(write_order, "check_not_truncated", lambda *_, **__: None)
 
@@ -238,15 +163,11 @@ def takes_a_refused_commit_for_an_accepted_one(patch: Patch) -> None:
     patch.setattr(WriteOrder, "refused", lambda *_: None)
 
 
-def ends_after_the_first_refusal(patch: Patch) -> None:
-    patch.setattr(Batch, "topic_names", Batch.topic_names)
-
-
 def keeps_the_start_of_no_entry(patch: Patch) -> None:
-    """Each commit begins its entries anew."""
+    """Each commit begins its entries again."""
     compare = write_order.compare
 
-    def anew(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
+    def begun_again(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
         found = compare(group_id, ranges, state, table=table)
         starts = {
             FenceKey(group_id, each.topic_id, each.partition): each.from_offset
@@ -260,7 +181,7 @@ def keeps_the_start_of_no_entry(patch: Patch) -> None:
         )
         return replace(found, changes=changes)
 
-    patch.setattr(write_order, "compare", anew)
+    patch.setattr(write_order, "compare", begun_again)
 
 
 def entry_ends(by: int) -> Callable[[Patch], None]:
@@ -288,3 +209,26 @@ def ends_an_entry_one_record_late(patch: Patch) -> None:
 
 def ends_an_entry_one_record_early(patch: Patch) -> None:
     entry_ends(-1)(patch)
+
+
+FOUND: Final = (
+    (takes_a_gap_of_one_for_none, 400_001, "kafka-4.0"),
+    (skips_what_is_before_the_first_offset, 400_024, "kafka-4.1"),
+    (skips_the_record_before_the_first_offset, 400_042, "kafka-4.0"),
+    (cuts_one_record_too_few, 400_001, "kip-848"),
+    (cuts_one_record_too_many, 400_001, "kip-848"),
+    (commits_over_an_entry_that_has_begun_meanwhile, 400_024, "kafka-4.0"),
+    (commits_over_an_entry_that_has_grown_meanwhile, 400_034, "kip-848"),
+    (checks_only_the_first_entry, 400_065, "kip-848"),
+    (expects_what_the_table_has_at_the_commit, 400_024, "kafka-4.0"),
+    (commits_the_rows_of_an_earlier_comparison, 400_001, "kafka-4.0"),
+    (begins_one_record_late, 400_001, "kafka-4.0"),
+    (keeps_the_start_of_no_entry, 400_001, "kafka-4.0"),
+    (ends_an_entry_one_record_late, 400_001, "kafka-4.0"),
+    (ends_an_entry_one_record_early, 400_001, "kip-848"),
+    (reads_the_fence_only_once, 400_043, "kip-848"),
+    (asks_only_once_what_was_deleted, 400_050, "kafka-4.1"),
+    (skips_records_of_a_truncated_log, 400_055, "kafka-4.1"),
+    (takes_a_refused_commit_for_an_accepted_one, 400_034, "kip-848"),
+)
+"""Each bug, with the seed and the profile of a drawn schedule that finds it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from group_lab.sim import facts
-from group_lab.sim.queries import HELD_S, LEAVE_S, REPORTED_S, Incarnation
+from group_lab.sim.incarnation import HELD_S, Incarnation
+from group_lab.sim.queries import LEAVE_S, REPORTED_S
 from group_lab.sim.schedule import Clock
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World

@@ -15,9 +15,10 @@ class ExactlyOnce(Checker):
     """A table has each record between the offsets of its entry once, and no record twice.
 
     The entry covers what finished batches read. At the end it covers all from where the group began
-    to what is committed, without gaps that an operator accepted. A gap is refused only where
+    to the committed offset, without gaps that an operator accepted. A gap is refused only where
     records are gone, offsets were set, or a function swallowed an error. Rows of a log that was
-    truncated are compared by offset alone. Without a commit of rows, nothing is refused for good.
+    truncated are compared by offset alone, but those of a batch that was planned since. If a log
+    ends below what the table has, but not below the committed offset, no member notices.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -120,8 +121,8 @@ class ExactlyOnce(Checker):
     def _quiet(self, _fact: facts.Quiet) -> None:
         table = self.scene.table
         assert table is not None
-        for key, entry in table.entries.items():
-            self._check_rows(key, entry)
+        for of, covered in table.entries.items():
+            self._check_rows(of, covered)
         for key, first in self.history.first.items():
             committed = self.scene.coordination.committed(key)
             if key not in self.scene.storage.logs or self._is_excused(key) or committed is None:
@@ -130,7 +131,7 @@ class ExactlyOnce(Checker):
             entry = self._entry(key)
             if entry is not None:
                 places.append((entry.start_offset, entry.next_offset))
-            # Until a batch is refused, the table may lack what was swallowed last.
+            # Until a batch is refused, the table may lack the ranges that were swallowed last.
             last = entry.next_offset if entry else first
             places += [each for each in self._swallowed.get(key, ()) if each[1] > last]
             places.append((0, self.history.aged.get(key, 0)))

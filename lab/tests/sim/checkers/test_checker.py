@@ -43,7 +43,7 @@ def test_every_checker_is_documented() -> None:
 
 
 def test_a_run_has_one_of_each_and_each_listens() -> None:
-    found = all_checkers(scene(Swarm(available_now=1)), History())
+    found = all_checkers(scene(Swarm(available_now=1, table=1)), History())
     assert [type(each) for each in found] == list(CHECKERS)
     assert all(each.listeners() for each in found)
 
