@@ -141,7 +141,7 @@ def _run(
             for name in ("flights-1", "flights-2")
         ]
         try:
-            produced += _hand_over(console, kafka, applications, load_the_rest, picture)
+            produced += _after_input(console, kafka, applications, load_the_rest, picture)
         finally:
             for application in applications:
                 application.stop()
@@ -157,7 +157,7 @@ def _job_arguments(kafka: EmbeddedKafka, per_batch: int) -> list[str]:
     ]
 
 
-def _hand_over(
+def _after_input(
     console: Console,
     kafka: EmbeddedKafka,
     applications: list[Application],

@@ -15,8 +15,8 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, rule_for
 from spark_groups.group.member.embedded import CONSUMER_PROTOCOL_TYPE
+from spark_groups.group.member.grant_command import Identity, remedy_of
 from spark_groups.group.member.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
-from spark_groups.group.member.rights import Identity, remedy_of
 from spark_groups.observation.plain_values import View, partition_ranges
 from spark_groups.observation.reading import GroupType
 from spark_groups.types import TopicPartition

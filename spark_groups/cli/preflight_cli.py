@@ -29,7 +29,8 @@ from spark_groups.cli.preflight_checks import (
     check_group,
 )
 from spark_groups.errors import ErrorCode, OptionsError, ProtocolError, printable
-from spark_groups.group.ledger.starting import known_counts
+from spark_groups.group.ledger.commit_metadata import known_counts
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -43,7 +44,6 @@ from spark_groups.group.member.messages import (
     OffsetAndMetadata,
     found_and_failed,
 )
-from spark_groups.group.member.rights import Identity
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import MEMBER_TYPES, authorized_operations

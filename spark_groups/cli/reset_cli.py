@@ -32,7 +32,11 @@ from spark_groups.cli.reset_plan import (
 )
 from spark_groups.cli.topic_partitions import TOPIC_OPTION, parse_topics, partitions_of
 from spark_groups.errors import ErrorCode, GroupNotFoundError, OptionsError, printable
-from spark_groups.group.ledger.starting import commit_metadata, committed_topics, known_counts
+from spark_groups.group.ledger.commit_metadata import (
+    commit_metadata,
+    committed_topics,
+    known_counts,
+)
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

@@ -55,7 +55,7 @@ from spark_groups.errors import (
 )
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision, check_not_restored
 from spark_groups.fence.entries import Entry, FenceKey, TableState
-from spark_groups.group.ledger.starting import is_reset
+from spark_groups.group.ledger.commit_metadata import is_reset
 from spark_groups.group.member.messages import (
     NO_OFFSET,
     Fetched,

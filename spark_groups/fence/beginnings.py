@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
-from spark_groups.group.ledger.starting import parse_commit_metadata
+from spark_groups.group.ledger.commit_metadata import partition_count_in
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, PlanTopic, TopicId
 
@@ -88,7 +88,7 @@ def beginnings(
         if key.group_id == group_id and key.topic_id in topic_ids:
             # A query begins a partition that was added later at its beginning: another client, or
             # another tool, was here first.
-            is_taken = key.topic_id in had and parse_commit_metadata(found.metadata) is None
+            is_taken = key.topic_id in had and partition_count_in(found.metadata) is None
             places.setdefault(key, []).append(0 if is_taken else found.committed_offset)
     starts = {key: min(offsets) for key, offsets in places.items() if state.entry(key) is None}
     for planned, kept in zip(ranges, begun.kept, strict=False):

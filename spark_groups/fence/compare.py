@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from spark_groups.errors import TableGapError, TableRestoredError
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
-from spark_groups.group.ledger.starting import is_truncated
+from spark_groups.group.ledger.commit_metadata import is_truncated
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, TopicId
 

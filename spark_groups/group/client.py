@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_groups.errors import AccessError, CheckpointError, GroupError
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.after_input import AfterInput
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.revocation import timeout_for_gap
-from spark_groups.group.hand_over import HandOver
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.events import (
     BatchFinished,
     RangesLost,
@@ -22,7 +23,6 @@ from spark_groups.group.ledger.events import (
 from spark_groups.group.ledger.ledger import NO_LEADER_EPOCHS
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.messages import RequestFailed, Response
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Outgoing, check_kind
 from spark_groups.types import BatchPlan, TopicIdPartition
 
@@ -30,9 +30,9 @@ from spark_groups.types import BatchPlan, TopicIdPartition
 class GroupClient:
     """A member's inputs and outputs; after each input, everything that follows from it is done."""
 
-    def __init__(self, parts: MemberParts) -> None:
+    def __init__(self, parts: ClientParts) -> None:
         self.parts = parts
-        self._hand_over = HandOver(parts)
+        self._after_input = AfterInput(parts)
         self._emit = parts.positions.emit
         if parts.warm_up.checkpointed is not None:
             self._take_checkpoint(parts.warm_up.checkpointed)
@@ -46,7 +46,7 @@ class GroupClient:
     def poll_requests(self, now: float) -> list[Outgoing]:
         """Return the requests to send now; a response or a failure frees the channel."""
         parts = self.parts
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
         member = parts.member
         parts.metrics.follow(member.state, now, has_uncommitted=parts.commits.is_pending)
         parts.deleted.look()
@@ -61,7 +61,7 @@ class GroupClient:
             self.parts.metrics.answered(request, response, now - sent_at, now)
             check_kind(request, response)
             requester.answered(request, response, now)
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
         """Note that a request of `poll_requests` got no response."""
@@ -72,7 +72,7 @@ class GroupClient:
             parts.search.unreachable(failed.reason, now)
             self._emit(RequestUnanswered(now, type(request).__name__, failed.reason))
             asked[0].failed(request, failed, now)
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when to poll again without input."""
@@ -87,7 +87,7 @@ class GroupClient:
             parts.cluster_pause.not_before,
             parts.absent.due_at(),
             parts.offsets_pause.not_before,
-            self._hand_over.leave_by,
+            self._after_input.leave_by,
             parts.liveness.next_wakeup(),
             parts.revocation.next_wakeup(now),
             parts.warm_up.next_wakeup(),
@@ -120,14 +120,14 @@ class GroupClient:
             if wanted_ms is not None:
                 member.raise_rebalance_timeout(wanted_ms, now)
                 self._emit(RebalanceTimeoutRaised(now, wanted_ms))
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def replay(self, plan: BatchPlan, now: float) -> None:
         """Note that Spark runs an old plan again; a plan of another group is ignored."""
         self.parts.warm_up.end("Spark runs a batch again, which warms this run up", now)
         if plan.group_id == self.parts.config.member.group_id:
             self.parts.ledger.replay(plan)
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def finish(self, plan: BatchPlan, now: float) -> None:
         """Note that a batch is proven finished; idempotent.
@@ -149,7 +149,7 @@ class GroupClient:
                 parts.member.pace.at_batch_end(now)
             if plan.warm_up_tasks:
                 parts.warm_up.end("the warm-up is over", now)
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def plan(
         self,
@@ -173,18 +173,18 @@ class GroupClient:
         self.check()
         if self.parts.ledger.in_flight is not None:
             return self.parts.ledger.in_flight
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
         return self.parts.next_batch.plan(limit, ends, now, leader_epochs)
 
     def hold_revocations(self, is_wanted: bool, now: float) -> None:
         """Hold each revocation for a rebalance listener, within its time budget."""
         self.parts.revocation.hold.is_wanted = is_wanted
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def release_revocation(self, number: int, now: float) -> None:
         """Release a held revocation by the number of its `RevocationHeld`."""
         self.parts.revocation.hold.release(number)
-        self._hand_over.advance(now)
+        self._after_input.advance(now)
 
     def leave(self, now: float, *, leave_by: float, will_return: bool = False) -> None:
         """Commit finished batches, then leave the group.
@@ -193,7 +193,7 @@ class GroupClient:
             leave_by: When to stop waiting, in seconds.
             will_return: True for a static member that keeps its partitions.
         """
-        self._hand_over.leave(now, leave_by=leave_by, will_return=will_return)
+        self._after_input.leave(now, leave_by=leave_by, will_return=will_return)
 
     def expect_calls_every(self, gap_s: float) -> None:
         """Note that the query's trigger calls every `gap_s` seconds."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger import events as offset
 from spark_groups.group.member import events as member
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import (
     HeartbeatRequest,
     HeartbeatResponse,

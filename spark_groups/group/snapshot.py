@@ -11,12 +11,12 @@ from typing import Any
 from uuid import UUID
 
 from spark_groups.group.client import GroupClient
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.group.ledger.ledger import Phase
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import NO_OFFSET
 from spark_groups.group.metrics import MetricsSnapshot
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.open_requests import AwaitedAnswer
 from spark_groups.types import TopicId, TopicIdPartition, topic_id_text
 
@@ -182,7 +182,7 @@ def take_snapshot(client: GroupClient, now: float) -> MemberSnapshot:
     )
 
 
-def _partitions(parts: MemberParts) -> Iterator[PartitionSnapshot]:
+def _partitions(parts: ClientParts) -> Iterator[PartitionSnapshot]:
     waits = parts.positions.waits()
     for key, owned in sorted(parts.ledger.owned.items(), key=itemgetter(0)):
         yield PartitionSnapshot(
@@ -234,7 +234,7 @@ def _known(value: int) -> int | None:
     return None if value == NO_OFFSET else value
 
 
-def _named(parts: MemberParts, keys: Iterable[TopicIdPartition]) -> tuple[str, ...]:
+def _named(parts: ClientParts, keys: Iterable[TopicIdPartition]) -> tuple[str, ...]:
     name = parts.topics.name
     return tuple(
         f"{name(key.topic_id) or topic_id_text(key.topic_id)}-{key.partition}"

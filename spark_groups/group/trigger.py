@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from spark_groups.errors import BrokerUnreachableError
 from spark_groups.group.batches.batch_bytes import BytesSearch
 from spark_groups.group.batches.first_batches import FirstBatches
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.member.messages import ListedOffset, RecordSample
 from spark_groups.group.requests.channels import Channel

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.metrics import WINDOW_S, Count, Durations, MetricsSnapshot, Took
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
 from spark_groups.monitoring.health import Condition, assess

@@ -33,7 +33,7 @@ from spark_groups.observation.plain_values import partition_ranges
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.observation.unread_times import UnreadTimes
 from spark_groups.observation.views import GroupView, view_group
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster, ListedGroup

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from spark_groups.group.ledger.starting import committed_topics
+from spark_groups.group.ledger.commit_metadata import committed_topics
 from spark_groups.group.member.messages import (
     NO_OFFSET,
     UNANSWERED,

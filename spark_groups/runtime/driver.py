@@ -13,12 +13,13 @@ from spark_groups.errors import (
     DeadOwnershipError,
     SparkGroupsError,
 )
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -26,7 +27,6 @@ from spark_groups.group.member.messages import (
     Node,
 )
 from spark_groups.group.metrics import Count
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.group.trigger import (
     End,
@@ -102,7 +102,7 @@ class GroupDriver:
             if checkpointed is not None:
                 self.identity.expect(checkpointed.cluster_id)
             client = GroupClient(
-                MemberParts(
+                ClientParts(
                     self._config,
                     new_member_id=lambda: str(uuid.uuid4()),
                     checkpointed=checkpointed,

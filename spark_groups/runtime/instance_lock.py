@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from spark_groups.errors import GroupError
 from spark_groups.runtime.directories import make_private
-from spark_groups.runtime.snapshots import snapshot_directory
+from spark_groups.runtime.snapshot_sockets import snapshot_directory
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.group.member.messages import HeartbeatRequest
-from spark_groups.runtime.snapshots import SnapshotPublisher
+from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from tests.cli.cli_setup import as_kafka_writes, kafkas_own
 from tests.cli.commands import Run

@@ -22,7 +22,7 @@ from spark_groups.cli.preflight_checks import (
 )
 from spark_groups.cli.preflight_cli import render_preflight
 from spark_groups.errors import ErrorCode
-from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.observation.reading import GroupType
 from spark_groups.wire.configuration import ConfigOrigin
 from spark_groups.wire.group_settings import (

@@ -22,7 +22,8 @@ from spark_groups.cli.reset_cli import (
 )
 from spark_groups.cli.reset_plan import ResetKind, ResetRow, ResetTarget, ResetView
 from spark_groups.errors import OptionsError
-from spark_groups.group.ledger.starting import StartingPoint, commit_metadata
+from spark_groups.group.ledger.commit_metadata import commit_metadata
+from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import TopicIdPartition, TopicPartition
 from spark_groups.wire.cluster import Cluster

@@ -21,7 +21,7 @@ from spark_groups.fence.compare import (
     other_groups,
 )
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState, holds
-from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange
 from tests.cli.printed import printed

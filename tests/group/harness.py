@@ -8,16 +8,17 @@ from math import inf
 
 from spark_groups.errors import ErrorCode
 from spark_groups.group.batches.liveness import LivenessLimits
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
-from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint, commit_metadata
+from spark_groups.group.client_parts import ClientParts
+from spark_groups.group.ledger.commit_metadata import commit_metadata
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 from tests.answers import fetch_answer
@@ -84,7 +85,7 @@ class ClientHarness:
             **member,  # type: ignore[arg-type]
         )
         self.client = GroupClient(
-            MemberParts(
+            ClientParts(
                 ClientConfig(
                     member=config,
                     starting_offsets=starting or StartingOffsets(StartingPoint.LATEST),

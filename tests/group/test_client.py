@@ -8,8 +8,9 @@ import pytest
 
 from spark_groups.errors import CheckpointError, DataLossError, ErrorCode, GroupError
 from spark_groups.group.batches.liveness import LivenessLimits
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.ledger.commit_metadata import is_truncated
 from spark_groups.group.ledger.events import (
     BatchFinished,
     BatchPlanned,
@@ -24,11 +25,11 @@ from spark_groups.group.ledger.events import (
     RevocationBudgetUsed,
 )
 from spark_groups.group.ledger.marks import NO_MARK
-from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint, is_truncated
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import PartitionsRevoked
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Channel
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic

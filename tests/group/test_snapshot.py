@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.member import messages as m
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from tests.group.harness import ClientHarness, accepted, ends, parts

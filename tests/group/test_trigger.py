@@ -6,7 +6,7 @@ import pytest
 
 from spark_groups.errors import AvailableNowError, BrokerUnreachableError
 from spark_groups.group.batches.batch_bytes import UNKNOWN_RECORD_BYTES
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import BatchLimited
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel

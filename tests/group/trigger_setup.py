@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel

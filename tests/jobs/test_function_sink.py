@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from tests.jobs.submitted import SubmittedJob
 from tests.monitoring.scraping import free_port, scrape
 from tests.spark.processing.topics import records_in

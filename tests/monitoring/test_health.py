@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spark_groups.group.batches.liveness import LivenessLimits
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.member import messages as m
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.monitoring.health import NOT_LIVE, READY, SHARE, Condition, assess

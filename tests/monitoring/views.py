@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot

@@ -8,11 +8,11 @@ import pytest
 
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.group.ledger.starting import StartingOffsets
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.snapshot import take_snapshot
 from spark_groups.observation.local_members import LocalMember, parse_local_members
 from spark_groups.types import TopicPartition
@@ -94,7 +94,7 @@ def test_what_a_client_really_writes_can_be_read() -> None:
         ),
         starting_offsets=StartingOffsets(),
     )
-    client = GroupClient(MemberParts(config, new_member_id=lambda: ONE))
+    client = GroupClient(ClientParts(config, new_member_id=lambda: ONE))
     client.start(1.0)
     found = parse_local_members([take_snapshot(client, 2.0).as_plain()], "flight-readers")
     assert found == {ONE: LocalMember(state="JOINING", idle_limit_s=600.0)}

@@ -9,7 +9,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.group.ledger.ledger import Phase
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
 from spark_groups.observation.member_times import MemberTimes
 from tests.observation.groups import FLIGHTS

@@ -12,7 +12,7 @@ import pytest
 from spark_groups.errors import ErrorCode
 from spark_groups.group.batches.available_now import USUAL_WAIT, AvailableNowWait
 from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member.member_config import MemberConfig

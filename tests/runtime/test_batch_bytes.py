@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group import trigger
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.types import BatchPlan
 from tests.runtime.members import queries
 from workshop.parts.brokers import Row, create_topic, produce

@@ -10,7 +10,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import (
     DataLossError,
 )
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.runtime.engine import suspension_clock
 from spark_groups.types import BatchPlan

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import WithheldRange
 from spark_groups.group.member.messages import OffsetFetchRequest, OffsetForLeaderEpochRequest
 from spark_groups.group.requests.channels import Channel, Outgoing

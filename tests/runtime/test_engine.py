@@ -12,12 +12,12 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import BrokerUnreachableError, DeadOwnershipError
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member.events import Event, MemberLeft, QueryReturned
 from spark_groups.group.member.member import MemberConfig
 from spark_groups.group.member.messages import Node
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.trigger import Step, Trigger
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.runtime.driver import leave_at_once
@@ -43,7 +43,7 @@ def running() -> Engine:
         answered=engine.answered,
         crashed=engine.crashed,
     )
-    engine.run(GroupClient(MemberParts(config, new_member_id=lambda: str(uuid.uuid4()))), threads)
+    engine.run(GroupClient(ClientParts(config, new_member_id=lambda: str(uuid.uuid4()))), threads)
     return engine
 
 

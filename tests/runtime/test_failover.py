@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.runtime.engine import suspension_clock
 from tests.clusters import ThreeBrokers
 from tests.runtime.members import NO_LIMIT, QueryLike, all_at, committed, queries

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from tests.runtime.members import QueryLike, all_at, committed, fill, filled_topic, queries
 from workshop.parts.waiting import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import GroupError
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
 from workshop.parts.brokers import create_topic

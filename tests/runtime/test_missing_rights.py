@@ -9,7 +9,7 @@ import time
 import pytest
 
 from spark_groups.errors import GroupError
-from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.security_settings import security_of
 from tests.runtime.members import QueryLike

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.wire.schemas.wire_messages import (
     CONSUMER_GROUP_HEARTBEAT,
     FIND_COORDINATOR,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.group.member.subscription import Subscription
 from tests.runtime.members import QueryLike, committed, fill, filled_topic, queries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from tests.runtime.members import all_at, committed, describe, fill, filled_topic, queries
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until

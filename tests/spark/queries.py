@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from tests.runtime.members import committed
 from workshop.parts.brokers import ANSWER_S, admin
 from workshop.parts.waiting import wait_until

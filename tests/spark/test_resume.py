@@ -16,9 +16,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
+from spark_groups.group.ledger.commit_metadata import mark_of
 from spark_groups.group.ledger.plan_text import parse_plan_text
-from spark_groups.group.ledger.starting import mark_of
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

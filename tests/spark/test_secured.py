@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from tests.secured import CLIENT_SECRET, PASSWORDS, SecuredKafka
 from tests.spark.queries import written_rows
 from workshop.parts.applications import REPOSITORY

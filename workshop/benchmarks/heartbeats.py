@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import FindCoordinatorRequest, HeartbeatResponse, Node
 from spark_groups.group.member.pace import DEFAULT_INTERVAL_S, FAST_INTERVAL_S
 from spark_groups.group.member.subscription import Subscription

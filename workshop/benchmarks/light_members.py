@@ -17,7 +17,7 @@ from typing import Final
 from spark_groups.errors import ProtocolError
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import (
     HeartbeatRequest,
     HeartbeatResponse,

@@ -30,7 +30,7 @@ from rich.console import Console
 
 from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from workshop.benchmarks import pictures
 from workshop.benchmarks.heartbeats import coordinator_of
 from workshop.benchmarks.light_members import LightMembers

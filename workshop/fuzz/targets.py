@@ -39,8 +39,8 @@ from group_lab.assignors.streams_metadata import (
     encode_member,
 )
 from spark_groups.errors import OptionsError, ProtocolError, SparkGroupsError
+from spark_groups.group.ledger.commit_metadata import commit_metadata, mark_of, partition_count_in
 from spark_groups.group.ledger.plan_text import parse_plan_text, plan_text, planner_of
-from spark_groups.group.ledger.starting import commit_metadata, mark_of, parse_commit_metadata
 from spark_groups.group.member.embedded import (
     EmbeddedAssignment,
     Subscription,
@@ -517,8 +517,8 @@ def _metadata_corpus() -> list[bytes]:
 def _feed_metadata(octets: bytes) -> None:
     metadata = octets.decode("utf-8", "replace")
     mark_of(OffsetAndMetadata(7, metadata))
-    count = parse_commit_metadata(metadata)
-    if count is not None and parse_commit_metadata(commit_metadata(count)) != count:
+    count = partition_count_in(metadata)
+    if count is not None and partition_count_in(commit_metadata(count)) != count:
         raise AssertionError(f"{count} partitions cannot be kept")
 
 

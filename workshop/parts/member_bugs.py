@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from spark_groups.errors import ErrorCode
+from spark_groups.group.after_input import AfterInput
 from spark_groups.group.client import GroupClient
-from spark_groups.group.hand_over import HandOver
 from spark_groups.group.ledger.commits import CommitOutcome, CommitQueue
 from spark_groups.group.ledger.ledger import FinishedBatch, FinishedRun, Ledger, OwnedPartition
 from spark_groups.group.member.messages import OffsetCommitResponse
@@ -51,13 +51,13 @@ def commits_with_the_epoch_of_the_moment(patch: Patch) -> None:
 
 def keeps_its_partitions_when_it_is_fenced(patch: Patch) -> None:
     """Let a member own what it had when the coordinator fenced its epoch."""
-    drop = HandOver._drop
+    drop = AfterInput._drop
 
-    def kept(self: HandOver, partitions: Assignment, reason: str, now: float) -> None:
+    def kept(self: AfterInput, partitions: Assignment, reason: str, now: float) -> None:
         if not reason.startswith(ErrorCode.FENCED_MEMBER_EPOCH.name):
             drop(self, partitions, reason, now)
 
-    patch.setattr(HandOver, "_drop", kept)
+    patch.setattr(AfterInput, "_drop", kept)
 
 
 def looks_up_no_uncertain_commit(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""Generate docs/member_states.md from `group/member/membership.py`; run without arguments.
+"""Generate docs/member_states.md from `group/member/member_states.py`; run without arguments.
 
 A test fails if the page is older than the table of transitions.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_groups.group.member.membership import TRANSITIONS, MemberInput, MemberState
+from spark_groups.group.member.member_states import TRANSITIONS, MemberInput, MemberState
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "member_states.md"
 
@@ -19,7 +19,7 @@ def draw() -> str:
             "# The states of a group member",
             "",
             "<!-- Made by workshop/tools/draw_member_states.py from the table in"
-            " spark_groups/group/member/membership.py. -->",
+            " spark_groups/group/member/member_states.py. -->",
             "",
             "A pair of state and input that has no arrow is a bug of the caller: it raises and"
             " leaves the state as it was.",

@@ -42,7 +42,7 @@ from spark_groups.group.member.events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import Assignment, TopicIdPartition, TopicPartition
 from spark_groups.values import dataclass

@@ -38,7 +38,7 @@ from group_lab.sim.embedded_protocols import Partitions
 from spark_groups.errors import REPORT_IT, ErrorCode
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.embedded import NO_GENERATION
-from spark_groups.group.member.membership import IllegalTransitionError
+from spark_groups.group.member.member_states import IllegalTransitionError
 from spark_groups.group.member.subscription import Subscription
 
 DesignRequest = DesignJoinGroupRequest | DesignHeartbeatRequest

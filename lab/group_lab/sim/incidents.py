@@ -14,9 +14,9 @@ from group_lab.sim.queries import LEAVE_S, Query
 from group_lab.sim.scene import Application, Scene
 from group_lab.sim.swarm import Swarm
 from spark_groups.fence.entries import FenceKey
-from spark_groups.group.ledger.starting import commit_metadata, parse_commit_metadata
+from spark_groups.group.ledger.commit_metadata import commit_metadata, partition_count_in
 from spark_groups.group.member import messages as m
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import TopicIdPartition, TopicPartition
 
@@ -116,7 +116,7 @@ class Operator:
                 choices += 3 * [first] if log.start_offset <= first <= end else []
             if not choices:
                 continue
-            count = parse_commit_metadata(kept.metadata) or 0
+            count = partition_count_in(kept.metadata) or 0
             metadata = {
                 Tool.SPARK_GROUPS: commit_metadata(count, is_reset=True),
                 Tool.KAFKA: "",

@@ -15,7 +15,7 @@ from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import PartitionsLost, PartitionsRevoked
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import TopicIdPartition

@@ -25,7 +25,7 @@ from group_lab.sim.schedule import EXACT, Clock
 from group_lab.sim.spark_logs import SparkLogs
 from group_lab.sim.storage import RECORD_BYTES
 from group_lab.sim.swarm import Assignor
-from group_lab.sim.table_writes import BatchWrite
+from group_lab.sim.table_writes import SimulatedWrite
 from spark_groups.errors import (
     AvailableNowError,
     BrokerUnreachableError,
@@ -34,17 +34,17 @@ from spark_groups.errors import (
 )
 from spark_groups.fence.beginnings import Batch, Beginnings
 from spark_groups.group.batches.available_now import USUAL_WAIT
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proofs
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, offset_text, parse_plan_text
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.trigger import (
     NothingToRead,
     Over,
@@ -163,7 +163,7 @@ class Query(RestartedApplication[Incarnation]):
         name = f"{self.name}.{self._incarnations}"
         serial = count(1)
         client = GroupClient(
-            MemberParts(
+            ClientParts(
                 self._config(),
                 new_member_id=lambda: f"{name}.{next(serial)}",
                 checkpointed=plan,
@@ -441,7 +441,7 @@ class Query(RestartedApplication[Incarnation]):
             current.after(runs_s, end)
             return
         before = self._before.ranges if self._before else ()
-        BatchWrite(
+        SimulatedWrite(
             scene=scene,
             table=scene.table,
             run=current,

@@ -19,7 +19,7 @@ from group_lab.sim.storage import Storage
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.tables import Table
 from spark_groups.group.ledger.starting import StartingOffsets
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.types import Assignment, BatchPlan, TopicIdPartition
 
 LINES_KEPT: Final = 400

@@ -14,22 +14,22 @@ from group_lab.sim.facts import Swallowed, WriteRefused, Wrote
 from group_lab.sim.scene import Scene
 from group_lab.sim.tables import Rows, Table
 from spark_groups.errors import TableChangedError, TableError
-from spark_groups.fence.beginnings import Batch, Beginnings
-from spark_groups.fence.compare import Decision, kept_of
-from spark_groups.fence.entries import FenceKey, TableState
-from spark_groups.fence.write_order import (
+from spark_groups.fence.batch_write import (
     AskCommitted,
     AskKept,
+    BatchWrite,
     CommitEntries,
     CommitRows,
     Pause,
     ReadFence,
     StageRows,
     Warn,
-    WriteOrder,
     Written,
 )
-from spark_groups.group.ledger.starting import is_truncated
+from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.compare import Decision, kept_of
+from spark_groups.fence.entries import FenceKey, TableState
+from spark_groups.group.ledger.commit_metadata import is_truncated
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import OffsetRange
@@ -58,8 +58,8 @@ class Writer(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class BatchWrite:
-    """The write of one batch to a table: the steps of `WriteOrder` in virtual time.
+class SimulatedWrite:
+    """The write of one batch to a table: the steps of `BatchWrite` in virtual time.
 
     Args:
         run: The run of the query. A run that was replaced writes until it ends.
@@ -85,7 +85,7 @@ class BatchWrite:
     refused: Callable[[], None]
     lost: Callable[[], None]
     _began_at: float = 0.0
-    _order: WriteOrder = field(init=False)
+    _order: BatchWrite = field(init=False)
     _rows: Rows = field(default_factory=dict)
     """The rows that were staged last."""
     _is_truncated: frozenset[FenceKey] = frozenset()
@@ -95,7 +95,7 @@ class BatchWrite:
         """Take the first step."""
         chance = self.scene.chance
         self._began_at = self.scene.now
-        self._order = WriteOrder(self.batch, "the table", self.begun, chance.uniform)
+        self._order = BatchWrite(self.batch, "the table", self.begun, chance.uniform)
         self._continue()
 
     def _continue(self) -> None:

@@ -20,7 +20,7 @@ from group_lab.coordinator.profile import KAFKA_4_3, KIP_848, PROFILES
 from group_lab.sim.figures import Figures
 from group_lab.sim.swarm import Assignor, Swarm
 from spark_groups.cli.main import app
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 
 SHORT = ("--duration", "20", "--session-timeout", "10", "--heartbeat-interval", "2")

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from lab.tests.scenarios.exchange_text import exchange_text
 from lab.tests.scenarios.scene import Command, Scene
 from spark_groups.errors import SparkGroupsError
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.events import CoordinatorFound, PositionFound
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import SessionTimeoutKnown
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.parts import MemberParts
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import BatchPlan
 
@@ -170,7 +170,7 @@ class Clients:
         # One that joins again under another id is c1.1b, c1.1c and so on.
         ids = iter(f"{name}.{incarnation}{letter}" for letter in ["", *"bcdefgh"])
         return GroupClient(
-            MemberParts(config, new_member_id=lambda: next(ids), checkpointed=checkpointed)
+            ClientParts(config, new_member_id=lambda: next(ids), checkpointed=checkpointed)
         )
 
     def _started(self, name: str) -> list[str]:
@@ -189,7 +189,7 @@ class Clients:
     def _kill(self, name: str, command: Command) -> list[str]:
         """End without a word; `restart` brings it back."""
         query = self.queries[name]
-        query.client = GroupClient(MemberParts(query.config, new_member_id=lambda: f"{name}.dead"))
+        query.client = GroupClient(ClientParts(query.config, new_member_id=lambda: f"{name}.dead"))
         query.wakes_at = float("inf")
         return []
 

@@ -16,8 +16,8 @@ from group_lab.coordinator.subscriptions import Change
 from group_lab.sim.swarm import GroupProtocol
 from lab.tests.sim import fence_bugs, proof_bugs, trigger_bugs
 from lab.tests.sim.mutations_setup import plans_what_is_being_revoked
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.planner import BatchPlanner
-from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.warm_up import WarmUp
 from spark_groups.group.ledger.resolution import PositionResolver
 from spark_groups.group.ledger.starting import StartingOffsets

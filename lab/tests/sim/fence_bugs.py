@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 
 from group_lab.sim import tables
+from spark_groups.fence import batch_write
 from spark_groups.fence import compare as comparison
-from spark_groups.fence import write_order
+from spark_groups.fence.batch_write import BatchWrite
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
-from spark_groups.fence.write_order import WriteOrder
 from spark_groups.types import OffsetRange
 
 Patch = pytest.MonkeyPatch
@@ -101,43 +101,43 @@ def expects_what_the_table_has_at_the_commit(patch: Patch) -> None:
 
 
 def reads_the_fence_only_once(patch: Patch) -> None:
-    fence_read = WriteOrder.fence_read
+    fence_read = BatchWrite.fence_read
 
-    def once(self: WriteOrder, state: TableState) -> None:
+    def once(self: BatchWrite, state: TableState) -> None:
         if not self._state.is_there:
             fence_read(self, state)
 
-    patch.setattr(WriteOrder, "fence_read", once)
+    patch.setattr(BatchWrite, "fence_read", once)
 
 
 def commits_the_rows_of_an_earlier_comparison(patch: Patch) -> None:
     """Once rows are staged, no other comparison stages again."""
-    step = WriteOrder.step
+    step = BatchWrite.step
     staged: set[int] = set()
 
-    def once(self: WriteOrder, now_s: float) -> Any:
+    def once(self: BatchWrite, now_s: float) -> Any:
         found = step(self, now_s)
-        if isinstance(found, write_order.StageRows):
+        if isinstance(found, batch_write.StageRows):
             if id(self._remaining) in staged:
                 found = step(self, now_s)
             staged.add(id(self._remaining))
         return found
 
-    patch.setattr(WriteOrder, "step", once)
+    patch.setattr(BatchWrite, "step", once)
 
 
 def asks_only_once_what_was_deleted(patch: Patch) -> None:
-    kept = WriteOrder.kept
+    kept = BatchWrite.kept
 
-    def once(self: WriteOrder, ranges: tuple[OffsetRange, ...]) -> None:
+    def once(self: BatchWrite, ranges: tuple[OffsetRange, ...]) -> None:
         kept(self, self._kept or ranges)
 
-    patch.setattr(WriteOrder, "kept", once)
+    patch.setattr(BatchWrite, "kept", once)
 
 
 def begins(by: int) -> Callable[[Patch], None]:
     def planted(patch: Patch) -> None:
-        beginnings = write_order.beginnings
+        beginnings = batch_write.beginnings
 
         def off(*args: Any) -> Any:
             found = beginnings(*args)
@@ -146,7 +146,7 @@ def begins(by: int) -> Callable[[Patch], None]:
                 for key, each in found.items()
             }
 
-        patch.setattr(write_order, "beginnings", off)
+        patch.setattr(batch_write, "beginnings", off)
 
     return planted
 
@@ -156,16 +156,16 @@ def begins_one_record_late(patch: Patch) -> None:
 
 
 def skips_records_of_a_truncated_log(patch: Patch) -> None:
-    patch.setattr(write_order, "check_not_truncated", lambda *_, **__: None)
+    patch.setattr(batch_write, "check_not_truncated", lambda *_, **__: None)
 
 
 def takes_a_refused_commit_for_an_accepted_one(patch: Patch) -> None:
-    patch.setattr(WriteOrder, "refused", lambda *_: None)
+    patch.setattr(BatchWrite, "refused", lambda *_: None)
 
 
 def keeps_the_start_of_no_entry(patch: Patch) -> None:
     """Each commit begins its entries again."""
-    compare = write_order.compare
+    compare = batch_write.compare
 
     def begun_again(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
         found = compare(group_id, ranges, state, table=table)
@@ -181,12 +181,12 @@ def keeps_the_start_of_no_entry(patch: Patch) -> None:
         )
         return replace(found, changes=changes)
 
-    patch.setattr(write_order, "compare", begun_again)
+    patch.setattr(batch_write, "compare", begun_again)
 
 
 def entry_ends(by: int) -> Callable[[Patch], None]:
     def planted(patch: Patch) -> None:
-        compare = write_order.compare
+        compare = batch_write.compare
 
         def off(group_id: str, ranges: Any, state: TableState, *, table: str) -> Any:
             found = compare(group_id, ranges, state, table=table)
@@ -198,7 +198,7 @@ def entry_ends(by: int) -> Callable[[Patch], None]:
             )
             return replace(found, changes=changes)
 
-        patch.setattr(write_order, "compare", off)
+        patch.setattr(batch_write, "compare", off)
 
     return planted
 

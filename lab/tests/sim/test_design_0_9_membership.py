@@ -29,7 +29,7 @@ from group_lab.sim.design_0_9_membership import (
 from spark_groups.errors import ErrorCode
 from spark_groups.group.member.backoff import FIRST_BACKOFF_S
 from spark_groups.group.member.embedded import NO_GENERATION
-from spark_groups.group.member.membership import IllegalTransitionError
+from spark_groups.group.member.member_states import IllegalTransitionError
 from spark_groups.types import TopicPartition
 
 COUNTS = {"t": 4}

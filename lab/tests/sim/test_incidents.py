@@ -9,7 +9,7 @@ from group_lab.sim.incidents import Incidents, Operator, longest_reset_s
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
 from lab.tests.sim.scenes import Facts, world
-from spark_groups.group.ledger.starting import parse_commit_metadata
+from spark_groups.group.ledger.commit_metadata import partition_count_in
 
 COUNTED = {
     "growth": "grows",
@@ -120,7 +120,7 @@ def test_offsets_go_back_and_say_what_they_are_or_nothing() -> None:
             assert value is not None
             assert value.committed_offset == fact.new_offset <= before[fact.key]
             kept.add(value.metadata)
-            assert parse_commit_metadata(value.metadata) in (None, 4)
+            assert partition_count_in(value.metadata) in (None, 4)
     copied = kept - {"", '{"partitions":4,"reset":true}'}
     assert len(kept - copied) == 2
     assert all('"mark":' in each for each in copied), "a tool that keeps the metadata"

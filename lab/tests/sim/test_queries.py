@@ -14,13 +14,13 @@ from lab.tests.sim.scenes import Facts, world
 from spark_groups.errors import AccessError
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.events import RevocationHeld
 from spark_groups.group.ledger.starting import StartingOffsets
 from spark_groups.group.member.events import PartitionsRevoked
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.group.parts import MemberParts
 
 SKEWED = Clock(1_000.0, 1.01)
 ONE = Swarm(queries=1, from_latest=0, batch_s=4.0, starts_s=0.0)
@@ -172,7 +172,7 @@ def incarnation() -> tuple[Incarnation, Facts]:
         starting_offsets=StartingOffsets(),
     )
     ids = iter(["m1", "m2"])
-    client = GroupClient(MemberParts(config, new_member_id=lambda: next(ids)))
+    client = GroupClient(ClientParts(config, new_member_id=lambda: next(ids)))
     found = Incarnation(scene, "q1.1", client, SKEWED)
     client.start(found.now)
     found.pump()

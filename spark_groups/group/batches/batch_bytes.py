@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
-from spark_groups.group.batches.planning import divide
+from spark_groups.group.batches.plan_limit import divide
 from spark_groups.group.member.messages import RecordSample
 
 K = TypeVar("K")

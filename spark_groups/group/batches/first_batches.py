@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_groups.group.batches.batch_bytes import BytesSearch
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import BatchLimited, FirstBatchLimited
 from spark_groups.group.member.events import Event
 from spark_groups.types import BatchPlan, TopicIdPartition

@@ -23,7 +23,7 @@ from spark_groups.group.member.events import (
     QueryReturned,
 )
 from spark_groups.group.member.member import Member
-from spark_groups.group.member.membership import ACTIVE, MemberState
+from spark_groups.group.member.member_states import ACTIVE, MemberState
 from spark_groups.types import BatchPlan
 
 LEAVE_S: Final = 5.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.planner import BatchPlanner, Ranges
-from spark_groups.group.batches.planning import PlanLimit
 from spark_groups.group.batches.revocation import RevocationBudget
 from spark_groups.group.ledger.events import BatchPlanned
 from spark_groups.group.ledger.positions import Positions
-from spark_groups.group.member.membership import PLANNING, MemberState
+from spark_groups.group.member.member_states import PLANNING, MemberState
 from spark_groups.group.requests.describe import PendingOffsets, TargetAssignment
 from spark_groups.group.requests.settings import SessionTimeout
 from spark_groups.group.requests.trigger_requests import LogEnds

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_groups.errors import DataLossError
-from spark_groups.group.batches.planning import PlanLimit, divide
+from spark_groups.group.batches.plan_limit import PlanLimit, divide
 from spark_groups.group.batches.warm_up import WarmUp
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.types import BatchPlan, OffsetRange, TopicIdPartition, TopicPartition

@@ -21,7 +21,7 @@ from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger.events import WarmUpBegan, WarmUpEnded
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.member import Member
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     DescribeGroupResponse,

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, is_graver, rule_for
+from spark_groups.group.ledger.commit_metadata import commit_metadata, mark_of
 from spark_groups.group.ledger.marks import NO_MARK
-from spark_groups.group.ledger.starting import commit_metadata, mark_of
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.messages import (
     NO_LEADER_EPOCH,

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger.checkpoint_refusals import not_read_by_group
+from spark_groups.group.ledger.commit_metadata import committed_topics, known_counts, mark_of
 from spark_groups.group.ledger.commits import CommitQueue, PendingCommit
 from spark_groups.group.ledger.data_loss import LossPolicy
 from spark_groups.group.ledger.events import (
@@ -22,15 +23,8 @@ from spark_groups.group.ledger.events import (
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import AT_BEGINNING, Boundary, Ledger, OwnedPartition, Phase
 from spark_groups.group.ledger.resolved import Resolved
-from spark_groups.group.ledger.start_listing import StartListing
-from spark_groups.group.ledger.starting import (
-    Option,
-    StartingOffsets,
-    committed_topics,
-    known_counts,
-    mark_of,
-    reset_command,
-)
+from spark_groups.group.ledger.start_lookup import StartListing
+from spark_groups.group.ledger.starting import Option, StartingOffsets, reset_command
 from spark_groups.group.ledger.starting_rules import (
     Committed,
     Facts,

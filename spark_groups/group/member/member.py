@@ -29,9 +29,10 @@ from spark_groups.group.member.events import (
     PartitionsRevoked,
     RevocationRequested,
 )
+from spark_groups.group.member.grant_command import remedy_of
 from spark_groups.group.member.instance_wait import InstanceWait
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import (
+from spark_groups.group.member.member_states import (
     PLANNING,
     SILENT,
     MemberInput,
@@ -46,7 +47,6 @@ from spark_groups.group.member.messages import (
     HeartbeatResponse,
 )
 from spark_groups.group.member.pace import Pace
-from spark_groups.group.member.rights import remedy_of
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 __all__ = ["Member", "MemberConfig"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.group.member.subscription import Subscription
 
 

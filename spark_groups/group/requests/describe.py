@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger.events import DescriptionRefused, RangesWithheld, WithheldRange
 from spark_groups.group.ledger.positions import Positions
-from spark_groups.group.member.membership import ACTIVE, MemberState
+from spark_groups.group.member.member_states import ACTIVE, MemberState
 from spark_groups.group.member.messages import (
     NO_OFFSET,
     UNANSWERED,

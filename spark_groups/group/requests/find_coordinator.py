@@ -10,8 +10,9 @@ from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.ledger.events import CoordinatorFound, CoordinatorMissing
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.events import Event
+from spark_groups.group.member.grant_command import remedy_of
 from spark_groups.group.member.member import Member
-from spark_groups.group.member.membership import SILENT
+from spark_groups.group.member.member_states import SILENT
 from spark_groups.group.member.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -19,7 +20,6 @@ from spark_groups.group.member.messages import (
     Request,
     RequestFailed,
 )
-from spark_groups.group.member.rights import remedy_of
 from spark_groups.group.requests.channels import Channel
 
 

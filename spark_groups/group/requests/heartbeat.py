@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.member.member import Member
-from spark_groups.group.member.membership import SILENT
+from spark_groups.group.member.member_states import SILENT
 from spark_groups.group.member.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

@@ -14,10 +14,10 @@ from typing import Any, Final
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.group.ledger.plan_text import planner_of
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.snapshot import MemberSnapshot
 from spark_groups.monitoring.health import assess
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 
 _NESTED: Final = ("awaited_answers", "pending_ranges", "in_flight", "partitions", "tally")
 """Parts of a snapshot that say nothing about health."""

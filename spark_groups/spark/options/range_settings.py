@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from spark_groups.errors import DataLossError, OptionsError
-from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts

@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
-from spark_groups.group.batches.planning import FIRST_BYTES, PlanLimit
+from spark_groups.group.batches.plan_limit import FIRST_BYTES, PlanLimit
 from spark_groups.group.ledger.starting import (
     StartingOffsets,
     StartingPoint,

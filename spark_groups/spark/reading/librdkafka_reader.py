@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Position
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
-from spark_groups.group.member.rights import remedy_of
+from spark_groups.group.member.grant_command import remedy_of
 from spark_groups.records.misfits import (
     MAX_MS,
     MisfitCounts,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.engine import suspension_clock
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 
 logger = logging.getLogger(__name__)
 STARTS_WITHIN_S: Final = 900.0

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_groups.errors import GroupNotFoundError, OptionsError
-from spark_groups.group.ledger.starting import Timestamps, committed_topics, known_counts, no_record
+from spark_groups.group.ledger.commit_metadata import committed_topics, known_counts
+from spark_groups.group.ledger.starting import Timestamps, no_record
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

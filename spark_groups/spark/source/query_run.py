@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Final
 
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proof, Proofs
 from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.member.subscription import surprising

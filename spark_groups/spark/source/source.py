@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from spark_groups.monitoring.endpoint import MonitoringEndpoint
     from spark_groups.observation.member_times import MemberTimes
-    from spark_groups.runtime.snapshots import SnapshotPublisher
+    from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
     from spark_groups.spark.options.source_options import SourceOptions
     from spark_groups.spark.source.query_run import QueryRun
 
@@ -193,7 +193,7 @@ class _StreamReader(DataSourceStreamReader):
     def _live(self) -> QueryRun:
         """Return the run of this reader; the first call, in the runner, creates it."""
         if self._run is None:
-            from spark_groups.runtime.snapshots import SnapshotPublisher
+            from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
             from spark_groups.spark.control.channel import files_directory
             from spark_groups.spark.control.jvm_connection import (
                 acknowledge_calls_at_once,

@@ -25,21 +25,21 @@ from spark_groups.errors import (
     TableError,
     rule_for,
 )
-from spark_groups.fence.beginnings import Batch, Beginnings
-from spark_groups.fence.compare import Skip, kept_of
-from spark_groups.fence.entries import FenceKey
-from spark_groups.fence.write_order import (
+from spark_groups.fence.batch_write import (
     AskCommitted,
     AskKept,
+    BatchWrite,
     CommitEntries,
     CommitRows,
     Pause,
     ReadFence,
     StageRows,
     Warn,
-    WriteOrder,
     Written,
 )
+from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.compare import Skip, kept_of
+from spark_groups.fence.entries import FenceKey
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     UNANSWERED,
@@ -209,7 +209,7 @@ def write_batch(  # noqa: PLR0917
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Write the part of a batch that the table lacks: take the steps of `WriteOrder`.
+    """Write the part of a batch that the table lacks: take the steps of `BatchWrite`.
 
     Args:
         table: The table.
@@ -224,7 +224,7 @@ def write_batch(  # noqa: PLR0917
     Raises:
         TableError: The batch cannot be written.
     """
-    order = WriteOrder(batch, str(table), begun or Beginnings(), random.uniform)
+    order = BatchWrite(batch, str(table), begun or Beginnings(), random.uniform)
     attempt: Attempt = _new_attempt(batch)
     pieces: Sequence[Piece] = ()
     while not isinstance(step := order.step(now()), Written):
@@ -251,7 +251,7 @@ def write_batch(  # noqa: PLR0917
 def _read_or_commit(
     table: FencedTable,
     batch: Batch,
-    order: WriteOrder,
+    order: BatchWrite,
     step: ReadFence | CommitEntries | CommitRows,
     staged: tuple[Attempt, Sequence[Piece]],
 ) -> None:

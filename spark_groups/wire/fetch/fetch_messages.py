@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.types import OffsetRange, RangeCursor, TopicIdPartition
 from spark_groups.wire.schemas.codec import Values
 

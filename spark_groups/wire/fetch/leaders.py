@@ -14,8 +14,8 @@ from spark_groups.errors import (
     SparkGroupsError,
     rule_for,
 )
+from spark_groups.group.member.grant_command import Identity, remedy_of
 from spark_groups.group.member.messages import Node
-from spark_groups.group.member.rights import Identity, remedy_of
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.fetch.fetch_messages import NO_REPLICA, FetchCursor

@@ -13,7 +13,7 @@ from spark_groups.group.batches.available_now import (
     AvailableNowWait,
     WhenUnsettled,
 )
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import AvailableNowUnsettled
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import Severity

@@ -14,7 +14,7 @@ from spark_groups.group.batches.batch_bytes import (
     BytesSearch,
     RecordSample,
 )
-from spark_groups.group.batches.planning import divide
+from spark_groups.group.batches.plan_limit import divide
 
 KB = 1024
 Log = Sequence[int]

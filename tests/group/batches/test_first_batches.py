@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.group.batches.first_batches import FirstOffsets
-from spark_groups.group.batches.planning import PlanLimit, divide
+from spark_groups.group.batches.plan_limit import PlanLimit, divide
 from spark_groups.types import BatchPlan, OffsetRange
 
 

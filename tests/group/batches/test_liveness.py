@@ -15,11 +15,11 @@ from spark_groups.group.batches.liveness import (
     QueryActivity,
     Sign,
 )
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import RangesInherited, RangesLost
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import BatchOverdue, BatchRunsLong, QueryGone, QueryReturned
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.types import BatchPlan
 from tests.group.harness import ClientHarness, accepted, committed, ends, indexes, parts

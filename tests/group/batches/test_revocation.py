@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.revocation import (
     MAX_REBALANCE_TIMEOUT_MS,
     RevocationBudget,
@@ -16,7 +16,7 @@ from spark_groups.group.batches.revocation import (
 from spark_groups.group.ledger.events import PartitionsGivenUp, RevocationHeld
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import PartitionsRevoked
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.types import BatchPlan, OffsetRange
 from tests.group.harness import TOPIC, ClientHarness, accepted, all_of, ends, key, parts

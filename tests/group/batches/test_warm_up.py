@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode, GroupError
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.warm_up import ASK_S, READ_BIT, WARM_UP_S
 from spark_groups.group.ledger.events import RangesOverruled, WarmUpBegan, WarmUpEnded
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import MemberLeft
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.describe import DESCRIBE_AGAIN_S
 from spark_groups.group.snapshot import take_snapshot

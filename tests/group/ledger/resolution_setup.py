@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.ledger.commits import CommitQueue, PendingCommit
 from spark_groups.group.ledger.events import PartitionsReadFromBeginning, PartitionsStarted
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, OwnedPartition
 from spark_groups.group.ledger.resolution import PositionResolver
 from spark_groups.group.ledger.resolved import Resolved
-from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint, commit_metadata
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode, Reaction
+from spark_groups.group.ledger.commit_metadata import commit_metadata, partition_count_in
 from spark_groups.group.ledger.commits import (
     MAX_PARTITIONS_PER_COMMIT,
     CommitOutcome,
@@ -16,7 +17,6 @@ from spark_groups.group.ledger.commits import (
     PendingCommit,
     commit_request,
 )
-from spark_groups.group.ledger.starting import commit_metadata, parse_commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata, OffsetCommitResponse
 from spark_groups.types import TopicIdPartition
 
@@ -299,7 +299,7 @@ def test_request_carries_the_epoch_of_the_plan_and_the_partition_count() -> None
     assert request.member_epoch == 3
     (value,) = request.offsets.values()
     assert value.committed_offset == 10
-    assert parse_commit_metadata(value.metadata) == 4
+    assert partition_count_in(value.metadata) == 4
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2])

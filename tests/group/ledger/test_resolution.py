@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.errors import ERROR_RULES, ErrorCode, Reaction
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.ledger.commits import PendingCommit
 from spark_groups.group.ledger.events import (
     CheckpointOfAnotherGroup,
@@ -17,7 +18,7 @@ from spark_groups.group.ledger.events import (
 )
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.ledger.marks import NO_MARK
-from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint, commit_metadata
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

@@ -7,6 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from spark_groups.errors import OptionsError
+from spark_groups.group.ledger.commit_metadata import (
+    commit_metadata,
+    is_reset,
+    is_truncated,
+    known_counts,
+    mark_of,
+    partition_count_in,
+)
 from spark_groups.group.ledger.events import DataLost
 from spark_groups.group.ledger.marks import NO_MARK
 from spark_groups.group.ledger.starting import (
@@ -15,12 +23,6 @@ from spark_groups.group.ledger.starting import (
     StartingPoint,
     Timestamps,
     WithoutRecord,
-    commit_metadata,
-    is_reset,
-    is_truncated,
-    known_counts,
-    mark_of,
-    parse_commit_metadata,
 )
 from spark_groups.group.member.messages import (
     EARLIEST_TIMESTAMP,
@@ -136,7 +138,7 @@ def test_added_partition_starts_at_its_beginning_despite_a_timestamp() -> None:
 @settings(derandomize=True)
 @given(some.integers(0, 2**31))
 def test_partition_count_is_kept_beside_an_offset(count: int) -> None:
-    assert parse_commit_metadata(commit_metadata(count)) == count
+    assert partition_count_in(commit_metadata(count)) == count
 
 
 @pytest.mark.parametrize(
@@ -148,12 +150,12 @@ def test_partition_count_is_kept_beside_an_offset(count: int) -> None:
     ],
 )
 def test_what_others_kept_there_is_no_count(metadata: str) -> None:
-    assert parse_commit_metadata(metadata) is None
+    assert partition_count_in(metadata) is None
 
 
 def test_a_reset_is_no_commit_of_a_query_and_keeps_the_count() -> None:
     assert commit_metadata(4, is_reset=True) == '{"partitions":4,"reset":true}'
-    assert parse_commit_metadata('{"partitions":4,"reset":true}') == 4
+    assert partition_count_in('{"partitions":4,"reset":true}') == 4
     assert is_reset(commit_metadata(4, is_reset=True))
     for metadata in (commit_metadata(4), "", "spark", "[]", '{"reset":false}', '{"reset":1}'):
         assert not is_reset(metadata)
@@ -181,7 +183,7 @@ def test_metadata_of_others_and_of_earlier_versions_has_no_mark(metadata: str) -
 def test_offset_that_a_log_was_truncated_to_keeps_mark_and_count() -> None:
     metadata = commit_metadata(4, mark="k3Jx9aQb", offset=17, is_truncated=True)
     assert metadata == '{"partitions":4,"mark":"k3Jx9aQb","offset":17,"truncated":true}'
-    assert parse_commit_metadata(metadata) == 4
+    assert partition_count_in(metadata) == 4
     assert mark_of(OffsetAndMetadata(17, metadata)) == "k3Jx9aQb"
     assert is_truncated(metadata)
     for other in (commit_metadata(4), '{"partitions":4,"truncated":1}', "", "spark"):

@@ -22,7 +22,7 @@ from spark_groups.group.member.events import (
 from spark_groups.group.member.instance_wait import EXPIRY_S, REPORT_AGAIN_S, InstanceWait
 from spark_groups.group.member.member import FAILED_JOIN_PAUSE_S, ReportedState
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment

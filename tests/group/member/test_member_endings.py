@@ -8,10 +8,10 @@ import pytest
 
 from spark_groups.errors import ErrorCode, rule_for
 from spark_groups.group.member.events import InstanceUnreleased, MemberFailed, MemberLeft
+from spark_groups.group.member.grant_command import TOPICS_MAX, Identity, remedy_of
 from spark_groups.group.member.member import Member
-from spark_groups.group.member.membership import IllegalTransitionError, MemberState
+from spark_groups.group.member.member_states import IllegalTransitionError, MemberState
 from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
-from spark_groups.group.member.rights import TOPICS_MAX, Identity, remedy_of
 from spark_groups.types import NO_PARTITIONS
 from tests.group.member.members import (
     SENDING,

@@ -16,7 +16,7 @@ import pytest
 from spark_groups.errors import ErrorCode, Reaction, rule_for
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import (
     CommitRefused,
     CoordinatorFound,
@@ -18,8 +18,8 @@ from spark_groups.group.ledger.events import (
 )
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.member import messages as m
-from spark_groups.group.member.membership import MemberState
-from spark_groups.group.member.rights import Identity
+from spark_groups.group.member.grant_command import Identity
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
 from spark_groups.types import Assignment
 from tests.answers import fetch_answer, list_answer

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import (
     CoordinatorMissing,
     DescriptionRefused,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import RangesWithheld, WithheldRange
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.messages import DescribedMember, DescribeGroupResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import TopicDeleted
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.messages import MetadataRequest, MetadataResponse, TopicMetadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groups.errors import ErrorCode, GroupError
-from spark_groups.group.batches.planning import PlanLimit
+from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import LogEndsMissing, RecordsNotSampled
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel

@@ -10,8 +10,8 @@ import pytest
 
 from spark_groups import figures
 from spark_groups.group.ledger.plan_text import plan_text
-from spark_groups.runtime import snapshots
-from spark_groups.runtime.snapshots import SnapshotPublisher
+from spark_groups.runtime import snapshot_sockets
+from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
 from spark_groups.types import BatchPlan
 from tests.monitoring.views import busy_view
 
@@ -26,7 +26,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Snapshots of two members, of which a query knows one."""
     directory = tmp_path / "sockets"
     directory.mkdir(mode=0o700)
-    monkeypatch.setattr(snapshots, "snapshot_directory", lambda: directory)
+    monkeypatch.setattr(snapshot_sockets, "snapshot_directory", lambda: directory)
     mine, other = busy_view().as_plain(), busy_view().as_plain()
     mine["tally"]["joined_as"] = ["m0", "m1"]
     other["tally"]["joined_as"] = ["another"]

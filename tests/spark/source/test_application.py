@@ -16,7 +16,7 @@ import pytest
 
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.engine import suspension_clock
-from spark_groups.runtime.snapshots import SnapshotPublisher
+from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
 from spark_groups.spark.source import application as siblings_module
 from spark_groups.spark.source.application import (
     STARTS_WITHIN_S,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import DataLossError, GroupNotFoundError, OptionsError, ProtocolError
-from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata, TopicMetadata
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_groups.runtime.snapshots import read_snapshots
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from tests.spark.tables.delta_setup import offsets
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace

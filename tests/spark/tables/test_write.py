@@ -18,10 +18,10 @@ from pyspark.sql.functions import col, length
 
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
+from spark_groups.fence.batch_write import COMMIT_WAIT_S
 from spark_groups.fence.beginnings import Beginnings
 from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import Entry, EntryChange, TableState
-from spark_groups.fence.write_order import COMMIT_WAIT_S
 from spark_groups.group.member.backoff import MAX_BACKOFF_S
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Notices, write_batch

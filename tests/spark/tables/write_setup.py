@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 import spark_groups
 from spark_groups.fence.beginnings import Batch
 from spark_groups.fence.entries import FenceKey
-from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.types import OffsetRange

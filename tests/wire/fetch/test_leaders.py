@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode, SparkGroupsError
+from spark_groups.group.member.grant_command import Identity
 from spark_groups.group.member.messages import Node, TopicMetadata
-from spark_groups.group.member.rights import Identity
 from spark_groups.types import OffsetRange
 from spark_groups.wire.fetch.fetch_messages import FetchCursor
 from spark_groups.wire.fetch.leaders import FetchLeaders, LostTopic, fail_if_final

@@ -11,7 +11,7 @@ from group_lab.sim.classic_consumer import ClassicRun
 from group_lab.sim.history import History
 from group_lab.sim.scene import MemberView, Scene
 from spark_groups.group.member.events import PartitionsAssigned, PartitionsLost, PartitionsRevoked
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
 from spark_groups.types import BatchPlan, TopicIdPartition
 

@@ -15,7 +15,7 @@ from group_lab.sim.swarm import Swarm
 from lab.tests.sim.scenes import Facts, world
 from spark_groups.group.ledger.events import PartitionsGivenUp
 from spark_groups.group.member.events import PartitionsRevoked
-from spark_groups.group.member.membership import MemberState
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.types import Assignment, BatchPlan
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.cli.table_names import TableKind
+from spark_groups.group.ledger.commit_metadata import committed_topics
 from spark_groups.group.ledger.plan_text import plan_text
-from spark_groups.group.ledger.starting import committed_topics
 from spark_groups.types import BatchPlan, OffsetRange, PlanTopic, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.group_admin import commit_outside

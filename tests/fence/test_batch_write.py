@@ -7,22 +7,22 @@ import uuid
 import pytest
 
 from spark_groups.errors import TableChangedError, TableGapError
-from spark_groups.fence.beginnings import Batch, Beginnings
-from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
-from spark_groups.fence.write_order import (
+from spark_groups.fence.batch_write import (
     COMMIT_WAIT_S,
     AskCommitted,
     AskKept,
+    BatchWrite,
     CommitEntries,
     CommitRows,
     Pause,
     ReadFence,
     StageRows,
     Warn,
-    WriteOrder,
     Written,
 )
-from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, PlanTopic
 
@@ -47,7 +47,7 @@ class Carried:
         self.committed = {KEY: OffsetAndMetadata(10, commit_metadata(1))}
         self.begun = Beginnings()
         self.now_s = 1.0
-        self.order = WriteOrder(batch, "rows", self.begun, lambda _least, most: most)
+        self.order = BatchWrite(batch, "rows", self.begun, lambda _least, most: most)
 
     def until(self, kind: type, *, taken: list[str] | None = None) -> object:
         """Return the first step of a kind; the names of those before it are added to `taken`."""

@@ -13,7 +13,7 @@ from spark_groups.group.batches.available_now import (
     AvailableNowWait,
     WhenUnsettled,
 )
-from spark_groups.group.batches.planning import PlanLimit, divide
+from spark_groups.group.batches.plan_limit import PlanLimit, divide
 
 OFFSETS = some.integers(0, 2**53)
 LOGS = some.dictionaries(some.integers(0, 50), some.tuples(OFFSETS, OFFSETS), max_size=20)

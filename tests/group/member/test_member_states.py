@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.group.member.member import Member
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.membership import (
+from spark_groups.group.member.member_states import (
     TRANSITIONS,
     IllegalTransitionError,
     MemberInput,

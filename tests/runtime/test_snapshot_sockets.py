@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.runtime.snapshots import SnapshotPublisher, read_snapshots
+from spark_groups.runtime.snapshot_sockets import SnapshotPublisher, read_snapshots
 from workshop.parts.waiting import wait_until
 
 
@@ -52,7 +52,7 @@ def test_a_snapshot_that_fails_once_is_given_the_next_time(
 def test_the_socket_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path;"
-        "from spark_groups.runtime.snapshots import SnapshotPublisher;"
+        "from spark_groups.runtime.snapshot_sockets import SnapshotPublisher;"
         f"SnapshotPublisher(dict, Path({str(tmp_path)!r})).start(); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", script], check=False, timeout=240)

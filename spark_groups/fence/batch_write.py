@@ -118,7 +118,7 @@ Step: TypeAlias = (
 )
 
 
-class WriteOrder:
+class BatchWrite:
     """The write of one batch.
 
     Args:

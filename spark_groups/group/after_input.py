@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_groups.group.batches.liveness import LEAVE_S
+from spark_groups.group.client_parts import ClientParts
 from spark_groups.group.ledger.events import RangesInherited, RangesLost, RangesOverruled
 from spark_groups.group.ledger.ledger import NOTHING_INHERITED
 from spark_groups.group.member.events import (
@@ -18,17 +19,16 @@ from spark_groups.group.member.events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from spark_groups.group.member.membership import MemberState
-from spark_groups.group.parts import MemberParts
+from spark_groups.group.member.member_states import MemberState
 from spark_groups.types import Assignment
 
 _REVOCABLE: Final = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
 
 
-class HandOver:
+class AfterInput:
     """Applies to all parts of a member what one of them decided."""
 
-    def __init__(self, parts: MemberParts) -> None:
+    def __init__(self, parts: ClientParts) -> None:
         self.leave_by: float | None = None
         """When a member that leaves stops waiting; None: it does not leave."""
         self._parts = parts

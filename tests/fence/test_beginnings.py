@@ -11,7 +11,7 @@ import pytest
 from spark_groups.errors import TableGapError
 from spark_groups.fence.beginnings import LOOK_AGAIN_S, Batch, Beginnings
 from spark_groups.fence.entries import Entry, FenceKey
-from spark_groups.group.ledger.starting import commit_metadata
+from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Notices, write_batch

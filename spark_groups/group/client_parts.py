@@ -21,7 +21,7 @@ from spark_groups.group.ledger.validation import PositionValidator
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.member import Member
-from spark_groups.group.member.membership import ACTIVE, MemberState
+from spark_groups.group.member.member_states import ACTIVE, MemberState
 from spark_groups.group.metrics import Metrics
 from spark_groups.group.requests.channels import Asked, Channel, Channels, InTurn, in_order
 from spark_groups.group.requests.describe import (
@@ -45,7 +45,7 @@ from spark_groups.types import BatchPlan
 _LOOKING_UP: Final = (MemberState.WARMING_UP, *ACTIVE)
 
 
-class MemberParts:
+class ClientParts:
     """A member, its ledger, its requests and its batches; each part needs only those above it.
 
     Args:
@@ -125,7 +125,7 @@ class MemberParts:
         self.channels = _channels(self)
 
 
-def _channels(parts: MemberParts) -> Channels:
+def _channels(parts: ClientParts) -> Channels:
     """Return the five channels: which requests each sends, and in which order."""
     member, positions, search = parts.member, parts.positions, parts.search
     own = Heartbeats(member, search, parts.releases, parts.session)
@@ -153,7 +153,7 @@ def _channels(parts: MemberParts) -> Channels:
     )
 
 
-def _cluster_requests(parts: MemberParts) -> Callable[[float], Asked | None]:
+def _cluster_requests(parts: ClientParts) -> Callable[[float], Asked | None]:
     """Return a function that picks the next request to any broker; they share one backoff."""
     member, positions, search = parts.member, parts.positions, parts.search
     names, pause = parts.names, parts.cluster_pause
