@@ -279,7 +279,9 @@ class GroupDriver:
                 group_id, state = self._config.member.group_id, MemberState.UNSUBSCRIBED
                 return MemberSnapshot(group=group_id, state=state)
             now = suspension_clock()
-            snapshot, tally = take_snapshot(client, now), client.parts.metrics.snapshot(now)
+            snapshot = take_snapshot(client, now)
+            tally = snapshot.tally
+            assert tally is not None
             return replace(
                 snapshot,
                 failure=snapshot.failure

@@ -81,7 +81,7 @@ class AvailableNowEnd:
             )
 
     def is_over(self, waited_s: float, now: float) -> bool:
-        """Return whether to end although nothing more could be read; reports unread partitions.
+        """Return whether to end, now that nothing is left to read; reports unread partitions.
 
         Args:
             waited_s: How long nothing could be read, in seconds.

@@ -30,7 +30,7 @@ ROUNDS_MAX: Final = 12
 class BytesSearch(Generic[K]):
     """Finds how many offsets of a backlog fit a number of bytes.
 
-    Call `wanted` and `take` in turn until `wanted` is empty; `max_offsets` is the result.
+    Call `wanted` and `take` in turn until `wanted` is empty; `until_offsets` is the result.
 
     Args:
         unread: The first unread offset and the end, by partition with a backlog.

@@ -58,7 +58,7 @@ class FirstOffsets:
         return replace(limit, max_offsets=int(first))
 
     def planned(self, plan: BatchPlan, limit: PlanLimit, now: float) -> None:
-        """Note a batch; one that is not limited to fewer offsets than there are is the last."""
+        """Note a batch; the first one that reads the whole backlog ends the limit."""
         if not plan.ranges or self._max_offsets is None:
             return
         offsets = sum(map(len, plan.ranges))

@@ -30,7 +30,6 @@ from spark_groups.group.member.messages import (
     RequestFailed,
     found_and_failed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.describe import DESCRIBE_AGAIN_S
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.heartbeat import Releases
@@ -63,7 +62,6 @@ class WarmUp:
         checkpointed: The last plan in Spark's checkpoint.
     """
 
-    channel: ClassVar = Channel.OFFSETS
     first_wait_s: ClassVar = ASK_S
 
     member: Member

@@ -18,7 +18,7 @@ class LossPolicy:
 
     fails: bool
 
-    def must_fail(self, message: str, resolved: Resolved, now: float) -> bool:
+    def lose(self, message: str, resolved: Resolved, now: float) -> bool:
         """Report a loss; return whether the query must fail because of it.
 
         Args:

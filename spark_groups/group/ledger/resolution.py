@@ -162,7 +162,7 @@ class PositionResolver:
                 owned.stand_at(answer.committed_offset, answer.leader_epoch, mark_of(answer))
                 owned.committed_offset = answer.committed_offset
                 self._found(key, owned, resolved, now, committed=True)
-            elif not (rule.is_loss and self._must_fail(key, rule.start, resolved, now)):
+            elif not (rule.is_loss and self._lose(key, rule.start, resolved, now)):
                 self._start(key, owned, rule.start, member_epoch)
         return resolved
 
@@ -217,9 +217,7 @@ class PositionResolver:
         resolved.failed[key] = code
         resolved.react(Reaction.RETRY if owned.topic_gone else reaction, code)
 
-    def _must_fail(
-        self, key: TopicIdPartition, start: Start, resolved: Resolved, now: float
-    ) -> bool:
+    def _lose(self, key: TopicIdPartition, start: Start, resolved: Resolved, now: float) -> bool:
         """Report that offsets are gone; return whether the query must fail because of it."""
         partition = self._partition(key)
         of, named = f"any partition of {partition.topic}", partition.topic
@@ -235,7 +233,7 @@ class PositionResolver:
             " same with --to-latest. To start from startingOffsets, give the query a new"
             f" checkpointLocation. With failOnDataLoss=false {then}"
         )
-        return self._losses.must_fail(message, resolved, now)
+        return self._losses.lose(message, resolved, now)
 
     def _start(
         self, key: TopicIdPartition, owned: OwnedPartition, start: Start, member_epoch: int

@@ -117,7 +117,7 @@ class StartListing:
             f"startingOffsets of {self._name(key)} is {wanted}, but its log ends at {end}: name an"
             f" offset that exists, or set failOnDataLoss=false to start at {end}"
         )
-        return None if self.losses.must_fail(message, resolved, now) else listed
+        return None if self.losses.lose(message, resolved, now) else listed
 
     def _without_record(
         self, key: TopicIdPartition, lookup: StartLookup, resolved: Resolved

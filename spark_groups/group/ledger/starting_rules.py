@@ -89,7 +89,8 @@ class Rule:
     """A row of the table.
 
     Args:
-        facts: Those for which it holds: of two of one kind, either; of a kind that it lacks, any.
+        facts: Those for which it holds. Facts of one kind are alternatives; a kind that is missing
+            does not matter.
         warning: The event once the partition has started, if any.
         is_loss: Whether offsets are gone: that is reported, and `failOnDataLoss` decides.
     """

@@ -142,7 +142,7 @@ class PositionValidator:
             f" {owned.position}: the log was truncated. Set failOnDataLoss=false to continue"
             f" from {kept}"
         )
-        if not self._losses.must_fail(message, resolved, now):
+        if not self._losses.lose(message, resolved, now):
             self._move_back(key, EpochEnd(kept, listed.leader_epoch), resolved)
         return False
 
@@ -244,7 +244,7 @@ class PositionValidator:
             else:
                 confirmed = EpochEnd(end.end_offset, owned.current_leader_epoch)
                 message = self._diverged(key, owned, confirmed)
-                if not self._losses.must_fail(message, resolved, now):
+                if not self._losses.lose(message, resolved, now):
                     self._move_back(key, confirmed, resolved)
         return resolved
 

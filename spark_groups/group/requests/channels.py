@@ -1,4 +1,4 @@
-"""The client's five channels: one connection each, with one request in flight.
+"""The client's five channels, each with connections of its own and one request in flight.
 
 A broker answers one connection in order, so a heartbeat must never share one with a commit
 (measured: a heartbeat behind a 2 s request waited 1.9 s), nor FindCoordinator with a request to a
@@ -54,9 +54,6 @@ class Requester(Protocol):
     Its `first_wait_s` is how long the first attempt may take, if that is less than
     `request.timeout.ms`; each attempt without an answer lets the next one take twice as long.
     """
-
-    @property
-    def channel(self) -> Channel: ...
 
     @property
     def first_wait_s(self) -> float: ...
@@ -152,7 +149,7 @@ class Channels:
             timeout_s = self._open_requests.asked(
                 _name(channel, request), requester.first_wait_s, now, str(node or "")
             )
-            outgoing.append(Outgoing(requester.channel, request, node, timeout_s))
+            outgoing.append(Outgoing(channel, request, node, timeout_s))
         return outgoing
 
     def ended(

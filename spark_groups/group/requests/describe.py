@@ -27,7 +27,6 @@ from spark_groups.group.member.messages import (
     PartitionError,
     RequestFailed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
 
@@ -292,7 +291,6 @@ class PendingOffsets:
 class Descriptions:
     """Describes the group when that is due."""
 
-    channel: ClassVar = Channel.OFFSETS
     first_wait_s: ClassVar = 5.0
 
     positions: Positions
@@ -353,7 +351,6 @@ class Descriptions:
 class PendingFetch:
     """Fetches the committed offsets of pending partitions."""
 
-    channel: ClassVar = Channel.OFFSETS
     first_wait_s: ClassVar = 10.0
 
     positions: Positions

@@ -20,14 +20,12 @@ from spark_groups.group.member.messages import (
     Request,
     RequestFailed,
 )
-from spark_groups.group.requests.channels import Channel
 
 
 @dataclass(slots=True)
 class Coordinator:
     """Finds the coordinator and its cluster; nothing else writes `node`."""
 
-    channel: ClassVar = Channel.SEARCH
     first_wait_s: ClassVar = 3.0
 
     member: Member

@@ -24,7 +24,6 @@ from spark_groups.group.member.messages import (
     Node,
     RequestFailed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.settings import SessionTimeout
 
@@ -33,7 +32,6 @@ from spark_groups.group.requests.settings import SessionTimeout
 class _ToCoordinator:
     """Base of both requesters: each heartbeat shows whether the group is reachable."""
 
-    channel: ClassVar = Channel.HEARTBEAT
     first_wait_s: ClassVar = 5.0
 
     member: Member

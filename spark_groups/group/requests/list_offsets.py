@@ -15,7 +15,6 @@ from spark_groups.group.member.messages import (
     Request,
     RequestFailed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.find_coordinator import Coordinator
 
 
@@ -23,7 +22,6 @@ from spark_groups.group.requests.find_coordinator import Coordinator
 class LeaderQueries:
     """Requests to leaders about positions."""
 
-    channel: ClassVar = Channel.CLUSTER
     first_wait_s: ClassVar = 10.0
 
     positions: Positions

@@ -14,7 +14,6 @@ from spark_groups.group.ledger.ledger import Ledger
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.messages import MetadataRequest, MetadataResponse, RequestFailed
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.describe import TargetAssignment
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicIdPartition
@@ -149,7 +148,6 @@ class DeletedTopics:
 class TopicNames:
     """Looks up subscribed topics at the beginning, and names of topic ids."""
 
-    channel: ClassVar = Channel.CLUSTER
     first_wait_s: ClassVar = 5.0
 
     positions: Positions

@@ -18,7 +18,6 @@ from spark_groups.group.member.messages import (
     OffsetCommitResponse,
     RequestFailed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.types import TopicIdPartition
 
@@ -27,7 +26,6 @@ from spark_groups.types import TopicIdPartition
 class OffsetCommits:
     """Sends pending commits while the member is in the group."""
 
-    channel: ClassVar = Channel.OFFSETS
     first_wait_s: ClassVar = inf
 
     positions: Positions

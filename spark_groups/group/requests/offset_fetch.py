@@ -19,7 +19,6 @@ from spark_groups.group.member.messages import (
     RequestFailed,
     found_and_failed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.offset_commit import denied_topics
 
@@ -28,7 +27,6 @@ from spark_groups.group.requests.offset_commit import denied_topics
 class OffsetFetches:
     """Fetches the committed offsets of assigned partitions."""
 
-    channel: ClassVar = Channel.OFFSETS
     first_wait_s: ClassVar = inf
 
     positions: Positions

@@ -24,7 +24,6 @@ from spark_groups.group.member.messages import (
     GroupSettingsResponse,
     RequestFailed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.find_coordinator import Coordinator
 
 READ_AGAIN_S: Final = 60.0
@@ -113,7 +112,6 @@ class SessionTimeout:
 class GroupSettings:
     """Reads the group's settings; no other request waits for them."""
 
-    channel: ClassVar = Channel.CLUSTER
     first_wait_s: ClassVar = 2.0
 
     member: Member

@@ -23,7 +23,6 @@ from spark_groups.group.member.messages import (
     SampleRecordsResponse,
     found_and_failed,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.describe import PendingOffsets
 from spark_groups.types import Assignment, TopicIdPartition
 
@@ -41,7 +40,6 @@ class LogEnds:
         read_committed: True for last stable offsets.
     """
 
-    channel: ClassVar = Channel.TRIGGER
     first_wait_s: ClassVar = inf
 
     def __init__(
@@ -164,7 +162,6 @@ class RecordSamples:
         read_committed: Whether records of aborted transactions have no size.
     """
 
-    channel: ClassVar = Channel.TRIGGER
     first_wait_s: ClassVar = SAMPLING_S
 
     def __init__(self, positions: Positions, *, read_committed: bool) -> None:
