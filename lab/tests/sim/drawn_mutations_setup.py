@@ -190,12 +190,12 @@ DRAWN = (
     ),
     Planted("group settles", trigger_bugs.compares_no_log_ends_with_positions, 400_000, "kip-848"),
     Planted("group settles", trigger_bugs.plans_without_leader_epochs, 400_000, "kip-848"),
-    Planted("group settles", trigger_bugs.ignores_every_failure, 400_024, "kafka-4.0"),
+    Planted("group settles", trigger_bugs.ignores_every_failure, 400_054, "kip-848"),
     Planted(
         "no gap",
         proof_bugs.finishes_the_last_plan_for_a_late_report_of_another,
         400_002,
-        "kafka-4.0",
+        "kip-848",
     ),
     Planted(
         "clean hand over",
@@ -216,24 +216,6 @@ DRAWN = (
         400_005,
         "kip-848",
         also_breaks="AssertionError",
-    ),
-    Planted(
-        "exactly once", fence_bugs.skips_the_record_before_the_first_offset, 400_042, "kafka-4.0"
-    ),
-    Planted(
-        "exactly once",
-        fence_bugs.commits_over_an_entry_that_has_begun_meanwhile,
-        400_024,
-        "kafka-4.0",
-    ),
-    Planted(
-        "exactly once",
-        fence_bugs.commits_over_an_entry_that_has_grown_meanwhile,
-        400_034,
-        "kip-848",
-    ),
-    Planted(
-        "exactly once", fence_bugs.expects_what_the_table_has_at_the_commit, 400_024, "kafka-4.0"
     ),
     *(Planted("exactly once", plant, *found_by) for plant, *found_by in fence_bugs.FOUND),
 )
