@@ -23,7 +23,7 @@ def installed(kind: str) -> tuple[str, ...]:
         kind: `COMMANDS` or `FUNCTIONS`.
     """
     found = entry_points(group=kind).names
-    return tuple(each for each in NAMES[kind] if each in found)
+    return tuple(name for name in NAMES[kind] if name in found)
 
 
 def load(kind: str, name: str) -> Any:

@@ -111,9 +111,9 @@ def _written(character: str) -> Iterator[str]:
     """Yield the ways in which a character is written."""
     octets = character.encode("utf-8", "surrogatepass")
     yield character
-    yield "".join(f"%{each:02x}" for each in octets)
+    yield "".join(f"%{octet:02x}" for octet in octets)
     # As %25XX, where an address is in an address.
-    yield "".join(f"%25{each:02x}" for each in octets)
+    yield "".join(f"%25{octet:02x}" for octet in octets)
     yield f"\\{character}"
     yield f"\\u{ord(character):04x}"
     yield f"\\x{ord(character):02x}"

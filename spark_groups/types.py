@@ -230,8 +230,11 @@ class BatchPlan:
             object.__setattr__(self, "marks", ())
         elif len(self.marks) != len(self.ranges):
             raise ValueError(f"there are {len(self.marks)} marks for {len(self.ranges)} ranges")
-        named = {each.topic_id: PlanTopic(each.topic_id, each.topic) for each in self.ranges}
-        named |= {each.topic_id: each for each in self.topics}
+        named = {
+            offset_range.topic_id: PlanTopic(offset_range.topic_id, offset_range.topic)
+            for offset_range in self.ranges
+        }
+        named |= {topic.topic_id: topic for topic in self.topics}
         object.__setattr__(self, "topics", tuple(named[topic_id] for topic_id in sorted(named)))
 
     def marked_ranges(self) -> Iterator[tuple[OffsetRange, str]]:
@@ -240,4 +243,4 @@ class BatchPlan:
 
     def partitions(self) -> frozenset[TopicIdPartition]:
         """Return the partitions that the batch reads."""
-        return frozenset(each.key for each in self.ranges)
+        return frozenset(offset_range.key for offset_range in self.ranges)

@@ -115,15 +115,17 @@ class ChosenOffsets:
         A partition behind them was added later, or left out by `assign`.
         """
         sources = self.checkpoint.sources
-        read = {name.partition for each in sources for name in each.offsets if name.topic == topic}
+        read = {
+            name.partition for source in sources for name in source.offsets if name.topic == topic
+        }
         return next(index for index in range(len(read) + 1) if index not in read)
 
     def planned_offsets(self) -> int:
         """Return how many offsets of the chosen partitions a planned batch reads."""
         return sum(
-            max(0, each.planned_offset - each.offset)
-            for each in self.positions.values()
-            if each.planned_offset is not None
+            max(0, position.planned_offset - position.offset)
+            for position in self.positions.values()
+            if position.planned_offset is not None
         )
 
 
@@ -170,7 +172,7 @@ def read_checkpoint(files: CheckpointFiles, place: str) -> SparkCheckpoint:
 def _batch_ids(files: CheckpointFiles, folder: str) -> list[int]:
     """Return the batches in a log, in order; other files are temporary or checksums."""
     names = files.names(folder)
-    return sorted(int(each) for each in names if each.isascii() and each.isdecimal())
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
 
 def _sources_of(files: CheckpointFiles, place: str, batch_id: int) -> tuple[SourceOffsets, ...]:

@@ -242,7 +242,7 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
     """Replace a command's parameter `brokers: Brokers` by the options of `named_brokers`."""
     kept = [each for each in _parameters(command) if each.name != "brokers"]
     options = _parameters(named_brokers)
-    names = {each.name for each in options}
+    names = {option.name for option in options}
 
     def run(**arguments: Any) -> None:
         connecting = {name: value for name, value in arguments.items() if name in names}
@@ -253,13 +253,13 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
     run.__doc__ = command.__doc__
     parameters = sorted((*kept, *options), key=lambda each: each.default is not each.empty)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     hints = typing.get_type_hints(function, include_extras=True)
     return [
-        each.replace(annotation=hints[each.name])
-        for each in inspect.signature(function).parameters.values()
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in inspect.signature(function).parameters.values()
     ]

@@ -61,7 +61,7 @@ class GroupDeletionView(View):
     @property
     def is_complete(self) -> bool:
         """Whether every deletion succeeded."""
-        return all(each.error is None for each in self.groups)
+        return all(group.error is None for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def delete_groups(
         ProtocolError: Nor did they list them in a form that can be decoded.
     """
     listed_groups = cluster.list_groups() if is_dry_run else ()
-    states = {each.group_id: each.group_state for each in listed_groups}
+    states = {listed_group.group_id: listed_group.group_state for listed_group in listed_groups}
 
     def fields(group_id: str) -> dict[str, Any]:
         if not is_dry_run:
@@ -171,12 +171,12 @@ def _expected(
         return not_found
     if described.group_state == "Dead":
         return not_found
-    read = {name for each in described.members for name in each.subscribed_topic_names}
-    held = {key.topic_id for each in described.members for key in each.assignment.partitions}
+    read = {name for member in described.members for name in member.subscribed_topic_names}
+    held = {key.topic_id for member in described.members for key in member.assignment.partitions}
     read |= {described.topic_names[each] for each in held if each in described.topic_names}
     subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.value
     return OffsetDeletion(
-        errors={each: subscribed if each.topic in read else 0 for each in partitions}
+        errors={partition: subscribed if partition.topic in read else 0 for partition in partitions}
     )
 
 
@@ -253,7 +253,7 @@ def delete_offsets(
 def render_deleted_groups(view: GroupDeletionView) -> RenderableType:
     """Return one line for each group."""
     lines = [
-        _line(each, "would be deleted" if view.is_dry_run else "deleted") for each in view.groups
+        _line(group, "would be deleted" if view.is_dry_run else "deleted") for group in view.groups
     ]
     return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 

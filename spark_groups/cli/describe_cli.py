@@ -161,10 +161,10 @@ def _groups_of_types(brokers: Brokers, types: tuple[str, ...]) -> list[str]:
 
 
 def _starting_offsets_of(brokers: Brokers, view: GroupView) -> dict[str, dict[str, int]]:
-    names = frozenset(each.topic for each in view.partitions)
+    names = frozenset(partition.topic for partition in view.partitions)
     with brokers.cluster() as cluster:
         topics = cluster.metadata(MetadataRequest(topic_names=names)).topics if names else ()
-    return starting_offsets_of(view, {each.name: each.partition_count for each in topics})
+    return starting_offsets_of(view, {topic.name: topic.partition_count for topic in topics})
 
 
 def starting_offsets_of(
@@ -184,11 +184,13 @@ def starting_offsets_of(
     """
     name = printable(view.group_id)
     if view.members:
-        stop = ", ".join(sorted(f"{each.client_id} {each.member_id}" for each in view.members))
+        stop = ", ".join(
+            sorted(f"{member.client_id} {member.member_id}" for member in view.members)
+        )
         raise SparkGroupsError(
             f"group {name!r} has members, which commit further offsets: stop them first: {stop}"
         )
-    known = [each for each in view.partitions if each.topic in partition_counts]
+    known = [partition for partition in view.partitions if partition.topic in partition_counts]
     unknown = [each for each in known if each.lag_origin is None]
     if unknown:
         listed = partition_ranges(TopicPartition(each.topic, each.partition) for each in unknown)
@@ -240,7 +242,7 @@ def render_members(view: GroupView, *, verbose: bool = False) -> RenderableType:
 
 def render_offsets(view: GroupView, *, verbose: bool = False) -> RenderableType:
     """Return one row for each partition; with committed leader epochs if `verbose`."""
-    members = {each.member_id: each for each in view.members}
+    members = {member.member_id: member for member in view.members}
 
     def owned(name: str) -> Callable[[PartitionView], str]:
         return lambda each: getattr(members.get(each.owner or ""), name, "") or UNKNOWN

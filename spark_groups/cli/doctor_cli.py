@@ -76,7 +76,9 @@ def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
         Column("RESULT", lambda each: Text(each.outcome.value, _STYLES[each.outcome])),
         Column("FOUND", lambda each: each.found),
     )
-    cures = [Text(f"{each.name}: {printable(each.cure)}") for each in diagnosis.checks if each.cure]
+    cures = [
+        Text(f"{check.name}: {printable(check.cure)}") for check in diagnosis.checks if check.cure
+    ]
     return Group(table, *cures)
 
 
@@ -161,7 +163,7 @@ class Diagnosis(View):
     @property
     def is_well(self) -> bool:
         """Whether nothing failed."""
-        return all(each.outcome is not Outcome.FAILED for each in self.checks)
+        return all(check.outcome is not Outcome.FAILED for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
         """Return the checks as JSON has them, and `is_well`."""
@@ -245,9 +247,9 @@ def _json_of_last_line(output: str) -> Any:
 def check_fast_reader(versions: Mapping[str, str | None]) -> Check:
     """Check that the workers have the packages of the extra `fast`, by their versions."""
     name, packages = "fast reader", ("numba", "zstandard")
-    missing = [each for each in packages if not versions.get(each)]
+    missing = [package for package in packages if not versions.get(package)]
     if not missing:
-        found = ", ".join(f"{each} {versions[each]}" for each in packages)
+        found = ", ".join(f"{package} {versions[package]}" for package in packages)
         return Check(name=name, outcome=Outcome.OK, found=found)
     cure = "pip install 'spark-groups[fast]' for the workers; without it librdkafka reads"
     found = " and ".join(f"no {each}" for each in missing)

@@ -167,7 +167,7 @@ class Feeds:
         """End all feeds, and with them their streams."""
         with self._lock:
             feeds = list(self._feeds.values())
-        for each in feeds:
-            each.end()
-        for each in feeds:
-            each.join()
+        for feed in feeds:
+            feed.end()
+        for feed in feeds:
+            feed.join()

@@ -81,7 +81,9 @@ class GroupListFrame(View):
             "at_s": self.at_s,
             "seen_at_s": self.seen_at_s,
             "stale": None if self.stale is None else asdict(self.stale),
-            "groups": None if self.view is None else [self._row(each) for each in self.view.groups],
+            "groups": None
+            if self.view is None
+            else [self._row(group) for group in self.view.groups],
         }
 
     def _row(self, group: GroupRow) -> dict[str, Any]:
@@ -143,7 +145,7 @@ class GroupListWatch:
             self._frame = replace(self._frame, at_s=at_s, stale=Staleness(str(error), since_s))
             return self._frame
         at_s = self._now()
-        ages = {each.group_id: self._age(each, at_s) for each in view.groups}
+        ages = {group.group_id: self._age(group, at_s) for group in view.groups}
         details = self._read_details(view, at_s, deadline_s)
         self._frame = GroupListFrame(
             at_s=at_s, view=view, seen_at_s=at_s, ages=ages, details=details

@@ -134,7 +134,7 @@ class LagView(View):
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of the groups."""
-        return worst(each.verdict or Verdict.OK for each in self.groups)
+        return worst(group.verdict or Verdict.OK for group in self.groups)
 
     def to_json(self) -> dict[str, Any]:
         """Return the view as plain values."""
@@ -151,7 +151,9 @@ def view_group_lag(view: GroupView, alert_hours: float = ALERT_HOURS) -> GroupLa
         alert_hours: As `deletion_alert` has it.
     """
     return _group_lag(
-        view, [_partition_lag(each) for each in view.partitions], deletion_alerts(view, alert_hours)
+        view,
+        [_partition_lag(partition) for partition in view.partitions],
+        deletion_alerts(view, alert_hours),
     )
 
 
@@ -194,7 +196,7 @@ def judge_group_lag(
     verdict = worst(
         (
             judge_group(each.status for each in partitions),
-            *(_judge_alert(each, outlooks[each.topic, each.partition]) for each in alerts),
+            *(_judge_alert(alert, outlooks[alert.topic, alert.partition]) for alert in alerts),
         )
     )
     return _group_lag(view, partitions, alerts, verdict)
@@ -221,7 +223,7 @@ def _group_lag(
         seconds_behind=view.totals.seconds_behind,
         unknown_time_partitions=view.totals.unknown_time_partitions,
         deletion_in_s=view.totals.deletion_in_s,
-        catch_up=slowest(each.catch_up for each in partitions),
+        catch_up=slowest(partition.catch_up for partition in partitions),
         alerts=alerts,
         verdict=verdict,
     )
@@ -229,11 +231,11 @@ def _group_lag(
 
 def _batch_beginnings(view: GroupView, at_s: float) -> Mapping[str, float]:
     return {
-        each.member_id: at_s - each.local.batch_age_s
-        for each in view.members
-        if each.local is not None
-        and each.local.in_flight_partitions
-        and each.local.batch_age_s is not None
+        member.member_id: at_s - member.local.batch_age_s
+        for member in view.members
+        if member.local is not None
+        and member.local.in_flight_partitions
+        and member.local.batch_age_s is not None
     }
 
 
@@ -409,7 +411,7 @@ def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[Rendera
     notes = [Text(f"and {rest:,} partitions with less lag: use --all")] if rest else []
     if any(_counts_from_log_start(each) for each in shown):
         notes.append(Text("* no committed offset: lag counts from the log start"))
-    notes += [Text(printable(each.text), ALARM_STYLE) for each in group.alerts[:ALERTS_SHOWN]]
+    notes += [Text(printable(alert.text), ALARM_STYLE) for alert in group.alerts[:ALERTS_SHOWN]]
     if len(group.alerts) > ALERTS_SHOWN:
         notes.append(Text(f"and alerts of {len(group.alerts) - ALERTS_SHOWN:,} more partitions"))
     found = {each.status for each in shown} - {None, PartitionStatus.OK}
@@ -435,20 +437,22 @@ def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
             "BEHIND",
             lambda each: behind_text(each.time.seconds_behind),
             is_number=True,
-            is_shown=any(each.time.seconds_behind is not None for each in partitions),
+            is_shown=any(partition.time.seconds_behind is not None for partition in partitions),
         ),
         Column("CATCHES UP", lambda each: catch_up_text(each.catch_up), True, judged),
         Column(
             "DELETION",
             lambda each: deletion_text(each.time),
-            is_shown=any(deletion_text(each.time) for each in partitions),
+            is_shown=any(deletion_text(partition.time) for partition in partitions),
         ),
         Column("CHANGE", _change, is_number=True, is_shown=judged),
         Column(
             "STATUS", lambda each: each.status.value if each.status else UNKNOWN, is_shown=judged
         ),
         Column(
-            "REMARK", lambda each: each.remark, is_shown=any(each.remark for each in partitions)
+            "REMARK",
+            lambda each: each.remark,
+            is_shown=any(partition.remark for partition in partitions),
         ),
     )
 

@@ -73,7 +73,7 @@ def judge_partition(
         now_s: The current time, on the clock of the samples.
         allowed_lag: The largest lag with which a partition keeps up.
     """
-    known = [each for each in samples if each.lag is not None]
+    known = [sample for sample in samples if sample.lag is not None]
     lags = [each.lag for each in known if each.lag is not None]
     if not lags or (len(lags) < 2 and lags[-1] > allowed_lag):
         return None
@@ -109,8 +109,8 @@ def _signs_of_life(samples: Sequence[LagSample]) -> list[float]:
         for earlier, later in pairwise(samples)
         if later.committed_offset != earlier.committed_offset
     ]
-    batches = {each.batch_began_at_s for each in samples if each.batch_began_at_s is not None}
-    return sorted([*commits, *(each for each in batches if each > first_s)])
+    batches = {sample.batch_began_at_s for sample in samples if sample.batch_began_at_s is not None}
+    return sorted([*commits, *(batch for batch in batches if batch > first_s)])
 
 
 def _has_stopped(
@@ -119,11 +119,13 @@ def _has_stopped(
     """Return whether it has been silent for longer than it was active in the window."""
     if not signs or now_s - signs[-1] <= signs[-1] - samples[0].at_s:
         return False
-    since = (each.lag for each in samples if each.at_s >= signs[-1])
+    since = (sample.lag for sample in samples if sample.at_s >= signs[-1])
     return all(lag is not None and lag > allowed_lag for lag in since)
 
 
 def _went_back(samples: Sequence[LagSample]) -> bool:
     """Return whether the committed offset went back or was deleted, and has not caught up."""
-    offsets = [-1 if each.committed_offset is None else each.committed_offset for each in samples]
+    offsets = [
+        -1 if sample.committed_offset is None else sample.committed_offset for sample in samples
+    ]
     return offsets[-1] < max(offsets)

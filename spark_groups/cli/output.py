@@ -132,7 +132,7 @@ class Column(Generic[Row]):
 
 def table_of(rows: Iterable[Row], *columns: Column[Row]) -> Table:
     """Return a table with the columns that are shown."""
-    shown = [each for each in columns if each.is_shown]
+    shown = [column for column in columns if column.is_shown]
     table = plain_table()
     for each in shown:
         justify: Literal["left", "right"] = "right" if each.is_number else "left"

@@ -155,7 +155,7 @@ class GroupFacts:
 
     @property
     def classic_members(self) -> tuple[MemberFacts, ...]:
-        return tuple(each for each in self.members if each.protocol is MemberProtocol.CLASSIC)
+        return tuple(member for member in self.members if member.protocol is MemberProtocol.CLASSIC)
 
     @property
     def must_be_converted(self) -> bool:
@@ -207,7 +207,7 @@ def check_group(facts: GroupFacts) -> PreflightView:
     findings = tuple(replace(check(facts), check=name) for name, check in CHECKS.items())
     return PreflightView(
         group_id=facts.group_id,
-        verdict=max((each.verdict for each in findings), key=_SEVERITY.__getitem__),
+        verdict=max((finding.verdict for finding in findings), key=_SEVERITY.__getitem__),
         group_type=facts.group_type,
         group_state=facts.group_state,
         protocol_type=facts.protocol_type,
@@ -266,26 +266,26 @@ def check_topic_rights(facts: GroupFacts) -> Finding:
         reason = "not checked: no topics are known"
         return _warning(reason, "name those of the query with --topic or --pattern")
     denied = sorted(
-        each.name
-        for each in facts.topics
-        if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        or (each.operations is not None and not {"READ", "DESCRIBE"} <= each.operations)
+        topic.name
+        for topic in facts.topics
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        or (topic.operations is not None and not {"READ", "DESCRIBE"} <= topic.operations)
     )
     if denied:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         remedy = remedy_of(code, facts.identity, group_id=facts.group_id, topics=denied)
         return _blocks(f"the principal may not read {_listed(denied)}", remedy)
-    failed = [each for each in facts.topics if each.error_code]
+    failed = [topic for topic in facts.topics if topic.error_code]
     if failed:
         name = ErrorCode.name_of(failed[0].error_code)
         reason = f"{_listed(each.name for each in failed)}: {name}"
         cure = "create the topics, or correct the names: a query waits for missing topics"
         return _warning(reason, cure)
-    hidden = [each.name for each in facts.topics if each.operations is None]
+    hidden = [topic.name for topic in facts.topics if topic.operations is None]
     if hidden:
         reason = f"brokers do not report the principal's rights on {_listed(hidden)}"
         return _unknown(reason)
-    reason = f"READ and DESCRIBE on {_listed(each.name for each in facts.topics)}"
+    reason = f"READ and DESCRIBE on {_listed(topic.name for topic in facts.topics)}"
     if facts.held_topics:
         reason += (
             f"; a pattern matches {_listed(facts.held_topics)}, internal to Kafka: assigned, and"
@@ -410,8 +410,8 @@ def _not_shown(facts: GroupFacts) -> Finding | None:
 def check_assignor(facts: GroupFacts) -> Finding:
     """Check that no assignment carries user data, which a conversion would lose."""
     assignor = facts.assignor_name
-    carriers = [each for each in facts.members if each.user_data_bytes]
-    versions = {each.assignment_version for each in facts.members}
+    carriers = [member for member in facts.members if member.user_data_bytes]
+    versions = {member.assignment_version for member in facts.members}
     hidden = _not_shown(facts)
     if hidden is not None:
         return hidden
@@ -443,9 +443,9 @@ def check_embedded(facts: GroupFacts) -> Finding:
     if hidden is not None:
         return hidden
     unread = [
-        each
-        for each in facts.members
-        if each.subscription_version is None or each.assignment_version is None
+        member
+        for member in facts.members
+        if member.subscription_version is None or member.assignment_version is None
     ]
     if unread:
         reason = (
@@ -454,14 +454,16 @@ def check_embedded(facts: GroupFacts) -> Finding:
         )
         cure = "update the client library of these consumers, or stop them before the join"
         return _blocks(reason, cure)
-    subscriptions = {each.subscription_version or 0 for each in facts.members}
-    assignments = {each.assignment_version or 0 for each in facts.members}
+    subscriptions = {member.subscription_version or 0 for member in facts.members}
+    assignments = {member.assignment_version or 0 for member in facts.members}
     return _ok(f"subscriptions {_versions(subscriptions)}, assignments {_versions(assignments)}")
 
 
 def check_instance_ids(facts: GroupFacts) -> Finding:
     """Check whether the new member's instance id is free."""
-    static = {each.instance_id: each for each in facts.members if each.instance_id is not None}
+    static = {
+        member.instance_id: member for member in facts.members if member.instance_id is not None
+    }
     if facts.instance_id is None:
         if not static:
             return _ok("the group has no static members")
@@ -495,7 +497,7 @@ def check_size(facts: GroupFacts) -> Finding:
     if count < limit:
         return _ok(f"{_members(count)}; {CONSUMER_MAX_SIZE}={limit}")
     is_converted = not facts.must_be_converted or count <= limit
-    replaced = {each.instance_id for each in facts.members} - {None}
+    replaced = {member.instance_id for member in facts.members} - {None}
     if is_converted and facts.instance_id in replaced:
         reason = (
             f"{_members(count)}, {CONSUMER_MAX_SIZE}={limit}: the member takes the place of"
@@ -612,7 +614,7 @@ def _limit(facts: GroupFacts, key: str) -> int | None:
 def _partitions(
     topics: Iterable[TopicFacts], select: Callable[[TopicFacts], frozenset[int]]
 ) -> list[TopicPartition]:
-    return [TopicPartition(each.name, index) for each in topics for index in select(each)]
+    return [TopicPartition(topic.name, index) for topic in topics for index in select(topic)]
 
 
 def _failing(topics: Iterable[TopicFacts], why: tuple[str, int]) -> list[TopicPartition]:
@@ -626,7 +628,7 @@ def _members(count: int) -> str:
 
 
 def _names(members: Sequence[MemberFacts]) -> str:
-    return _listed(each.name for each in members)
+    return _listed(member.name for member in members)
 
 
 def _listed(names: Iterable[str]) -> str:

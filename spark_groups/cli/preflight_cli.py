@@ -227,7 +227,7 @@ def _broker_settings(cluster: Cluster, group_id: str) -> tuple[Mapping[str, str 
         )
     except ProtocolError as error:
         return {}, str(error)
-    return {name: each.value for name, each in entries.items()}, ""
+    return {name: entry.value for name, entry in entries.items()}, ""
 
 
 def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, Mapping[str, bool]]:
@@ -243,7 +243,7 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, Mappin
         if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             what = f"ConsumerGroupDescribe of {group_id!r}"
             refuse(described.error_code, what, described.error_message)
-            names = {name for each in described.members for name in each.subscribed_topic_names}
+            names = {name for member in described.members for name in member.subscribed_topic_names}
             found = replace(
                 facts,
                 group_type=GroupType.CONSUMER,
@@ -262,7 +262,7 @@ def _with_group(cluster: Cluster, facts: GroupFacts) -> tuple[GroupFacts, Mappin
             return _undescribed(facts, group.error_code), {}
         return replace(facts, group_type=other), {}
     refuse(group.error_code, f"DescribeGroups of {group_id!r}", group.error_message)
-    names = {name for each in group.members for name in each.subscribed_topic_names}
+    names = {name for member in group.members for name in member.subscribed_topic_names}
     found = replace(
         facts,
         group_type=GroupType.CLASSIC,
@@ -406,7 +406,11 @@ def render_preflight(view: PreflightView) -> RenderableType:
             Column("REASON", lambda each: each.reason),
         )
     ]
-    parts += [Text(f"{each.check}: {printable(each.cure)}") for each in view.findings if each.cure]
+    parts += [
+        Text(f"{finding.check}: {printable(finding.cure)}")
+        for finding in view.findings
+        if finding.cure
+    ]
     if view.members:
         parts += [Text(), _members_table(view)]
     group = Text.assemble(("group ", QUIET_STYLE), (printable(view.group_id), "bold"))
@@ -416,7 +420,7 @@ def render_preflight(view: PreflightView) -> RenderableType:
 
 
 def _members_table(view: PreflightView) -> Table:
-    is_static = any(each.instance_id for each in view.members)
+    is_static = any(member.instance_id for member in view.members)
     is_classic = view.group_type is GroupType.CLASSIC
     return table_of(
         view.members,

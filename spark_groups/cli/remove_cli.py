@@ -74,7 +74,7 @@ class RemovalView(View):
     @property
     def is_complete(self) -> bool:
         """Whether every id was removed."""
-        return all(each.outcome is Outcome.REMOVED for each in self.removals)
+        return all(removal.outcome is Outcome.REMOVED for removal in self.removals)
 
 
 def remove_members(
@@ -103,8 +103,8 @@ def remove_members(
     members = describe_any_group(cluster, group_id)[1].members
     if all_members:
         # A dynamic member has no instance id, and a static one may be replaced meanwhile.
-        instance_ids = [each.instance_id for each in members if each.instance_id is not None]
-        member_ids = [each.member_id for each in members if each.instance_id is None]
+        instance_ids = [member.instance_id for member in members if member.instance_id is not None]
+        member_ids = [member.member_id for member in members if member.instance_id is None]
     checked = check_ids(members, list(dict.fromkeys(instance_ids)), list(dict.fromkeys(member_ids)))
     if is_dry_run:
         return RemovalView(group_id=group_id, removals=checked, is_dry_run=True)
@@ -297,7 +297,7 @@ _STYLES: Final[Mapping[Outcome, str]] = {
 
 def render_removals(view: RemovalView) -> RenderableType:
     """Return one line for each id."""
-    lines = [_line(each, is_dry_run=view.is_dry_run) for each in view.removals]
+    lines = [_line(removal, is_dry_run=view.is_dry_run) for removal in view.removals]
     lines = lines or [Text(f"group {printable(view.group_id)!r} has no members")]
     return Group(*lines, *dry_run_note(is_dry_run=view.is_dry_run))
 

@@ -145,7 +145,7 @@ def members_table(members: tuple[MemberView, ...], names: MemberNames, width: in
         Column(
             "INSTANCE",
             lambda each: each.instance_id or "",
-            is_shown=any(each.instance_id for each in members),
+            is_shown=any(member.instance_id for member in members),
         ),
         Column("HOST", lambda each: each.client_host, is_shown=width >= NARROW_COLUMNS),
         Column("TYPE", lambda each: each.member_type, is_shown=width >= NARROW_COLUMNS),
@@ -158,12 +158,12 @@ def members_table(members: tuple[MemberView, ...], names: MemberNames, width: in
         Column(
             "+ PENDING",
             lambda each: Text(partition_ranges(each.pending), MOVING_STYLE),
-            is_shown=any(each.pending for each in members),
+            is_shown=any(member.pending for member in members),
         ),
         Column(
             "- TO REVOKE",
             lambda each: Text(partition_ranges(each.revoking), MOVING_STYLE),
-            is_shown=any(each.revoking for each in members),
+            is_shown=any(member.revoking for member in members),
         ),
     )
 
@@ -176,9 +176,9 @@ def _member_epoch(member: MemberView) -> Text:
 
 def _local_lines(view: GroupView, names: MemberNames) -> list[RenderableType]:
     lines: list[RenderableType] = [
-        Text(f"{names[each.member_id]}, on this machine: {_local_sentence(each.local)}")
-        for each in view.members
-        if each.local is not None
+        Text(f"{names[member.member_id]}, on this machine: {_local_sentence(member.local)}")
+        for member in view.members
+        if member.local is not None
     ]
     lines += [
         Text(f"{printable(member_id)}, on this machine, not a member: {_local_sentence(each)}")
@@ -247,7 +247,9 @@ REMARKS_SHOWN: Final = 10
 
 def partitions_table(view: GroupView, names: MemberNames, width: int) -> Table:
     """Return one row for each partition."""
-    with_pending = width >= WIDE_COLUMNS and any(each.withheld for each in view.partitions)
+    with_pending = width >= WIDE_COLUMNS and any(
+        partition.withheld for partition in view.partitions
+    )
     return table_of(
         view.partitions,
         Column("TOPIC", lambda each: each.topic),
@@ -279,8 +281,10 @@ def shared_rows_table(view: GroupView, names: MemberNames) -> Table:
 def shared_rows(view: GroupView) -> list[list[PartitionView]]:
     """Return the partitions of each topic that have the same owner and the same next owner."""
     rows: dict[tuple[str, str | None, str | None], list[PartitionView]] = {}
-    for each in view.partitions:
-        rows.setdefault((each.topic, each.owner, each.moves_to), []).append(each)
+    for partition in view.partitions:
+        rows.setdefault((partition.topic, partition.owner, partition.moves_to), []).append(
+            partition
+        )
     return list(rows.values())
 
 
@@ -351,21 +355,25 @@ def footnotes(
 ) -> list[RenderableType]:
     """Return the notes below a table of partitions."""
     notes: list[RenderableType] = []
-    uncommitted = sum(_counts_from_log_start(each) for each in partitions)
+    uncommitted = sum(_counts_from_log_start(partition) for partition in partitions)
     if uncommitted:
         counted = f"{uncommitted:,} of {len(partitions):,} partitions"
         notes.append(Text(f"* no committed offset ({counted}): lag counts from the log start"))
     if shared_rows or width < WIDE_COLUMNS:
         notes += _limited(
             [
-                _note(each, _pending(each.withheld).plain, MOVING_STYLE)
-                for each in partitions
-                if each.withheld
+                _note(partition, _pending(partition.withheld).plain, MOVING_STYLE)
+                for partition in partitions
+                if partition.withheld
             ],
             "and withheld ranges of",
         )
     notes += _limited(
-        [_note(each, each.remark, ALARM_STYLE) for each in partitions if each.remark],
+        [
+            _note(partition, partition.remark, ALARM_STYLE)
+            for partition in partitions
+            if partition.remark
+        ],
         "and remarks on",
     )
     return [Text(), *notes] if notes else []
@@ -384,18 +392,18 @@ class MemberNames:
     """Display names of members: full ids in wide terminals, else short ones if unique."""
 
     def __init__(self, members: tuple[MemberView, ...], width: int) -> None:
-        client_ids = Counter(each.client_id for each in members)
-        short_ids = Counter(_short_id(each) for each in members)
+        client_ids = Counter(member.client_id for member in members)
+        short_ids = Counter(_short_id(member) for member in members)
         self._names: dict[str, str] = {}
         self._brief: dict[str, str] = {}
-        for each in members:
-            is_short = width < WIDE_COLUMNS and short_ids[_short_id(each)] == 1
-            member_id = _short_id(each) if is_short else each.member_id
-            name = printable(f"{each.client_id} {member_id}".strip())
-            is_unique = bool(each.client_id) and client_ids[each.client_id] == 1
-            self._names[each.member_id] = name
-            self._brief[each.member_id] = (
-                printable(each.client_id) if width < NARROW_COLUMNS and is_unique else name
+        for member in members:
+            is_short = width < WIDE_COLUMNS and short_ids[_short_id(member)] == 1
+            member_id = _short_id(member) if is_short else member.member_id
+            name = printable(f"{member.client_id} {member_id}".strip())
+            is_unique = bool(member.client_id) and client_ids[member.client_id] == 1
+            self._names[member.member_id] = name
+            self._brief[member.member_id] = (
+                printable(member.client_id) if width < NARROW_COLUMNS and is_unique else name
             )
 
     def __getitem__(self, member_id: str) -> str:

@@ -119,7 +119,7 @@ def reset_group_offsets(
     if view.refusal or not execute:
         return view
     new_offsets = {key: row.new_offset for key, row in rows.items() if row.new_offset is not None}
-    partition_counts = {each.topic_id: each.partition_count for each in scope.topics}
+    partition_counts = {topic.topic_id: topic.partition_count for topic in scope.topics}
     counts = counts_to_keep(committed, others, new_offsets, partition_counts)
     metadata = {each: commit_metadata(count, is_reset=True) for each, count in counts.items()}
     done = commit_outside(cluster, group_id, new_offsets, metadata)
@@ -163,7 +163,7 @@ def _group(cluster: Cluster, group_id: str) -> tuple[str, tuple[str, ...]]:
         _, described = describe_any_group(cluster, group_id)
     except GroupNotFoundError:
         return "Dead", ()
-    named = (f"{each.client_id} {each.member_id}".strip() for each in described.members)
+    named = (f"{member.client_id} {member.member_id}".strip() for member in described.members)
     return described.group_state, tuple(sorted(named))
 
 
@@ -182,7 +182,7 @@ def _unknown(scope: _Scope, failed: Mapping[str, Mapping[TopicIdPartition, int]]
         scope: The topics.
         failed: By kind of offset, Kafka's error code of each partition.
     """
-    names = {each.topic_id: each.name for each in scope.topics}
+    names = {topic.topic_id: topic.name for topic in scope.topics}
     named = {
         what: {
             TopicPartition(names[key.topic_id], key.partition): code
@@ -291,15 +291,15 @@ def _known(
     starts, ends = at(EARLIEST_TIMESTAMP), at(LATEST_TIMESTAMP)
     at_time = at(target.number) if target.is_at_time else {}
     known = {
-        each: KnownOffsets(
-            committed_offset=_offset(committed, each),
-            log_start_offset=starts.get(each),
-            log_end_offset=ends.get(each),
-            at_timestamp=at_time.get(each),
-            other_committed_offset=_offset(others, each),
-            file_offset=target.offsets.get(scope.there[each]),
+        partition: KnownOffsets(
+            committed_offset=_offset(committed, partition),
+            log_start_offset=starts.get(partition),
+            log_end_offset=ends.get(partition),
+            at_timestamp=at_time.get(partition),
+            other_committed_offset=_offset(others, partition),
+            file_offset=target.offsets.get(scope.there[partition]),
         )
-        for each in partitions
+        for partition in partitions
     }
     return known, unlisted
 

@@ -184,7 +184,7 @@ class ResetView(View):
     @property
     def is_complete(self) -> bool:
         """Whether every new offset was committed."""
-        return self.is_executed and all(each.error is None for each in self.rows)
+        return self.is_executed and all(row.error is None for row in self.rows)
 
     @property
     def next_start(self) -> str:
@@ -192,9 +192,9 @@ class ResetView(View):
         if self.refusal:
             return ""
         moves = {
-            each: each.new_offset - each.committed_offset
-            for each in self.rows
-            if each.new_offset is not None and each.committed_offset is not None and not each.error
+            row: row.new_offset - row.committed_offset
+            for row in self.rows
+            if row.new_offset is not None and row.committed_offset is not None and not row.error
         }
         back = {each: -move for each, move in moves.items() if move < 0}
         forward = {each: move for each, move in moves.items() if move > 0}
@@ -234,12 +234,12 @@ class ResetView(View):
 
     def _set_entries(self, rows: Iterable[ResetRow], *flags: str) -> str:
         partitions: dict[str, list[str]] = {}
-        for each in rows:
-            partitions.setdefault(each.topic, []).append(str(each.partition))
+        for row in rows:
+            partitions.setdefault(row.topic, []).append(str(row.partition))
         named = [
             word
-            for topic, each in partitions.items()
-            for word in ("--topic", f"{topic}:{','.join(each)}")
+            for topic, partition in partitions.items()
+            for word in ("--topic", f"{topic}:{','.join(partition)}")
         ]
         return _table_command(self.group_id, "--to-current", *named, *flags)
 
@@ -368,10 +368,10 @@ def refusal_of(
         )
     if unknown:
         return f"{unknown}. No offset is reset: then run the command again."
-    without = sum(each.new_offset is None and not each.is_passed_over for each in rows)
+    without = sum(row.new_offset is None and not row.is_passed_over for row in rows)
     if without:
         return f"{without} of {len(rows)} partitions have no new offset: no offset is reset."
-    if all(each.is_passed_over for each in rows):
+    if all(row.is_passed_over for row in rows):
         return "There are no partitions to reset."
     return ""
 

@@ -106,7 +106,7 @@ def offsets(
     with usage_errors("TABLE"):
         opened = opened_table(table)
     view = view_offsets(brokers, opened, group)
-    is_success = not view.problems and not any(each.is_refused for each in view.rows)
+    is_success = not view.problems and not any(row.is_refused for row in view.rows)
     show(view, render_offsets, as_json=as_json, is_success=is_success)
 
 
@@ -274,8 +274,8 @@ def view_offsets(brokers: Brokers, table: MaintainedTable, group_id: str | None)
         raise TableError(f"{table} has no entries of the group {group_id!r}, but of {known}")
     names = _names(brokers, (key.topic_id for key in keys))
     groups = sorted({key.group_id for key in keys})
-    committed = {each: _committed(brokers, each) for each in groups}
-    problems = [_restored(each, _read(table, each), table) for each in groups]
+    committed = {group: _committed(brokers, group) for group in groups}
+    problems = [_restored(group, _read(table, group), table) for group in groups]
     rows = (
         offset_row(
             key,
@@ -479,7 +479,7 @@ def _read(table: MaintainedTable, group_id: str) -> TableState:
 
 
 def _entries(state: TableState, group_id: str) -> dict[FenceKey, Entry]:
-    return {key: each for key, each in state.entries.items() if key.group_id == group_id}
+    return {key: entry for key, entry in state.entries.items() if key.group_id == group_id}
 
 
 def _active(brokers: Brokers, group_id: str) -> str:
@@ -579,9 +579,9 @@ def render_offsets(view: OffsetsView) -> RenderableType:
         Column("TABLE-OFFSET", lambda each: plain(each.next_offset), is_number=True),
         Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
         Column("DIFFERENCE", lambda each: plain(each.difference), is_number=True),
-        Column("REMARK", lambda each: each.remark, is_shown=any(each.remark for each in view.rows)),
+        Column("REMARK", lambda each: each.remark, is_shown=any(row.remark for row in view.rows)),
     )
-    return Group(table, *(Text(f"Error: {printable(each)}", "red") for each in view.problems))
+    return Group(table, *(Text(f"Error: {printable(problem)}", "red") for problem in view.problems))
 
 
 def render_change(view: ChangeView) -> RenderableType:
@@ -600,7 +600,7 @@ def render_change(view: ChangeView) -> RenderableType:
         return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))
     lines = [] if view.is_executed else [NOT_EXECUTED]
     lines += [view.next_step] if view.next_step else []
-    return Group(table, *(Text(printable(each)) for each in lines))
+    return Group(table, *(Text(printable(line)) for line in lines))
 
 
 def _new_start(row: ChangeRow) -> str:
@@ -619,7 +619,7 @@ def render_vacuum(view: VacuumView) -> RenderableType:
         Column("BYTES", lambda each: number(each.size_bytes), is_number=True),
         Column("AGE-SECONDS", lambda each: number(each.age_s), is_number=True),
     )
-    total = number(sum(each.size_bytes for each in view.rows))
+    total = number(sum(row.size_bytes for row in view.rows))
     done = "deleted" if view.is_executed else "would be deleted"
     summary = f"{len(view.rows)} orphans with {total} bytes {done}."
     lines = [summary] if view.is_executed else [summary, NOT_EXECUTED]

@@ -121,7 +121,7 @@ class VacuumView(View):
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for JSON, and the sum of sizes."""
-        total_bytes = sum(each.size_bytes for each in self.rows)
+        total_bytes = sum(row.size_bytes for row in self.rows)
         return {**super(VacuumView, self).to_json(), "total_bytes": total_bytes}
 
 

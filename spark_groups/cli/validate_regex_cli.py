@@ -81,8 +81,8 @@ def validate_regex(
     """
     with brokers.cluster() as cluster:
         topics = [each.topic for each in cluster.every_topic().topics.values()]
-    internal = {each.name for each in topics if each.is_internal}
-    view = view_regex(pattern, (each.name for each in topics), internal)
+    internal = {topic.name for topic in topics if topic.is_internal}
+    view = view_regex(pattern, (topic.name for topic in topics), internal)
     show(view, render_regex, as_json=as_json, is_success=not view.fault)
 
 

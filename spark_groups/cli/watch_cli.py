@@ -84,8 +84,8 @@ class EventLines:
 
     def show(self, frame: Frame) -> None:
         """Write the new events of a frame."""
-        for each in frame.new_events:
-            self._write(frame.at_s, printable(each.text))
+        for new_event in frame.new_events:
+            self._write(frame.at_s, printable(new_event.text))
         last_s = self._summary_at_s
         if frame.new_events or last_s is None or frame.at_s - last_s >= SUMMARY_EVERY_S:
             self._summary_at_s = frame.at_s
@@ -237,12 +237,12 @@ def render_frame(
         parts += [group_header(view, width), _trend_line(frame.trend)]
         parts += _members(view, names, width, lines.members)
         revocations = frame.revocations[:REVOCATIONS_SHOWN]
-        parts += [Text(_revocation(each), MOVING_STYLE) for each in revocations]
+        parts += [Text(_revocation(revocation), MOVING_STYLE) for revocation in revocations]
         parts += _alerts(frame.alerts)
         parts += [Text(), *_partitions(frame, view, names, lines.partitions)]
     if frame.events:
         parts.append(Text())
-        parts += [_event_line(each, clock) for each in frame.events[: -lines.events - 1 : -1]]
+        parts += [_event_line(event, clock) for event in frame.events[: -lines.events - 1 : -1]]
     return Group(*parts)
 
 
@@ -325,8 +325,8 @@ def _members(view: GroupView, names: MemberNames, width: int, rows: int) -> list
 
 def _alerts(alerts: Sequence[DeletionAlert]) -> list[RenderableType]:
     shown = [
-        Text(printable(each.text), ALARM_STYLE, no_wrap=True, overflow="ellipsis")
-        for each in alerts[:ALERTS_SHOWN]
+        Text(printable(alert.text), ALARM_STYLE, no_wrap=True, overflow="ellipsis")
+        for alert in alerts[:ALERTS_SHOWN]
     ]
     rest = len(alerts) - ALERTS_SHOWN
     return [*shown, _more(rest, "partitions with a deletion alert")] if rest > 0 else [*shown]
@@ -350,7 +350,7 @@ def _partitions(
     if not view.partitions:
         return [Text("no partitions: no assignment and no committed offsets")]
     if len(view.partitions) <= rows:
-        found = [[each] for each in view.partitions]
+        found = [[partition] for partition in view.partitions]
     else:
         found = sorted(shared_rows(view), key=lambda row: _is_stable(row[0]))
     shown, more = _fit(found, rows)

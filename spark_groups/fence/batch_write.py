@@ -187,7 +187,7 @@ class BatchWrite:
             ranges = self._kept
             decision = compare(batch.group_id, ranges, state, table=table)
             if decision.skips:
-                yield AskCommitted(frozenset(each.key for each in decision.skips))
+                yield AskCommitted(frozenset(skip.key for skip in decision.skips))
                 check_not_truncated(decision.skips, self._committed, table=table)
             others = other_groups(batch.group_id, batch.topic_names(), state)
             yield Warn(decision.skips, tuple(others))

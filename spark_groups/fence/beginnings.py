@@ -38,8 +38,8 @@ class Batch:
 
     def topic_names(self) -> dict[TopicId, str]:
         """Return the names of the topics by id."""
-        read = {each.topic_id: each.name for each in self.topics}
-        return read | {each.topic_id: each.topic for each in self.ranges}
+        read = {topic.topic_id: topic.name for topic in self.topics}
+        return read | {offset_range.topic_id: offset_range.topic for offset_range in self.ranges}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +135,17 @@ class Beginnings:
         """
         lacking = frozenset(
             key
-            for each in batch.ranges
-            if len(each)
-            and state.entry(key := FenceKey(batch.group_id, each.topic_id, each.partition)) is None
+            for offset_range in batch.ranges
+            if len(offset_range)
+            and state.entry(
+                key := FenceKey(batch.group_id, offset_range.topic_id, offset_range.partition)
+            )
+            is None
         )
         idle = (
-            FenceKey(batch.group_id, each.topic_id, index)
-            for each in batch.topics
-            for index in range(each.known_count or 0)
+            FenceKey(batch.group_id, topic.topic_id, index)
+            for topic in batch.topics
+            for index in range(topic.known_count or 0)
         )
         is_first = bool(batch.topic_names()) and not self._look_at_s
         if not (lacking or is_first) and (now_s < self._look_at_s or all(map(state.entry, idle))):

@@ -96,26 +96,28 @@ def compare(
     skips: list[Skip] = []
     gaps: list[tuple[OffsetRange, Entry, str]] = []
     seen: set[FenceKey] = set()
-    for each in sorted(ranges):
-        key = FenceKey(group_id, each.topic_id, each.partition)
+    for offset_range in sorted(ranges):
+        key = FenceKey(group_id, offset_range.topic_id, offset_range.partition)
         if key in seen:
-            raise ValueError(f"{each.topic_partition} appears twice in one batch")
+            raise ValueError(f"{offset_range.topic_partition} appears twice in one batch")
         seen.add(key)
-        if not len(each):
+        if not len(offset_range):
             continue
         entry = state.entry(key)
-        gap = None if entry is None else _gap(each, entry)
+        gap = None if entry is None else _gap(offset_range, entry)
         if entry is not None and gap is not None:
-            gaps.append((each, entry, gap))
+            gaps.append((offset_range, entry, gap))
             continue
-        from_offset = each.from_offset if entry is None else entry.next_offset
-        if from_offset > each.from_offset:
-            until_offset = min(from_offset, each.until_offset)
-            skips.append(Skip(key, each.topic, each.from_offset, until_offset, from_offset))
-        if from_offset < each.until_offset:
+        from_offset = offset_range.from_offset if entry is None else entry.next_offset
+        if from_offset > offset_range.from_offset:
+            until_offset = min(from_offset, offset_range.until_offset)
+            skips.append(
+                Skip(key, offset_range.topic, offset_range.from_offset, until_offset, from_offset)
+            )
+        if from_offset < offset_range.until_offset:
             start_offset = from_offset if entry is None else entry.start_offset
-            write.append(_cut(each, from_offset))
-            entry = Entry(start_offset, each.until_offset)
+            write.append(_cut(offset_range, from_offset))
+            entry = Entry(start_offset, offset_range.until_offset)
             changes.append(EntryChange(key, state.entries.get(key), entry))
     if gaps:
         raise TableGapError(_gap_text(group_id, gaps, state, table))
@@ -159,7 +161,7 @@ def check_not_truncated(
     ends = {
         key: each.committed_offset for key, each in committed.items() if is_truncated(each.metadata)
     }
-    gone = [each for each in skips if ends.get(each.key) == each.from_offset]
+    gone = [skip for skip in skips if ends.get(skip.key) == skip.from_offset]
     if gone:
         problems = [
             f"{each.topic}-{each.key.partition} ended at offset {each.from_offset}, but the table"
@@ -215,9 +217,9 @@ def _gap_text(
         f" {_shown([text for *_, text in gaps])}."
     )
     unsaved = [
-        Place(each.topic, each.partition, entry.next_offset)
-        for each, entry, _ in gaps
-        if FenceKey(group_id, each.topic_id, each.partition) not in state.entries
+        Place(gap.topic, gap.partition, entry.next_offset)
+        for gap, entry, _ in gaps
+        if FenceKey(group_id, gap.topic_id, gap.partition) not in state.entries
     ]
     if unsaved:
         commands = "; then: ".join(_reset_commands(group_id, unsaved))
@@ -228,11 +230,9 @@ def _gap_text(
             f" and run: {commands}; then {NEW_CHECKPOINT}"
         )
     # Not the group's committed offset: the log may begin after it, where records were deleted.
-    places = [
-        (Place(each.topic, each.partition, each.from_offset), entry) for each, entry, _ in gaps
-    ]
-    ahead = [each for each, entry in places if entry.next_offset < each.offset]
-    behind = [each for each, entry in places if each.offset < entry.start_offset]
+    places = [(Place(gap.topic, gap.partition, gap.from_offset), entry) for gap, entry, _ in gaps]
+    ahead = [place for place, entry in places if entry.next_offset < place.offset]
+    behind = [place for place, entry in places if place.offset < entry.start_offset]
     ways = ""
     if ahead:
         ways += (
@@ -262,7 +262,7 @@ class Place(NamedTuple):
 
 def _set_back_command(skips: Sequence[Skip]) -> str:
     """Return the command after which skipped offsets are written again; their rows go first."""
-    places = [Place(each.topic, each.key.partition, each.from_offset) for each in skips]
+    places = [Place(skip.topic, skip.key.partition, skip.from_offset) for skip in skips]
     return f"{_set_offsets_command(skips[0].key.group_id, places)} --backwards"
 
 
@@ -278,8 +278,8 @@ def _set_offsets_command(group_id: str, places: Sequence[Place]) -> str:
 def _reset_commands(group_id: str, places: Iterable[Place]) -> Iterator[str]:
     """Yield the commands that set a group's offsets, one for each topic and offset."""
     partitions: dict[tuple[str, int], list[str]] = {}
-    for each in places:
-        partitions.setdefault((each.topic, each.offset), []).append(str(each.partition))
+    for place in places:
+        partitions.setdefault((place.topic, place.offset), []).append(str(place.partition))
     for (topic, offset), found in sorted(partitions.items()):
         yield (
             f"spark-groups reset-offsets {shlex.quote(group_id)} --topic {topic}:{','.join(found)}"

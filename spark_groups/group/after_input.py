@@ -113,7 +113,7 @@ class AfterInput:
         parts.ledger.drop(partitions)
         dropped = {each.key for each in parts.commits.drop(partitions)}
         ranges = [parts.ledger.uncommitted(key) for key in sorted(dropped)]
-        unsettled = tuple(each for each in ranges if each is not None)
+        unsettled = tuple(offset_range for offset_range in ranges if offset_range is not None)
         if unsettled:
             parts.positions.emit(RangesLost(now, unsettled, reason))
 

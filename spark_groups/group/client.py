@@ -101,8 +101,8 @@ class GroupClient:
         """Return, count and forget the events since the last call."""
         events = list(self.parts.events)
         self.parts.events.clear()
-        for each in events:
-            self.parts.metrics.happened(each)
+        for event in events:
+            self.parts.metrics.happened(event)
         return events
 
     # Calls of Spark.
@@ -233,9 +233,9 @@ class GroupClient:
         parts = self.parts
         is_own = plan.group_id == parts.config.member.group_id
         parts.topics.remember(plan.topics, of_this_group=is_own)
-        parts.topics.note_partitions(each.key for each in plan.ranges)
+        parts.topics.note_partitions(offset_range.key for offset_range in plan.ranges)
         if is_own:
             parts.releases.add(plan.member_id)
         else:
-            read = (each.name for each in plan.topics if each.is_read)
+            read = (topic.name for topic in plan.topics if topic.is_read)
             parts.resolver.came_from(plan.group_id, read)

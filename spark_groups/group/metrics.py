@@ -274,7 +274,7 @@ class Metrics:
         return MetricsSnapshot(
             counts={each: self.counts[each] for each in Count},
             took={each: self._spreads[each].durations(now) for each in Took},
-            errors=tuple((*each, count) for each, count in sorted(self.errors.items())),
+            errors=tuple((*error, count) for error, count in sorted(self.errors.items())),
             last_rebalance_age_s=age_s,
             joined_as=tuple(self.joined_as),
         )
@@ -283,7 +283,7 @@ class Metrics:
         self.counts[asked.asked] += 1
         if errors:
             self.counts[asked.failed] += 1
-            self.errors.update((asked.name, each) for each in errors)
+            self.errors.update((asked.name, error) for error in errors)
 
     def _rebalance_ended(self, state: MemberState, now: float) -> None:
         if state is MemberState.STABLE:

@@ -174,8 +174,13 @@ def take_snapshot(client: GroupClient, now: float) -> MemberSnapshot:
         in_flight=None
         if in_flight is None
         else tuple(
-            RangeInFlight(each.topic, each.partition, each.from_offset, each.until_offset)
-            for each in in_flight.ranges
+            RangeInFlight(
+                offset_range.topic,
+                offset_range.partition,
+                offset_range.from_offset,
+                offset_range.until_offset,
+            )
+            for offset_range in in_flight.ranges
         ),
         partitions=tuple(_partitions(parts)),
         tally=parts.metrics.snapshot(now),

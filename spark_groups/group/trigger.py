@@ -300,7 +300,7 @@ class Trigger:
         parts, until, asked = self._parts, self._now + SAMPLING_S, self._parts.samples
         unread = parts.next_batch.unread(limit, _offsets(ends), self._now)
         assigned = parts.member.assigned
-        known = {key: each for key, each in self._samples.items() if key in assigned}
+        known = {key: sample for key, sample in self._samples.items() if key in assigned}
         self._sizes = sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
         while wanted := sizes.wanted():
             asked.ask(wanted, max(0.0, until - self._now))
@@ -350,8 +350,8 @@ def _never() -> bool:
 
 
 def _offsets(ends: Ends) -> dict[TopicIdPartition, int]:
-    return {key: each.offset for key, each in ends.items()}
+    return {key: end.offset for key, end in ends.items()}
 
 
 def _leader_epochs(ends: Ends) -> dict[TopicIdPartition, int]:
-    return {key: each.leader_epoch for key, each in ends.items()}
+    return {key: end.leader_epoch for key, end in ends.items()}

@@ -60,7 +60,7 @@ def run(spark: SparkSession, options: ReplayOptions) -> None:
 
 def show(letters: Iterable[Record], route: Route) -> None:
     """Print how many letters would go to each topic, by their errors."""
-    found = Counter(_line(each, route(each)) for each in letters)
+    found = Counter(_line(letter, route(letter)) for letter in letters)
     for line, count in sorted(found.items()):
         print(f"{count} {line}")
     print(f"{sum(found.values())} dead letters; nothing was sent or committed")

@@ -48,7 +48,7 @@ class Gauge(Generic[Read]):
 
 
 def _known(numbers: Iterable[Known]) -> list[float]:
-    return [each for each in numbers if each is not None]
+    return [number for number in numbers if number is not None]
 
 
 def _seconds(milliseconds: int | None) -> Known:
@@ -61,7 +61,7 @@ def _extreme(
     """Return what reads the largest or smallest known number of the partitions."""
 
     def value(member: MemberSnapshot) -> Known:
-        known = _known(read(each.times) for each in member.partitions)
+        known = _known(read(partition.times) for partition in member.partitions)
         return of(known) if known else None
 
     return value
@@ -166,12 +166,12 @@ GAUGES: Final[tuple[Gauge[MemberSnapshot], ...]] = (
         "lag_sum",
         "Sum of lags: log end as of Spark's last call minus committed offset; absent if unknown."
         " Transaction markers and compacted records count too.",
-        lambda member: sum_of_known(each.lag for each in member.partitions),
+        lambda member: sum_of_known(partition.lag for partition in member.partitions),
     ),
     Gauge(
         "lag_max",
         "Maximum lag of a partition; absent if unknown.",
-        lambda member: max(_known(each.lag for each in member.partitions), default=None),
+        lambda member: max(_known(partition.lag for partition in member.partitions), default=None),
     ),
     Gauge(
         "behind_seconds_max",
@@ -192,13 +192,13 @@ GAUGES: Final[tuple[Gauge[MemberSnapshot], ...]] = (
         "deleted_unread_offsets",
         "Unread offsets that retention has deleted already.",
         lambda member: sum_of_known(
-            each.times.deleted_unread_offsets for each in member.partitions
+            partition.times.deleted_unread_offsets for partition in member.partitions
         ),
     ),
     Gauge(
         "pending_lag_sum",
         "Sum of lags of pending partitions.",
-        lambda member: sum(_known(each.rows for each in member.pending_ranges)),
+        lambda member: sum(_known(pending_range.rows for pending_range in member.pending_ranges)),
     ),
 )
 PARTITION_GAUGES: Final[tuple[Gauge[PartitionSnapshot], ...]] = (
@@ -257,8 +257,8 @@ def _states(member: MemberSnapshot) -> Iterator[Metric]:
         ("condition", "Result of the health check.", health.condition.name, Condition),
     ):
         family = GaugeMetricFamily(PREFIX + name, meaning, labels=["group", name])
-        for each in choices:
-            family.add_metric([group, each.name], each.name == found)
+        for choice in choices:
+            family.add_metric([group, choice.name], choice.name == found)
         yield family
     for name, is_so in (("live", health.is_live), ("ready", health.is_ready)):
         family = GaugeMetricFamily(

@@ -126,7 +126,7 @@ class LimitedServer(ThreadingHTTPServer):
 
     def _take_slot(self) -> bool:
         """Close the oldest connection without a complete head, and take its slot."""
-        has_closed = any(self._close_head(each) for each in list(self._heads))
+        has_closed = any(self._close_head(head) for head in list(self._heads))
         return has_closed and self._slots.acquire(timeout=_SLOT_TIMEOUT_S)
 
     def _close_head(self, request: socket.socket) -> bool:

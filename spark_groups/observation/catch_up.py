@@ -69,7 +69,7 @@ def catch_up(samples: Sequence[Progress]) -> CatchUp:
     Args:
         samples: The oldest first.
     """
-    known = [found for each in samples if (found := _known(each)) is not None]
+    known = [found for sample in samples if (found := _known(sample)) is not None]
     if samples and samples[-1].lag == 0:
         return CatchUp(Outlook.CAUGHT_UP, 0.0)
     if len(known) < 2 or known[-1].at_s != samples[-1].at_s:

@@ -94,7 +94,7 @@ class Frame(View):
     @property
     def new_events(self) -> tuple[GroupEvent, ...]:
         """The events of this poll."""
-        return tuple(each for each in self.events if each.at_s == self.at_s)
+        return tuple(event for event in self.events if event.at_s == self.at_s)
 
     def to_json(self) -> dict[str, Any]:
         """Return the frame as JSON has it; `group` is the view of `describe --json`."""
@@ -188,7 +188,7 @@ def _with_unknown(
     """Return the alerts, with the previous ones of partitions that were not readable this time."""
     unknown = {(e.topic, e.partition) for e in view.partitions if e.time.is_unknown}
     kept = [each for each in before if (each.topic, each.partition) in unknown]
-    known = {(each.topic, each.partition) for each in alerts}
+    known = {(alert.topic, alert.partition) for alert in alerts}
     return (*alerts, *(each for each in kept if (each.topic, each.partition) not in known))
 
 

@@ -84,13 +84,13 @@ def group_changes(before: GroupView, after: GroupView, at_s: float) -> Iterator[
     for kind, what, old, new in changed:
         if old != new:
             yield GroupEvent(at_s=at_s, kind=kind, text=f"{what} {_or_dash(old)} → {_or_dash(new)}")
-    was = {each.member_id: each for each in before.members}
-    now = {each.member_id: each for each in after.members}
-    yield from _joined((each for each in after.members if each.member_id not in was), at_s)
-    yield from _gone((each for each in before.members if each.member_id not in now), at_s)
-    for each in after.members:
-        if each.member_id in was:
-            yield from _member_changes(was[each.member_id], each, at_s)
+    was = {member.member_id: member for member in before.members}
+    now = {member.member_id: member for member in after.members}
+    yield from _joined((member for member in after.members if member.member_id not in was), at_s)
+    yield from _gone((member for member in before.members if member.member_id not in now), at_s)
+    for member in after.members:
+        if member.member_id in was:
+            yield from _member_changes(was[member.member_id], member, at_s)
 
 
 def _or_dash(value: object) -> str:
@@ -98,24 +98,25 @@ def _or_dash(value: object) -> str:
 
 
 def _joined(members: Iterable[MemberView], at_s: float) -> Iterator[GroupEvent]:
-    for each in members:
-        static = f" as {each.instance_id}" if each.instance_id else ""
+    for member in members:
+        static = f" as {member.instance_id}" if member.instance_id else ""
+        host = member.client_host or "an unknown host"
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.MEMBER_JOINED,
-            text=f"{label_of(each)} joined{static} from {each.client_host or 'an unknown host'}",
-            member_id=each.member_id,
+            text=f"{label_of(member)} joined{static} from {host}",
+            member_id=member.member_id,
         )
 
 
 def _gone(members: Iterable[MemberView], at_s: float) -> Iterator[GroupEvent]:
-    for each in members:
+    for member in members:
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.MEMBER_GONE,
             # The coordinator does not report which of the two.
-            text=f"{label_of(each)} left or was removed",
-            member_id=each.member_id,
+            text=f"{label_of(member)} left or was removed",
+            member_id=member.member_id,
         )
 
 

@@ -67,7 +67,9 @@ def retention_of(settings: Mapping[str, str | None]) -> Retention:
     policy = settings.get(CLEANUP_POLICY)
     age_ms, size_bytes = (_number(settings.get(each)) for each in (RETENTION_MS, RETENTION_BYTES))
     if policy is None or age_ms is None or size_bytes is None:
-        missing = [each for each in RETENTION_KEYS if settings.get(each) is None]
+        missing = [
+            retention_key for retention_key in RETENTION_KEYS if settings.get(retention_key) is None
+        ]
         return Retention(reason=f"the topic's settings lack {', '.join(missing) or 'numbers'}")
     if "delete" not in [each.strip() for each in policy.split(",")]:
         return Retention(deletion=Deletion.NEVER)

@@ -89,8 +89,8 @@ class LagTrends:
             self._seen[key] = seen
         # A sum over some partitions only would change whenever others become known.
         lag = None if view.totals.unknown_lag_partitions else view.totals.lag
-        committed = sum_if_known(each.committed_offset for each in view.partitions)
-        end = sum_if_known(each.log_end_offset for each in view.partitions)
+        committed = sum_if_known(partition.committed_offset for partition in view.partitions)
+        end = sum_if_known(partition.log_end_offset for partition in view.partitions)
         self._totals.append(Progress(at_s, lag, committed, end))
         self._note(lag, int(at_s // HISTORY_STEP_S))
 
@@ -142,8 +142,8 @@ def _rate(samples: tuple[Progress, ...], of: Callable[[Progress], int | None]) -
     if not samples or (now := of(samples[-1])) is None:
         return None
     last_s = samples[-1].at_s
-    for each in samples[:-1]:
-        before = of(each)
-        if before is not None and 0 < last_s - each.at_s <= RATE_WINDOW_S:
-            return round((now - before) / (last_s - each.at_s), 3)
+    for sample in samples[:-1]:
+        before = of(sample)
+        if before is not None and 0 < last_s - sample.at_s <= RATE_WINDOW_S:
+            return round((now - before) / (last_s - sample.at_s), 3)
     return None

@@ -86,10 +86,10 @@ def parse_local_members(
             unreadable ones of other versions, are ignored.
     """
     found = {}
-    for each in snapshots:
-        if each.get("group") == group_id and each.get("member_id"):
+    for snapshot in snapshots:
+        if snapshot.get("group") == group_id and snapshot.get("member_id"):
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                found[str(each["member_id"])] = _local_member(each)
+                found[str(snapshot["member_id"])] = _local_member(snapshot)
     return found
 
 

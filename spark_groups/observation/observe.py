@@ -126,7 +126,7 @@ class GroupObserver:
         deadline = time.monotonic() + limit_s
         if self._cluster is None:
             self._cluster = Cluster(
-                [str(each) for each in self._servers],
+                [str(server) for server in self._servers],
                 client_id=CLIENT_ID,
                 security=self._security,
                 timeouts=self._timeouts,
@@ -157,7 +157,7 @@ class GroupObserver:
             cut_off.cancel()
 
     def _addresses(self) -> str:
-        return ",".join(str(each) for each in self._servers)
+        return ",".join(str(server) for server in self._servers)
 
 
 def not_answered(limit_s: float, unreached: Iterable[str]) -> str:
@@ -222,8 +222,8 @@ def describe_any_group(cluster: Cluster, group_id: str) -> tuple[GroupType, Desc
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise GroupNotFoundError(why_not_found(group_id, cluster.list_groups()))
     refuse(group.error_code, f"DescribeGroups of {group_id!r}", group.error_message)
-    names = {name for each in group.members for name in each.subscribed_topic_names}
-    names |= {has.topic for each in group.members for has in each.assignment}
+    names = {name for member in group.members for name in member.subscribed_topic_names}
+    names |= {has.topic for member in group.members for has in member.assignment}
     request = MetadataRequest(topic_names=frozenset(names))
     topics = cluster.metadata(request).topics if names else ()
     return GroupType.CLASSIC, described_as_consumer_group(group_id, group, topics)
@@ -244,7 +244,7 @@ def known_offsets(
     unknown = {key: code for key, code in failed.items() if wanted is None or key in wanted}
     if unknown:
         request = MetadataRequest(topic_ids=frozenset(key.topic_id for key in unknown))
-        names = {each.topic_id: each.name for each in cluster.metadata(request).topics}
+        names = {topic.topic_id: topic.name for topic in cluster.metadata(request).topics}
         raise ProtocolError(
             why_unknown(
                 f"committed offset of group {group_id!r}",
@@ -301,13 +301,13 @@ def _read_topics(
     topic_names: set[str] = set()
     for member in described.members:
         held = member.assignment | member.target_assignment
-        topic_ids.update(each.topic_id for each in held.partitions)
+        topic_ids.update(partition.topic_id for partition in held.partitions)
         topic_names.update(member.subscribed_topic_names)
     topic_names -= set(described.topic_names.values())
     if not topic_ids and not topic_names:
         return ()
     request = MetadataRequest(topic_names=frozenset(topic_names), topic_ids=frozenset(topic_ids))
-    unique = {each.topic_id: each for each in cluster.metadata(request).topics}
+    unique = {topic.topic_id: topic for topic in cluster.metadata(request).topics}
     return tuple(unique.values())
 
 

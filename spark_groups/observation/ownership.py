@@ -73,7 +73,7 @@ class Ownership:
         here = {(each.topic_id, each.partition) for each in view.partitions}
         self._spans = {key: self._spans.get(key, deque()) for key in here}
         self._unsettled_since = {k: s for k, s in self._unsettled_since.items() if k in here}
-        labels = {each.member_id: each.client_id for each in view.members}
+        labels = {member.member_id: member.client_id for member in view.members}
         released: dict[str, list[TopicPartition]] = {}
         moved: dict[tuple[str | None, str], list[_Move]] = {}
         for each in view.partitions:
@@ -107,9 +107,11 @@ class Ownership:
         return round(at_s - began_s, 3) if began_s < at_s else None
 
     def _extend_spans(self, view: GroupView, at_s: float) -> None:
-        members = {each.member_id: each for each in view.members}
+        members = {member.member_id: member for member in view.members}
         revoking = {
-            (each.member_id, partition) for each in view.members for partition in each.revoking
+            (member.member_id, partition)
+            for member in view.members
+            for partition in member.revoking
         }
         share = SPANS_MAX // max(1, len(view.partitions))
         limit = max(PARTITION_SPANS_MIN, min(PARTITION_SPANS_MAX, share))
@@ -159,8 +161,8 @@ def _moved(
     moved: dict[tuple[str | None, str], list[_Move]], labels: dict[str, str], at_s: float
 ) -> Iterator[GroupEvent]:
     for (source, owner), moves in moved.items():
-        partitions = tuple(each.partition for each in moves)
-        took_s = max((each.took_s for each in moves if each.took_s is not None), default=None)
+        partitions = tuple(move.partition for move in moves)
+        took_s = max((move.took_s for move in moves if move.took_s is not None), default=None)
         what = partition_ranges(partitions)
         to = member_label(labels.get(owner, ""), owner)
         text = f"{what} assigned to {to}"

@@ -37,7 +37,7 @@ PARTITIONS: Final = "tuple[TopicPartition, ...]"
 def json_value(value: Any) -> Any:
     """Return a value as JSON has it, at every depth: lists for tuples, values for enums."""
     if is_dataclass(value):
-        found = {each: getattr(value, each.name) for each in fields(value)}
+        found = {field_: getattr(value, field_.name) for field_ in fields(value)}
         return {
             each.name: by_topic(of) if each.type == PARTITIONS else json_value(of)
             for each, of in found.items()

@@ -59,7 +59,7 @@ class GroupReading:
         """Return names by topic id, including topics that only the coordinator knows."""
         return {
             **self.description.topic_names,
-            **{each.topic_id: each.name for each in self.topics},
+            **{topic.topic_id: topic.name for topic in self.topics},
         }
 
     def partitions(self) -> frozenset[TopicIdPartition]:
@@ -75,7 +75,7 @@ class GroupReading:
             subscribed.update(member.subscribed_topic_names)
             held = member.assignment | member.target_assignment
             found |= held.partitions
-            assigned.update(each.topic_id for each in held.partitions)
+            assigned.update(partition.topic_id for partition in held.partitions)
         for topic in self.topics:
             if topic.name in subscribed or topic.topic_id in assigned:
                 found.update(
@@ -88,13 +88,15 @@ class GroupReading:
 
         A member that reads one has committed an offset of it, or names it.
         """
-        named = {name for each in self.description.members for name in each.subscribed_topic_names}
+        named = {
+            name for member in self.description.members for name in member.subscribed_topic_names
+        }
         found, failed = found_and_failed(self.committed)
         read = committed_topics(found) | {key.topic_id for key in failed}
         return frozenset(
-            each.topic_id
-            for each in self.topics
-            if each.is_internal and each.name not in named and each.topic_id not in read
+            topic.topic_id
+            for topic in self.topics
+            if topic.is_internal and topic.name not in named and topic.topic_id not in read
         )
 
     def log_start(self, key: TopicIdPartition) -> int | None:
@@ -148,25 +150,25 @@ def described_as_consumer_group(
     group_id: str, group: ClassicGroup, topics: Iterable[TopicMetadata]
 ) -> DescribeGroupResponse:
     """Return a classic group as a ConsumerGroupDescribe response, with epochs of 0."""
-    ids = {each.name: each.topic_id for each in topics}
+    ids = {topic.name: topic.topic_id for topic in topics}
     members = []
-    for each in group.members:
+    for member in group.members:
         assignment = Assignment(
             frozenset(
                 TopicIdPartition(ids[has.topic], has.partition)
-                for has in each.assignment
+                for has in member.assignment
                 if has.topic in ids
             )
         )
         members.append(
             DescribedMember(
-                member_id=each.member_id,
+                member_id=member.member_id,
                 member_epoch=0,
-                instance_id=each.instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
                 member_type=CLASSIC_MEMBER_TYPE,
-                subscribed_topic_names=each.subscribed_topic_names,
+                subscribed_topic_names=member.subscribed_topic_names,
                 assignment=assignment,
                 target_assignment=assignment,
             )

@@ -150,7 +150,7 @@ def _read_settings(
         topic_names.values(), RETENTION_KEYS, timeout_s=max(0.0, timeout_s)
     )
     return {
-        topic_id: retention_of({key: each.value for key, each in settings[name].items()})
+        topic_id: retention_of({key: setting.value for key, setting in settings[name].items()})
         if name in settings
         else Retention(reason=f"{refused.get(name, 'no answer')} (needs DESCRIBE_CONFIGS)")
         for topic_id, name in topic_names.items()

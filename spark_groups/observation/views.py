@@ -72,18 +72,20 @@ def group_totals(
     members: tuple[MemberView, ...], partitions: tuple[PartitionView, ...]
 ) -> GroupTotals:
     """Return the sums over a group."""
-    assigned = sum(each.owner is not None for each in partitions)
+    assigned = sum(partition.owner is not None for partition in partitions)
     return GroupTotals(
         members=len(members),
         partitions=len(partitions),
         assigned_partitions=assigned,
         unassigned_partitions=len(partitions) - assigned,
-        moving_partitions=sum(each.moves_to is not None for each in partitions),
-        lag=sum_of_known(each.lag for each in partitions),
-        unknown_lag_partitions=sum(each.lag is None for each in partitions),
-        seconds_behind=largest_behind_s(each.time for each in partitions),
-        unknown_time_partitions=sum(each.time.seconds_behind is None for each in partitions),
-        deletion_in_s=soonest_deletion_s(each.time for each in partitions),
+        moving_partitions=sum(partition.moves_to is not None for partition in partitions),
+        lag=sum_of_known(partition.lag for partition in partitions),
+        unknown_lag_partitions=sum(partition.lag is None for partition in partitions),
+        seconds_behind=largest_behind_s(partition.time for partition in partitions),
+        unknown_time_partitions=sum(
+            partition.time.seconds_behind is None for partition in partitions
+        ),
+        deletion_in_s=soonest_deletion_s(partition.time for partition in partitions),
     )
 
 

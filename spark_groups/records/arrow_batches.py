@@ -181,5 +181,7 @@ def next_fetch_offset(records: Any, next_offset: int) -> int:
 
 
 def _aborted(transactions: Collection[AbortedTransaction]) -> Any:
-    listed = sorted((each.producer_id, each.first_offset, False) for each in transactions)
+    listed = sorted(
+        (transaction.producer_id, transaction.first_offset, False) for transaction in transactions
+    )
     return np.array(listed, ABORTED)

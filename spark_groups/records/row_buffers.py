@@ -164,8 +164,8 @@ class RowBuffers:
         arrays = [
             lending.binary(kinds["key"], *keys, columns.has_key, rows),
             lending.binary(kinds["value"], *values, columns.has_value, rows),
-            self._repeated("topic", [each.topic for each, _ in runs], runs),
-            self._repeated("partition", [each.partition for each, _ in runs], runs),
+            self._repeated("topic", [run.topic for run, _ in runs], runs),
+            self._repeated("partition", [run.partition for run, _ in runs], runs),
             lending.fixed(kinds["offset"], columns.offsets, rows),
             lending.fixed(kinds["timestamp"], columns.timestamps_us, rows, columns.has_timestamp),
             lending.fixed(kinds["timestampType"], columns.timestamp_types, rows),
@@ -248,5 +248,5 @@ def _as_text(keys: pa.Array) -> pa.Array:
         keys.validate(full=True)
     except pa.ArrowInvalid:
         octets = keys.view(pa.binary()).to_pylist()
-        return pa.array([each.decode("utf-8", "replace") for each in octets], keys.type)
+        return pa.array([octet.decode("utf-8", "replace") for octet in octets], keys.type)
     return keys

@@ -45,7 +45,7 @@ def parse_bootstrap_servers(bootstrap_servers: str | Iterable[str]) -> tuple[Add
         bootstrap_servers = bootstrap_servers.split(",")
     addresses: list[Address] = []
     wrong: list[str] = []
-    for text in (each.strip() for each in bootstrap_servers):
+    for text in (bootstrap_server.strip() for bootstrap_server in bootstrap_servers):
         found = _SERVER.fullmatch(text)
         if found and 0 < int(found["port"]) <= 0xFFFF:
             addresses.append(Address(found["ipv6"] or found["host"], int(found["port"])))

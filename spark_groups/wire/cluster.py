@@ -230,10 +230,10 @@ class Cluster:
         answers = self._leader_requests.ask(request, request.lookups, self._deadline())
         return OffsetForLeaderEpochResponse(
             answers={
-                key: each
-                if isinstance(each, PartitionError)
-                else EpochEnd(each.offset, each.leader_epoch)
-                for key, each in answers.items()
+                key: answer
+                if isinstance(answer, PartitionError)
+                else EpochEnd(answer.offset, answer.leader_epoch)
+                for key, answer in answers.items()
             }
         )
 

@@ -62,8 +62,8 @@ def configurations_to_wire(
     """Request the configuration of several resources; all keys if None."""
     wanted = None if keys is None else tuple(keys)
     asked = tuple(
-        {"resource_type": int(resource), "resource_name": each, "configuration_keys": wanted}
-        for each in names
+        {"resource_type": int(resource), "resource_name": name, "configuration_keys": wanted}
+        for name in names
     )
     return {"resources": asked, "include_synonyms": False, "include_documentation": False}
 
@@ -86,11 +86,13 @@ def configurations_from_wire(
 ) -> tuple[Mapping[str, Mapping[str, ConfigEntry]], Mapping[str, str]]:
     """Read the configurations of several resources, and the reasons of refusals, both by name."""
     results = values["results"]
-    found = {each["resource_name"]: _entries(each) for each in results if not each["error_code"]}
+    found = {
+        result["resource_name"]: _entries(result) for result in results if not result["error_code"]
+    }
     refused = {
-        each["resource_name"]: ErrorCode.name_of(each["error_code"])
-        for each in results
-        if each["error_code"]
+        result["resource_name"]: ErrorCode.name_of(result["error_code"])
+        for result in results
+        if result["error_code"]
     }
     return found, refused
 

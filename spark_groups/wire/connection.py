@@ -425,7 +425,7 @@ class ApiVersions:
         features = values.get("finalized_features", ())
         return cls(
             {e["api_key"]: (e["min_version"], e["max_version"]) for e in values["api_keys"]},
-            {each["name"]: each["max_version_level"] for each in features},
+            {feature["name"]: feature["max_version_level"] for feature in features},
         )
 
     def supports(self, message: Message) -> bool:

@@ -231,7 +231,7 @@ def _partitions_of(request: GroupRequest) -> Iterable[TopicIdPartition]:
 def _metadata_of(
     connection: Connection, partitions: Iterable[TopicIdPartition], timeout_s: float
 ) -> ClusterMetadata:
-    topic_ids = {each.topic_id for each in partitions}
+    topic_ids = {partition.topic_id for partition in partitions}
     if not topic_ids:
         return ClusterMetadata()
     asked = metadata_to_wire(topic_ids=topic_ids)

@@ -252,11 +252,11 @@ def leave_group(
         "group_id": group_id,
         "members": tuple(
             {
-                "member_id": each.member_id or "",
-                "group_instance_id": each.instance_id,
+                "member_id": member.member_id or "",
+                "group_instance_id": member.instance_id,
                 "reason": reason,
             }
-            for each in members
+            for member in members
         ),
     }
 

@@ -70,7 +70,7 @@ class GroupSettings:
 
     def of(self, name: str) -> GroupSetting | None:
         """Return one setting; None if it is unknown, or the brokers do not have it."""
-        return next((each for each in self.settings if each.name == name), None)
+        return next((setting for setting in self.settings if setting.name == name), None)
 
     def _milliseconds(self, name: str) -> int | None:
         setting = self.of(name)

@@ -124,7 +124,9 @@ class LeaderCache:
         """Return the ids that must be checked before they are used."""
         oldest = time.monotonic() - self._max_age_s
         never = float("-inf")
-        return {each for each in topic_ids if self._checked_at.get(each, never) < oldest}
+        return {
+            topic_id for topic_id in topic_ids if self._checked_at.get(topic_id, never) < oldest
+        }
 
     def learn(self, metadata: ClusterMetadata, asked: Iterable[TopicId] = ()) -> None:
         """Store a Metadata response.
@@ -242,12 +244,15 @@ class LeaderRequests:
             ProtocolError: An answer cannot be read.
         """
         partitions = frozenset(partitions)
-        self._refresh(self._leaders.outdated({each.topic_id for each in partitions}), deadline)
+        self._refresh(
+            self._leaders.outdated({partition.topic_id for partition in partitions}), deadline
+        )
         answers = self._ask_once(request, partitions, deadline)
         again = {
             key
-            for key, each in answers.items()
-            if isinstance(each, PartitionError) and rule_for(each.error_code).lookup in ASK_AGAIN
+            for key, answer in answers.items()
+            if isinstance(answer, PartitionError)
+            and rule_for(answer.error_code).lookup in ASK_AGAIN
         }
         if again:
             self._refresh({each.topic_id for each in again}, deadline)

@@ -86,7 +86,7 @@ class ConnectionPool:
 
     def learn(self, nodes: Iterable[Node]) -> None:
         """Store the live brokers, and drop connections to others."""
-        alive = [Address(each.host, each.port) for each in nodes]
+        alive = [Address(node.host, node.port) for node in nodes]
         known = dict.fromkeys((*alive, *self._bootstrap))
         self._rotation = [each for each in self._rotation if each in known]
         self._rotation += [each for each in known if each not in self._rotation]
@@ -122,7 +122,7 @@ class ConnectionPool:
                 self._warn(reasons)
                 return connection
             for final in (ProtocolError, AnotherClusterError, AccessError):
-                is_final = all(isinstance(each, final) for each in reasons.values())
+                is_final = all(isinstance(reason, final) for reason in reasons.values())
                 if is_final and len(reasons) >= len(self._rotation):
                     raise next(iter(reasons.values()))
             now = time.monotonic()
@@ -176,11 +176,11 @@ class ConnectionPool:
                 return None
 
     def _none_answered(self, reasons: dict[Address, _Failure]) -> Exception:
-        refused = [each for each in reasons.values() if isinstance(each, AccessError)]
+        refused = [reason for reason in reasons.values() if isinstance(reason, AccessError)]
         if refused:
             return refused[0]
         others = self._openings.keys() - reasons.keys()
-        silent = [f"{each} does not answer in time" for each in sorted(others)]
+        silent = [f"{other} does not answer in time" for other in sorted(others)]
         listed = "; ".join([*map(str, reasons.values()), *silent])
         return RequestError(f"no broker answered: {listed}", may_have_arrived=False)
 
@@ -218,7 +218,7 @@ class ConnectionPool:
     def unreached(self) -> list[str]:
         """Say which addresses cannot be reached, and why; for any thread."""
         with self._changed:
-            waiting = {key: each for key, each in self._openings.items() if each.is_late}
+            waiting = {key: opening for key, opening in self._openings.items() if opening.is_late}
             failed = dict(self._unreached)
         return [str(self._named(key, each)) for key, each in waiting.items()] + [
             str(error) for address, error in failed.items() if address not in waiting
@@ -352,7 +352,7 @@ class ConnectionPool:
 
 
 def _any_done(openings: Iterable[_Opening]) -> bool:
-    return any(each.is_done for each in openings)
+    return any(opening.is_done for opening in openings)
 
 
 class _Opening:

@@ -70,7 +70,7 @@ def single(groups: tuple[Values, ...], key: str, group_id: str) -> Values:
     """
     if len(groups) != 1 or groups[0][key] != group_id:
         raise ProtocolError(
-            f"the answer is about {[each[key] for each in groups]}, not about {group_id!r}"
+            f"the answer is about {[group[key] for group in groups]}, not about {group_id!r}"
         )
     return groups[0]
 
@@ -82,9 +82,9 @@ def assignment_of(topic_partitions: Iterable[Values]) -> Assignment:
         ProtocolError: A partition index is negative.
     """
     partitions = frozenset(
-        TopicIdPartition(each["topic_id"], index)
-        for each in topic_partitions
-        for index in each["partitions"]
+        TopicIdPartition(topic_partition["topic_id"], index)
+        for topic_partition in topic_partitions
+        for index in topic_partition["partitions"]
     )
     if any(each.partition < 0 for each in partitions):
         raise ProtocolError("an assignment with a negative partition index")
@@ -96,7 +96,7 @@ def assignment_of(topic_partitions: Iterable[Values]) -> Assignment:
 
 def _heartbeat_to_wire(request: HeartbeatRequest, _: ClusterMetadata | None) -> Values:
     # The fields of a request have the names of the message's fields.
-    values = {each.name: getattr(request, each.name) for each in fields(request)}
+    values = {field_.name: getattr(request, field_.name) for field_ in fields(request)}
     owned = request.topic_partitions
     if owned is not None:
         values["topic_partitions"] = [
@@ -124,8 +124,8 @@ def _by_topic(
 ) -> list[tuple[Values, list[TopicIdPartition]]]:
     """Group partitions by topic, each with its key on the wire, without ids that have no name."""
     grouped: dict[TopicId, list[TopicIdPartition]] = {}
-    for each in partitions:
-        grouped.setdefault(each.topic_id, []).append(each)
+    for partition in partitions:
+        grouped.setdefault(partition.topic_id, []).append(partition)
     if metadata is None:
         return [({"topic_id": topic_id}, each) for topic_id, each in grouped.items()]
     return [
@@ -156,9 +156,9 @@ def _gone(
         return {}
     gone = ErrorCode.UNKNOWN_TOPIC_ID.value
     return {
-        each: metadata.id_errors.get(each.topic_id, gone)
-        for each in partitions
-        if each.topic_id not in metadata.topics
+        partition: metadata.id_errors.get(partition.topic_id, gone)
+        for partition in partitions
+        if partition.topic_id not in metadata.topics
     }
 
 
@@ -239,7 +239,7 @@ def _fetch_from_wire(
     answers = gone | fetched_offsets(group["topics"], metadata)
     _check_complete(request.partitions, answers)
     return OffsetFetchResponse(
-        answers={key: each for key, each in answers.items() if key in request.partitions}
+        answers={key: answer for key, answer in answers.items() if key in request.partitions}
     )
 
 

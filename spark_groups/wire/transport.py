@@ -140,8 +140,8 @@ class Transport:
         try:
             connected = self._first_connected(targets, candidates, reasons, deadline)
         finally:
-            for each in candidates:
-                each.close()
+            for candidate in candidates:
+                candidate.close()
         if connected is None:
             self.fail_if_shut_down()
             unique = "; ".join(dict.fromkeys(reasons)) or "no answer in time"

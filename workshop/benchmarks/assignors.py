@@ -111,7 +111,7 @@ def main() -> None:
     everything = tuple(counts)
     half = everything[: len(everything) // 2] if given.mixed else everything
     *members, newcomer = ids(given.members + 1)
-    wanted = {each: half if at % 2 else everything for at, each in enumerate(members)}
+    wanted = {member: half if at % 2 else everything for at, member in enumerate(members)}
     fewer = dict(list(wanted.items())[1:])
     say = sys.stdout.write
     say(f"load average {os.getloadavg()[0]:.2f}\n\n")

@@ -140,11 +140,11 @@ def table(readings: list[Reading]) -> Table:
         "source", "from start s", "lowest", "highest", "+ s", "from process s", "session s"
     )
     starts = {
-        source: [each.first_row_s for each in readings if each.source == source]
+        source: [reading.first_row_s for reading in readings if reading.source == source]
         for source in APPLICATIONS
     }
     for source, found in starts.items():
-        mine = [each for each in readings if each.source == source]
+        mine = [reading for reading in readings if reading.source == source]
         shown.add_row(
             source,
             *(f"{each:.1f}" for each in (statistics.median(found), min(found), max(found))),

@@ -129,7 +129,7 @@ def _move(pid: int, group: Path) -> None:
 def _control_group() -> Path:
     """Return the directory of this process's own control group of version 2."""
     mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    root = next((Path(each[1]) for each in mounts if each[2] == "cgroup2"), None)
+    root = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
     paths = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
     own = next((path for number, _, path in paths if number == "0"), None)
     if root is None or own is None:

@@ -232,7 +232,7 @@ class Scaler:
         }
         if self.pauses is not None:
             self.pauses.look(at_s, known)
-        members = {each.client_id for each in view.members if each.current}
+        members = {member.client_id for member in view.members if member.current}
         for reader in self._running:
             if reader.joined_s is None and reader.name in members:
                 reader.joined_s = at_s
@@ -435,15 +435,15 @@ def _rows(path: Path) -> tuple[int, int]:
 
 def draw(found: Elastic, path: Path) -> None:
     """Draw rate, lag in time and applications over time."""
-    samples = [each for each in found.samples if each.lag_s is not None]
-    at_s = [each.at_s for each in samples]
+    samples = [sample for sample in found.samples if sample.lag_s is not None]
+    at_s = [sample.at_s for sample in samples]
     rates = [
         (
-            each.at_s,
-            rate_between(samples, each.at_s - SMOOTH_S, each.at_s),
-            rate_between(samples, each.at_s - SMOOTH_S, each.at_s, lambda it: it.committed),
+            sample.at_s,
+            rate_between(samples, sample.at_s - SMOOTH_S, sample.at_s),
+            rate_between(samples, sample.at_s - SMOOTH_S, sample.at_s, lambda it: it.committed),
         )
-        for each in samples[1:]
+        for sample in samples[1:]
     ]
     pictures.draw_steps(
         path,
@@ -452,10 +452,10 @@ def draw(found: Elastic, path: Path) -> None:
                 "written": ([at for at, _, _ in rates], [rate or 0.0 for _, rate, _ in rates]),
                 "committed": ([at for at, _, _ in rates], [rate or 0.0 for _, _, rate in rates]),
             },
-            "lag in time, s": {"lag": (at_s, [each.lag_s or 0.0 for each in samples])},
+            "lag in time, s": {"lag": (at_s, [sample.lag_s or 0.0 for sample in samples])},
             "applications": {
-                "started": (at_s, [float(each.applications) for each in samples]),
-                "members": (at_s, [float(each.members) for each in samples]),
+                "started": (at_s, [float(sample.applications) for sample in samples]),
+                "members": (at_s, [float(sample.members) for sample in samples]),
             },
         },
         limits={"lag in time, s": found.target_s},
@@ -530,8 +530,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
     for name, value in figures(found):
         console.print(f"{name}: {value}", markup=False)
-    for each in found.problems:
-        console.print(each, markup=False)
+    for problem in found.problems:
+        console.print(problem, markup=False)
     if given.record:
         record(found)
     return 0 if found.is_good else 1

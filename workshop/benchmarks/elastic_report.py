@@ -181,9 +181,9 @@ def recovery_s(
         0.0 if the lag was never above its target; None if it did not come back.
     """
     known = [
-        (each.at_s, each.lag_s)
-        for each in samples
-        if step_s <= each.at_s <= until_s and each.lag_s is not None
+        (sample.at_s, sample.lag_s)
+        for sample in samples
+        if step_s <= sample.at_s <= until_s and sample.lag_s is not None
     ]
     outside = [number for number, (_, lag_s) in enumerate(known) if lag_s > target_s]
     if not outside:
@@ -212,7 +212,7 @@ def rate_between(
         until_s: Later ones do not count.
         count: What else than the written records of a look is counted.
     """
-    inside = [each for each in samples if from_s <= each.at_s <= until_s]
+    inside = [sample for sample in samples if from_s <= sample.at_s <= until_s]
     if len(inside) < 2 or inside[-1].at_s <= inside[0].at_s:
         return None
     first, last = inside[0], inside[-1]
@@ -227,11 +227,11 @@ def unowned_s(samples: Sequence[Sample]) -> float:
 def figures(run: Elastic) -> Iterator[tuple[str, str]]:
     """Yield the figures of a run, each with its name."""
     written = rate_between(run.samples, run.step_s, run.fall_s)
-    since = [each for each in run.samples if each.at_s >= run.step_s]
+    since = [sample for sample in run.samples if sample.at_s >= run.step_s]
     lags = [each.lag_s for each in since if each.lag_s is not None]
     loads = run.loads or (0.0,)
-    moved = [each.applications for each in run.samples]
-    after = [each for each in run.samples if each.at_s >= run.fall_s]
+    moved = [sample.applications for sample in run.samples]
+    after = [sample for sample in run.samples if sample.at_s >= run.fall_s]
     least = min((each.applications for each in after), default=0)
     removed_s = next((e.at_s - run.fall_s for e in after if e.applications == least), None)
     low, high = f"{run.low_per_s:,.0f}", f"{run.high_per_s:,.0f}"
@@ -286,8 +286,8 @@ def section(run: Elastic, circumstances: str, picture: str) -> Iterator[str]:
     yield f"Command: `{run.command}`. {circumstances}"
     yield ""
     yield from markdown_table(("figure", "measured"), figures(run))
-    for each in run.problems:
-        yield f"- {each}"
+    for problem in run.problems:
+        yield f"- {problem}"
     if run.problems:
         yield ""
     yield f"![Rate, lag in time and applications over time]({picture})"

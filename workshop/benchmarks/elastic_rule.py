@@ -107,7 +107,11 @@ def decide(
         return min(now.wanted, largest) if since_s >= rule.up_wait_s else applications
     began_s = now.at_s - rule.down_window_s
     is_covered = recommendations[0].at_s <= began_s
-    needed = max(each.wanted for each in recommendations if each.at_s >= began_s)
+    needed = max(
+        recommendation.wanted
+        for recommendation in recommendations
+        if recommendation.at_s >= began_s
+    )
     if is_covered and needed < applications and since_s >= rule.down_wait_s:
         return applications - 1
     return applications

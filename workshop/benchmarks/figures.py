@@ -77,7 +77,7 @@ def rate(reading: Mapping[str, Any]) -> float:
 
 def cpu_s(reading: Mapping[str, Any], *processes: str) -> float:
     """Return CPU seconds for a million rows, of some of jvm, python and broker."""
-    used = sum(reading[f"{each}_cpu_s"] for each in processes)
+    used = sum(reading[f"{process}_cpu_s"] for process in processes)
     return float(used / reading["counted_rows"] * 1e6)
 
 
@@ -91,9 +91,9 @@ def ratios(
 ) -> Spread | None:
     """Return what a reader's figure is to its peer's, each time in the same repeat."""
     found = {
-        (each["reader"], each["repeat"]): figure(each)
-        for each in readings
-        if each["topic"] == topic
+        (reading["reader"], reading["repeat"]): figure(reading)
+        for reading in readings
+        if reading["topic"] == topic
     }
     return Spread.of(
         value / found[peer, repeat]
@@ -105,9 +105,9 @@ def ratios(
 def above(readings: Readings, source: str, base: str, figure: str, **which: Any) -> Spread | None:
     """Return how far the medians of a source's repeats are above those of another one's."""
     found: dict[tuple[str, int], list[float]] = {}
-    for each in readings:
-        if all(each[name] == value for name, value in which.items()):
-            found.setdefault((each["source"], each["repeat"]), []).append(each[figure])
+    for reading in readings:
+        if all(reading[name] == value for name, value in which.items()):
+            found.setdefault((reading["source"], reading["repeat"]), []).append(reading[figure])
     return Spread.of(
         statistics.median(values) - statistics.median(found[base, repeat])
         for (name, repeat), values in found.items()
@@ -123,7 +123,7 @@ def percentile(numbers: Sequence[float], rank: float) -> float:
 
 def latencies(readings: Readings, source: str, rank: float) -> Spread | None:
     """Return a percentile of the latencies of each repeat."""
-    mine = [each["latency_ms"] for each in readings if each["source"] == source]
+    mine = [reading["latency_ms"] for reading in readings if reading["source"] == source]
     return Spread.of(percentile(each, rank) for each in mine if each)
 
 

@@ -145,7 +145,7 @@ class Member:
     def recent(self) -> frozenset[int]:
         """Return the partitions that it has read in the last two seconds."""
         rows = self.events(since_s=time.time() - RECENT_S)
-        return frozenset(partition for each in rows for partition in each.partitions)
+        return frozenset(partition for row in rows for partition in row.partitions)
 
     def signal(self, number: signal.Signals) -> float:
         """Send a signal: SIGKILL to all its processes, any other to the first; return when."""
@@ -228,7 +228,7 @@ class Group:
         """Wait until each partition is read by one of the members, and return their shares."""
 
         def divided() -> list[frozenset[int]] | None:
-            found = [each.recent() for each in members]
+            found = [member.recent() for member in members]
             is_disjoint = sum(map(len, found)) == len(PARTITIONS)
             return found if is_disjoint and all(found) and union(found) == PARTITIONS else None
 
@@ -237,7 +237,7 @@ class Group:
     def pauses(self, partitions: Iterable[int], from_s: float, until_s: float) -> dict[int, float]:
         """Return how long no member read each partition at most."""
         wait(lambda: time.time() > until_s, "the end of the time looked at")
-        events = [event for each in self.members for event in read_diary(each.place)]
+        events = [event for member in self.members for event in read_diary(member.place)]
         return pauses(events, partitions, from_s, until_s)
 
     def steady(self) -> dict[int, float]:
@@ -318,7 +318,9 @@ def restart(group: Group) -> Figures:
         group.steady()
         killed_s = member.signal(signal.SIGKILL)
         member.restart()
-        back = {each: first(member, killed_s, {each}) - killed_s for each in PARTITIONS}
+        back = {
+            partition: first(member, killed_s, {partition}) - killed_s for partition in PARTITIONS
+        }
         found[Figure.OWN_START if kind == OWN_SOURCE else Figure.RESTART] = back
         member.signal(signal.SIGTERM)
         member.process.wait(WAIT_S)
@@ -340,7 +342,7 @@ def above(
     found: Mapping[int, float], base: Mapping[int, float], partitions: Iterable[int]
 ) -> dict[int, float]:
     """Return how far some partitions are above a base, 0 where they are below."""
-    return {each: max(0.0, found[each] - base[each]) for each in partitions}
+    return {partition: max(0.0, found[partition] - base[partition]) for partition in partitions}
 
 
 def union(shares: Iterable[frozenset[int]]) -> frozenset[int]:
@@ -358,7 +360,7 @@ def first(member: Member, since_s: float, partitions: Collection[int]) -> float:
 
     def found() -> list[float]:
         rows = member.events(since_s=since_s)
-        return [each.at_s for each in rows if not set(partitions).isdisjoint(each.partitions)]
+        return [row.at_s for row in rows if not set(partitions).isdisjoint(row.partitions)]
 
     return wait(found, f"rows of partitions {sorted(partitions)}")[0]
 

@@ -41,7 +41,7 @@ def main(directory: str, servers: str, group_id: str, topic: str, *further: str)
     while not ending:
         messages = [each for each in consumer.consume(500, 0.05) if not each.error()]
         if messages:
-            diary.note("rows", {each.partition() for each in messages})
+            diary.note("rows", {message.partition() for message in messages})
     consumer.close()
     diary.note("left")
 

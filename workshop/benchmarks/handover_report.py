@@ -129,7 +129,9 @@ def goals(readings: Readings) -> list[Goal]:
 def spread(readings: Readings, kind: str, figure: Figure, of: str) -> Spread | None:
     """Return the spread of a figure over the rounds; `of` is worst_s or median_s."""
     return Spread.of(
-        each[of] for each in readings if each["kind"] == kind and each["figure"] == figure.name
+        reading[of]
+        for reading in readings
+        if reading["kind"] == kind and reading["figure"] == figure.name
     )
 
 

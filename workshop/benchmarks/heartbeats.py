@@ -99,8 +99,8 @@ class Pulse:
     def _run(self, members: Sequence[Beating]) -> None:
         began_at = time.monotonic()
         due = [
-            (began_at + self._interval_s * index / max(1, len(members)), each)
-            for index, each in enumerate(members)
+            (began_at + self._interval_s * index / max(1, len(members)), member)
+            for index, member in enumerate(members)
         ]
         while due and not self._over.is_set():
             due.sort(key=lambda entry: entry[0])
@@ -152,12 +152,12 @@ def one_group(kafka: EmbeddedKafka, count: int, seconds: float) -> None:
     print(f"{count:>7} {'none':>9} {0:>12} {idle:>16.1f}", flush=True)  # noqa: T201
     for interval_s in (DEFAULT_INTERVAL_S, FAST_INTERVAL_S):
         with Pulse(members, interval_s):
-            before = sum(each.beats for each in members)
+            before = sum(member.beats for member in members)
             used = measure(pid, seconds)
-            rate = (sum(each.beats for each in members) - before) / seconds
+            rate = (sum(member.beats for member in members) - before) / seconds
         print(f"{count:>7} {interval_s:>7} s {rate:>12.1f} {used:>16.1f}", flush=True)  # noqa: T201
-    for each in members:
-        each.leave()
+    for member in members:
+        member.leave()
 
 
 def main(seconds: float, counts: Sequence[int]) -> None:

@@ -216,8 +216,8 @@ def read_once(
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         rows = stream(spark, servers, topic, source)
         query = start_query(rows, arrivals, checkpoint, servers, sink_topic)
-        for each in threads:
-            each.start()
+        for thread in threads:
+            thread.start()
         try:
             if not arrivals.has_rows.wait(FIRST_ROW_S):
                 raise RuntimeError(f"no row by the {source} within {FIRST_ROW_S:g} s")
@@ -227,8 +227,8 @@ def read_once(
             time.sleep(seconds)
         finally:
             stopped.set()
-            for each in threads:
-                each.join()
+            for thread in threads:
+                thread.join()
             if source != RATE_SOURCE and not sink_topic:
                 # A batch that is interrupted in its function makes Spark print a long error.
                 query.processAllAvailable()
@@ -244,9 +244,9 @@ def read_once(
             if written_ns >= counted_from_ns
         ],
         trigger_ms=[
-            float(each["durationMs"]["triggerExecution"])
-            for each in batches
-            if each["numInputRows"] and each["batchId"] > counted_after_batch
+            float(batch["durationMs"]["triggerExecution"])
+            for batch in batches
+            if batch["numInputRows"] and batch["batchId"] > counted_after_batch
         ],
     )
 
@@ -279,8 +279,8 @@ def percentile_text(found_ms: list[float], percent: float) -> str:
 def table(readings: list[Reading]) -> Table:
     """Return the percentiles of each source, and how far its repeats' medians lie apart."""
     shown = Table("source", "records", "p50 ms", "p90 ms", "p99 ms", "p50 of repeats", "trigger ms")
-    for source in dict.fromkeys(each.source for each in readings):
-        mine = [each for each in readings if each.source == source]
+    for source in dict.fromkeys(reading.source for reading in readings):
+        mine = [reading for reading in readings if reading.source == source]
         together = [ms for each in mine for ms in each.latency_ms]
         medians = sorted(percentile(each.latency_ms, 50) for each in mine if each.latency_ms)
         triggers = statistics.median(ms for each in mine for ms in each.trigger_ms)
@@ -299,7 +299,7 @@ def settings() -> Mapping[str, Any]:
     return {
         "partitions": PARTITIONS,
         "tasks": TASKS,
-        "sources": {name: asdict(each) for name, each in SOURCES.items()},
+        "sources": {name: asdict(source) for name, source in SOURCES.items()},
     }
 
 

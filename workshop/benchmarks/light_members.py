@@ -179,8 +179,8 @@ class LightMembers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in self._senders:
-            each.close()
+        for sender in self._senders:
+            sender.close()
 
     def join(self, group_ids: Iterable[str], topic: str) -> list[LightMember]:
         """Let a new member join each of these groups, and return the members."""
@@ -195,8 +195,8 @@ class LightMembers:
     def leave(self, members: Sequence[LightMember]) -> None:
         """Let members leave, without waiting for it."""
         self.all = [each for each in self.all if each not in members]
-        for each in members:
-            self._sender_of[each].leave(each)
+        for member in members:
+            self._sender_of[member].leave(member)
 
     def are_stable(self, above_epoch: int = 0) -> bool:
         """Return whether all are stable at one member epoch, which is above another one."""

@@ -107,7 +107,7 @@ class Group:
         time.sleep(LOOK_S)
         with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
             found = cluster.describe_group(DescribeGroupRequest(group_id=GROUP))
-        owned = sum(len(each.assignment.partitions) for each in found.members)
+        owned = sum(len(member.assignment.partitions) for member in found.members)
         is_everyone = len(found.members) == len(self.light.all) + 1
         return is_everyone and owned == self._partitions and found.group_state == "Stable"
 
@@ -240,7 +240,7 @@ def main() -> None:
     for name in given.parts.split(","):
         with tempfile.TemporaryDirectory(prefix="load-") as directory, noted(name, results) as part:
             part.update(parts[name](Path(directory)))
-        lines = (f"{json.dumps(each)}: {json.dumps(part)}" for each, part in results.items())
+        lines = (f"{json.dumps(result)}: {json.dumps(part)}" for result, part in results.items())
         kept.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         write_section(given.page, "load", section(results))
     console.print(f"written into {given.page}")

@@ -83,7 +83,7 @@ def _looks(servers: str, refreshes: int) -> dict[str, Any]:
 
 def _detailed(frame: View) -> int:
     groups = frame.to_json()["groups"]
-    return sum(each["details"] is not None for each in groups)
+    return sum(group["details"] is not None for group in groups)
 
 
 def _served(servers: str, refreshes: int) -> dict[str, Any]:

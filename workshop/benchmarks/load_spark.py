@@ -100,7 +100,7 @@ def notes_of(query: Query, kind: str) -> list[Mapping[str, Any]]:
         return []
     # The last line may be half written.
     lines = query.notes.read_text(encoding="ascii").split("\n")[:-1]
-    found = [json.loads(each) for each in lines]
+    found = [json.loads(line) for line in lines]
     return [each for each in found if each["kind"] == kind]
 
 

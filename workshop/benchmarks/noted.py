@@ -61,7 +61,7 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> list[
         rows: The other rows: a text for each cell.
     """
     lines = [heads, ["---"] * len(heads), *rows]
-    return [*(f"| {' | '.join(each)} |" for each in lines), ""]
+    return [*(f"| {' | '.join(line)} |" for line in lines), ""]
 
 
 def page_with(name: str, lines: Iterable[str], page: Path = PAGE) -> str:

@@ -43,7 +43,7 @@ def draw_ratios(path: Path, ratios: Mapping[str, Mapping[str, Spread]], title: s
         ratios: By topic and reader.
         title: What it shows.
     """
-    readers = list(dict.fromkeys(reader for each in ratios.values() for reader in each))
+    readers = list(dict.fromkeys(reader for ratio in ratios.values() for reader in ratio))
     with mpl.rc_context(STYLE):
         figure, axes = _axes(1.0 + 0.26 * len(readers) * len(ratios))
         height = 0.8 / len(readers)
@@ -53,7 +53,7 @@ def draw_ratios(path: Path, ratios: Mapping[str, Mapping[str, Spread]], title: s
                 for place, each in enumerate(ratios.values())
                 if reader in each
             ]
-            found = [each[reader] for each in ratios.values() if reader in each]
+            found = [ratio[reader] for ratio in ratios.values() if reader in ratio]
             bars = axes.barh(
                 places,
                 [each.median for each in found],
@@ -170,7 +170,7 @@ def draw_steps(
         limits: A dashed line in the panel of a unit.
         marks: Moments in seconds, by name.
     """
-    names = [name for each in panels.values() for name in each]
+    names = [name for panel in panels.values() for name in panel]
     colours = dict(zip(names, COLOURS[3:] + COLOURS[:3], strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.0 + 1.7 * len(panels)), layout="constrained")

@@ -316,11 +316,11 @@ def reads_of(application: Application) -> Iterator[Read]:
         if batch.finished_at is None:
             continue
         records = {
-            each.partition: [
-                (offset, written_at_s[each.partition, offset])
-                for offset in range(each.from_offset, each.until_offset)
+            offset_range.partition: [
+                (offset, written_at_s[offset_range.partition, offset])
+                for offset in range(offset_range.from_offset, offset_range.until_offset)
             ]
-            for each in batch.plan.ranges
+            for offset_range in batch.plan.ranges
         }
         found += sum(map(len, records.values()))
         yield Read(application.name, batch.planned_at, batch.finished_at, records)

@@ -275,7 +275,7 @@ def run_chaos(plant: Plant, faults: Faults) -> Finding:
         problems = problems_of(faults, plant)
     except NoReportError as error:
         return Finding(after, "", str(error))
-    named = [each for each in problems if any(part in each for part in faults.problems)]
+    named = [problem for problem in problems if any(part in problem for part in faults.problems)]
     return Finding(after, "; ".join(named), "" if named else "; ".join(problems))
 
 

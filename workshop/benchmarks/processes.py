@@ -61,7 +61,7 @@ def usage_of(pid: int) -> Usage | None:
         int(status["VmRSS"].split()[0]) / 1024,
         int(status["Threads"]),
         len(open_files),
-        sum(each in tcp for each in open_files),
+        sum(open_file in tcp for open_file in open_files),
     )
 
 

@@ -71,7 +71,7 @@ def play(runs: Sequence[Run], jobs: int) -> dict[str, object]:
         Console(stderr=True).print(broken, soft_wrap=True, markup=False)
     return {
         "commit": noted.commit_of("spark_groups"),
-        "protocols": "+".join(each.value for each in runs[0].protocols),
+        "protocols": "+".join(protocol.value for protocol in runs[0].protocols),
         "first_seed": runs[0].seed,
         "last_seed": runs[-1].seed,
         "schedules": len(runs),

@@ -99,14 +99,14 @@ def _where(parts: Parts) -> Iterator[str]:
     """Yield the date, the machine and the versions: once where all parts agree."""
     facts = {name: facts_of(part) for name, part in parts.items()}
     first, *others = facts.values() or [{}]
-    common = {key for key in first if all(each.get(key) == first[key] for each in others)}
+    common = {key for key in first if all(other.get(key) == first[key] for other in others)}
     if others:
         yield f"- all: {joined({key: first[key] for key in first if key in common})}"
         facts = {
-            name: {key: each[key] for key in each if key not in common}
-            for name, each in facts.items()
+            name: {key: fact[key] for key in fact if key not in common}
+            for name, fact in facts.items()
         }
-    yield from (f"- `{name}`: {joined(each)}" for name, each in facts.items() if each)
+    yield from (f"- `{name}`: {joined(fact)}" for name, fact in facts.items() if fact)
     yield ""
     readers = parts.get("throughput", {}).get("readers")
     if readers:
@@ -156,11 +156,11 @@ def goal_table(found: Iterable[Goal]) -> list[str]:
 
 
 def _of(readings: Readings, **which: Any) -> list[Mapping[str, Any]]:
-    return [each for each in readings if all(each[key] == which[key] for key in which)]
+    return [reading for reading in readings if all(reading[key] == which[key] for key in which)]
 
 
 def _names(readings: Readings, key: str) -> list[Any]:
-    return list(dict.fromkeys(each[key] for each in readings))
+    return list(dict.fromkeys(reading[key] for reading in readings))
 
 
 def _throughput(readings: Readings) -> list[str]:
@@ -204,9 +204,9 @@ def _throughput(readings: Readings) -> list[str]:
 
 def _company(readings: Readings) -> Iterator[str]:
     """Yield how busy the machine was."""
-    if all("company_cores" in each for each in readings):
-        load = max(each["load_average"] for each in readings)
-        company = max(each["company_cores"] for each in readings)
+    if all("company_cores" in reading for reading in readings):
+        load = max(reading["load_average"] for reading in readings)
+        company = max(reading["company_cores"] for reading in readings)
         yield (
             f"The load average before a reading was {load:.1f} at most; during readings, other"
             f" processes used {company:.2f} processors at most."
@@ -235,7 +235,7 @@ def _triggers(readings: Readings) -> list[str]:
                     source,
                     spread_text(Spread.of(each["trigger_ms"] for each in mine), 0),
                     _trigger_cpu(mine),
-                    " ".join(f"{each:.0f}" for each in medians) or "no result",
+                    " ".join(f"{median:.0f}" for median in medians) or "no result",
                 )
             )
     return [
@@ -316,9 +316,9 @@ def draw(parts: Parts, directory: Path) -> list[str]:
         pictures.draw_cpu(directory / f"{drawn[-1]}.svg", seconds, title)
     if triggers:
         times: dict[str, dict[int, list[float]]] = {}
-        for each in triggers:
-            of_source = times.setdefault(each["source"], {})
-            of_source.setdefault(each["partitions"], []).append(each["trigger_ms"])
+        for trigger in triggers:
+            of_source = times.setdefault(trigger["source"], {})
+            of_source.setdefault(trigger["partitions"], []).append(trigger["trigger_ms"])
         drawn.append("trigger_times")
         pictures.draw_triggers(directory / f"{drawn[-1]}.svg", times)
     return drawn

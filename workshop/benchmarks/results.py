@@ -29,7 +29,7 @@ def write_results(path: Path, settings: Mapping[str, Any], readings: Iterable[An
         "python": platform.python_version(),
         "spark": pyspark.__version__,
         **settings,
-        "readings": [asdict(each) for each in readings],
+        "readings": [asdict(reading) for reading in readings],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1), encoding="utf-8")

@@ -54,9 +54,9 @@ def partition_counts(batches: Iterable[pa.RecordBatch]) -> dict[int, PartitionCo
         batches: Rows with the columns partition and offset.
     """
     found: dict[int, list[np.ndarray[Any, Any]]] = {}
-    for each in batches:
-        partitions = each.column("partition").to_numpy()
-        offsets = each.column("offset").to_numpy()
+    for batch in batches:
+        partitions = batch.column("partition").to_numpy()
+        offsets = batch.column("offset").to_numpy()
         for partition in np.unique(partitions):
             found.setdefault(int(partition), []).append(offsets[partitions == partition])
     counts = {}

@@ -145,7 +145,7 @@ class Used:
 
     def since(self, earlier: Used) -> tuple[dict[str, float], float]:
         """Return the seconds of each part, and the processors that others used on average."""
-        spent = {name: each - earlier.parts[name] for name, each in self.parts.items()}
+        spent = {name: part - earlier.parts[name] for name, part in self.parts.items()}
         return spent, self.machine.company_cores(earlier.machine, sum(spent.values()))
 
 
@@ -169,7 +169,7 @@ class Bench:
 
     def used(self) -> Used:
         """Return the CPU time used until now."""
-        spark, broker, server = (each.used() for each in self.accounts)
+        spark, broker, server = (account.used() for account in self.accounts)
         parts = {
             "jvm_cpu_s": spark.own,
             "children_cpu_s": spark.children,

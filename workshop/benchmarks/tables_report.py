@@ -60,8 +60,8 @@ class Found:
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
         sizes: dict[str, set[int]] = {}
-        for each in readings:
-            sizes.setdefault(each["topic"], set()).add(each["batch_rows"])
+        for reading in readings:
+            sizes.setdefault(reading["topic"], set()).add(reading["batch_rows"])
         self.cases = [
             (topic, size) for topic, found in sizes.items() for size in sorted(found, reverse=True)
         ]
@@ -79,9 +79,9 @@ class Found:
         """Return the ways that were measured, in the order of the run."""
         return list(
             dict.fromkeys(
-                each["way"]
-                for each in self.readings
-                if each["topic"] == topic and each["batch_rows"] == batch_rows
+                reading["way"]
+                for reading in self.readings
+                if reading["topic"] == topic and reading["batch_rows"] == batch_rows
             )
         )
 
@@ -89,9 +89,9 @@ class Found:
         """Return the readings of a way by their repeats."""
         wanted = topic, batch_rows, way
         return {
-            each["repeat"]: each
-            for each in self.readings
-            if (each["topic"], each["batch_rows"], each["way"]) == wanted
+            reading["repeat"]: reading
+            for reading in self.readings
+            if (reading["topic"], reading["batch_rows"], reading["way"]) == wanted
         }
 
     def spread(self, topic: str, way: str, figure: Figure) -> Spread | None:
@@ -154,7 +154,7 @@ def per_trigger(small_rows: int, small_s: float, large_rows: int, large_s: float
 
 
 def _of_a_batch(reading: Mapping[str, Any], fields: Sequence[str]) -> float:
-    return float(sum(reading[each] for each in fields) / reading["triggers"])
+    return float(sum(reading[field_] for field_ in fields) / reading["triggers"])
 
 
 def goals(found: Found) -> list[Goal]:
@@ -282,8 +282,8 @@ def markdown(result: Mapping[str, Any], drawn: Mapping[str, str], raw: str) -> s
 def _company(readings: Readings) -> list[str]:
     if not readings:
         return []
-    load = max(each["load_average"] for each in readings)
-    company = max(each["company_cores"] for each in readings)
+    load = max(reading["load_average"] for reading in readings)
+    company = max(reading["company_cores"] for reading in readings)
     return [
         f"- load average before a query {load:.1f} at most; processors that others used meanwhile"
         f" {company:.2f} at most"
@@ -307,7 +307,7 @@ def _case(found: Found, topic: str, batch_rows: int) -> list[str]:
                 spread_text(Spread.of(map(cpu_s, mine)), 2),
                 spread_text(faster, 2),
                 spread_text(less, 2),
-                ", ".join(f"{name} {each:.2f}" for name, each in parts.items() if each >= 0.005),
+                ", ".join(f"{name} {part:.2f}" for name, part in parts.items() if part >= 0.005),
                 " ".join(f"{rate(each):.2f}" for each in mine),
                 " ".join(f"{cpu_s(each):.2f}" for each in mine),
             )

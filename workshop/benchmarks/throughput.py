@@ -227,7 +227,7 @@ class Bench:
 
     def used(self) -> Used:
         """Return the CPU time used until now."""
-        spark, broker = (each.used() for each in self.accounts)
+        spark, broker = (account.used() for account in self.accounts)
         return Used(MachineTime.now(), spark, broker, time.process_time())
 
     def read(self, topic: Topic, name: str, repeat: int) -> Reading:
@@ -252,7 +252,7 @@ class Bench:
         if len(batches) != BATCHES or before is None:
             raise RuntimeError(f"{name} read {topic.name} in {len(batches)} batches")
         spark, broker = after.spark - before.spark, after.broker - before.broker
-        durations = [each["durationMs"] for each in batches[1:]]
+        durations = [batch["durationMs"] for batch in batches[1:]]
         return Reading(
             str(topic.kind),
             name,
@@ -339,8 +339,8 @@ def table(readings: Iterable[Reading]) -> Table:
     """Return the medians of each topic and reader, and how they compare to the tuned source."""
     shown = Table("topic", "reader", "M rows/s", "lowest", "highest", "x tuned", "CPU s/M rows")
     found: dict[tuple[str, str], list[Reading]] = {}
-    for each in readings:
-        found.setdefault((each.topic, each.reader), []).append(each)
+    for reading in readings:
+        found.setdefault((reading.topic, reading.reader), []).append(reading)
     rates = {
         key: [each.counted_rows / each.add_batch_s / 1e6 for each in mine]
         for key, mine in found.items()
@@ -367,7 +367,9 @@ def settings(jvm_options: str) -> Mapping[str, Any]:
         "partitions": PARTITIONS,
         "tasks": TASKS,
         "jvm_options": jvm_options,
-        "readers": {name: [each.source, dict(each.options)] for name, each in READERS.items()},
+        "readers": {
+            name: [reader.source, dict(reader.options)] for name, reader in READERS.items()
+        },
     }
 
 

@@ -117,7 +117,7 @@ def after_warm_up(samples: Sequence[Sample]) -> list[Sample]:
         return []
     began_s, ended_s = samples[0][0], samples[-1][0]
     since_s = began_s + WARM_UP_PART * (ended_s - began_s)
-    return [each for each in samples if each[0] >= since_s]
+    return [sample for sample in samples if sample[0] >= since_s]
 
 
 def _medians(samples: Sequence[Sample]) -> list[Sample]:

@@ -241,9 +241,9 @@ def table(readings: list[Reading], partitions: list[int]) -> Table:
 
 def _times(readings: list[Reading], source: str, partitions: int) -> list[int]:
     return [
-        each.trigger_ms
-        for each in readings
-        if each.source == source and each.partitions == partitions
+        reading.trigger_ms
+        for reading in readings
+        if reading.source == source and reading.partitions == partitions
     ]
 
 
@@ -256,9 +256,9 @@ def _cpu(readings: list[Reading], source: str, partitions: int) -> str:
 def _phases(readings: list[Reading], source: str, partitions: int) -> str:
     """Return the medians of the largest phases."""
     found: dict[str, list[int]] = {}
-    for each in readings:
-        if each.source == source and each.partitions == partitions:
-            for name, took_ms in each.phases.items():
+    for reading in readings:
+        if reading.source == source and reading.partitions == partitions:
+            for name, took_ms in reading.phases.items():
                 found.setdefault(name, []).append(took_ms)
     medians = {name: statistics.median(took) for name, took in found.items()}
     medians.pop("triggerExecution")
@@ -299,8 +299,8 @@ def main() -> None:
         account = CpuAccount(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))
         # The first query would also pay for the compilation of code that all queries share.
         run(stream(spark, "", "", RATE, 1), WARM_UP_TRIGGERS, given.deadline_s, account)
-        for each in partitions:
-            readings += measure(spark, account, kafka.bootstrap_servers, each, given)
+        for partition in partitions:
+            readings += measure(spark, account, kafka.bootstrap_servers, partition, given)
         spark.stop()
     write_results(given.json, {"tasks": TASKS, "tuned": dict(TUNING)}, readings)
     Console().print(table(readings, partitions))

@@ -87,7 +87,7 @@ def commits_what_it_has_lost(patch: Patch) -> None:
 
     def finished(self: Ledger, plan: BatchPlan) -> FinishedBatch:
         found = finish(self, plan)
-        counts = {each.topic_id: each.known_count or 0 for each in plan.topics}
+        counts = {topic.topic_id: topic.known_count or 0 for topic in plan.topics}
         epoch = plan.member_epoch
         # The tenure of the moment, even none, makes the queue take the commit for a valid one.
         lost = tuple(

@@ -198,7 +198,7 @@ class Chaos:
         queries = with_a_clock(queries, fast=fast and FaultClass.CLOCK in chosen.faults)
         queries = with_losses(queries) if FaultClass.RESETS in chosen.faults else queries
         self._others = others = draw_others(chosen, fast=fast, is_slow=is_slow)
-        names = tuple(each.name for each in queries)
+        names = tuple(query.name for query in queries)
         self._network_faults = self._faults_of_network((*names, *others.names))
         self._setting = setting = Setting(
             bootstrap_servers=self._kafka.bootstrap_servers,
@@ -261,7 +261,7 @@ class Chaos:
         stay = self._others.consumers if FaultClass.CLUSTER in self._chosen.faults else ()
         return NetworkFaults(
             self._network,
-            tuple(each for each in members if each not in stay),
+            tuple(member for member in members if member not in stay),
             self._chosen.seed,
             self._say,
             classes=self._chosen.faults,
@@ -366,7 +366,7 @@ class Chaos:
 
     def _know_their_cluster(self) -> bool:
         """Whether each query has a plan: a checkpoint without one accepts any cluster."""
-        found = (Checkpoint(self._files.checkpoint(each)) for each in self._setting.queries)
+        found = (Checkpoint(self._files.checkpoint(query)) for query in self._setting.queries)
         return all(each.last_plan() is not None for each in found)
 
     def _add_topic(self) -> str | None:
@@ -437,7 +437,7 @@ class Chaos:
                 for path in sorted(self._files.appended.glob(APPENDED))
                 for row in appended_rows(path)
             ],
-            tables={each.value: self._evidence(each) for each in self._kinds},
+            tables={kind.value: self._evidence(kind) for kind in self._kinds},
             facts=read_facts(
                 lines_of(self._files.journals),
                 self._others.consumers,
@@ -535,9 +535,9 @@ class Chaos:
 
 def _finished_s(files: Files, others: Others) -> dict[tuple[str, int], float]:
     return {
-        (each.name, number): at_s
-        for each in others.applications
-        for number, at_s in Checkpoint(files.checkpoint(each.name)).finished_s().items()
+        (application.name, number): at_s
+        for application in others.applications
+        for number, at_s in Checkpoint(files.checkpoint(application.name)).finished_s().items()
     }
 
 
@@ -572,7 +572,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(stderr=chosen.json, highlight=False, soft_wrap=not sys.stdout.isatty())
     interrupt_on_termination()
     console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
-    prepare_to_fork(each.value for each in chosen.sinks)
+    prepare_to_fork(sink.value for sink in chosen.sinks)
     chosen.line = runs.started(chosen) if chosen.record else {}
     try:
         return _run(console, chosen)
@@ -632,7 +632,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
 
 
 def _postgres(chosen: argparse.Namespace) -> AbstractContextManager[str | None]:
-    if any(each in USE_POSTGRES for each in chosen.sinks):
+    if any(sink in USE_POSTGRES for sink in chosen.sinks):
         return running_postgres()
     return contextlib.nullcontext()
 

@@ -32,7 +32,7 @@ _SCALARS: Final = (
     *(pa.date64(), pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
     *(pa.timestamp(unit) for unit in ("s", "ms", "ns")),
     *(pa.timestamp("ns", "Europe/Berlin"), pa.timestamp("s", "+02:00")),
-    *(pa.decimal128(*each) for each in _DECIMALS),
+    *(pa.decimal128(*decimal) for decimal in _DECIMALS),
     *(pa.decimal256(10, 2), pa.decimal256(76, 0), pa.decimal32(9, 2), pa.decimal64(18, 4)),
     *(pa.duration("us"), pa.month_day_nano_interval(), pa.null(), pa.uuid()),
 )
@@ -74,8 +74,8 @@ def drawn_case(seed: bytes) -> Case:
     schema = pa.schema(fields)
     batches = [_batch(chance, schema, is_plain) for _ in range(chance.choice((1, 1, 2, 3)))]
     if not is_plain:
-        batches = [_turned(chance, each) for each in batches]
-        batches[1:] = [_changed(chance, each) for each in batches[1:]]
+        batches = [_turned(chance, batch) for batch in batches]
+        batches[1:] = [_changed(chance, batch) for batch in batches[1:]]
     existing = None if is_plain or chance.random() < 0.4 else _nearly(chance, schema)
     partition_by: tuple[str, ...] = ()
     if count > 1 and chance.random() < 0.2 and not is_plain:
@@ -119,7 +119,7 @@ def _turned(chance: random.Random, batch: pa.RecordBatch) -> pa.RecordBatch:
     if len(names) > 1 and chance.random() < 0.1:
         names = names[:-1]
     return pa.RecordBatch.from_arrays(
-        [batch.column(each) for each in names],
+        [batch.column(name) for name in names],
         schema=pa.schema([batch.schema.field(n) for n in names]),
     )
 

@@ -208,8 +208,8 @@ def main() -> int:
     seed = arguments.seed
     if seed is None:
         seed = int.from_bytes(os.urandom(4), "big")
-    targets = [each.name for each in importlib.import_module(arguments.table).TARGETS]
-    chosen = [each for each in targets if arguments.target in (None, each)]
+    targets = [target.name for target in importlib.import_module(arguments.table).TARGETS]
+    chosen = [target for target in targets if arguments.target in (None, target)]
     seconds = arguments.minutes * 60 / max(1, len(chosen))
     console.print(f"seed {seed}: {', '.join(chosen)}, {seconds:.0f} s each")
     failed = 0

@@ -49,7 +49,7 @@ def play(store: Store, case: Case) -> str:
         pieces = [*table.task_writer(_ATTEMPT).write(case.batches, "0")]
         table.commit(_ATTEMPT, pieces, Decision(), state)
     except TableError as error:
-        names = {name for each in case.batches for name in each.schema.names}
+        names = {name for batch in case.batches for name in batch.schema.names}
         names |= {*case.partition_by, *(() if case.existing is None else case.existing.names)}
         if case.is_plain and not store.refuses(case):
             raise AssertionError(f"{store.name} refused plain rows: {error}") from error

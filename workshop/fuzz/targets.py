@@ -227,7 +227,7 @@ def _value(spec: Field, chance: random.Random) -> Any:
 
 def _single(kind: Primitive | Struct, chance: random.Random) -> Any:
     if isinstance(kind, Struct):
-        return {each.name: _value(each, chance) for each in kind.fields if each.tag is None}
+        return {field_.name: _value(field_, chance) for field_ in kind.fields if field_.tag is None}
     if kind.value in _BITS:
         most = 1 << (_BITS[kind.value] - 1)
         return chance.choice((0, 1, -1, most - 1, -most))
@@ -273,19 +273,19 @@ def untagged(schema: Struct, values: Any) -> Any:
     if values is None:
         return None
     found: dict[str, Any] = {}
-    for each in schema.fields:
-        value = values[each.name]
-        if each.tag is not None:
+    for field_ in schema.fields:
+        value = values[field_.name]
+        if field_.tag is not None:
             continue
-        if isinstance(each.kind, Struct):
-            kind = each.kind
-            found[each.name] = (
+        if isinstance(field_.kind, Struct):
+            kind = field_.kind
+            found[field_.name] = (
                 [untagged(kind, item) for item in value]
-                if each.array and value is not None
+                if field_.array and value is not None
                 else untagged(kind, value)
             )
         else:
-            found[each.name] = bytes(value) if isinstance(value, memoryview) else value
+            found[field_.name] = bytes(value) if isinstance(value, memoryview) else value
     return found
 
 
@@ -488,7 +488,7 @@ def _plan_corpus() -> list[bytes]:
     old = plan_text(plan).replace('"version": 2', '"version": 1')
     warm_up = plan_text(BatchPlan("flights", "m1", 0, (), topics, warm_up_tasks=2))
     texts = (plan_text(plan), plan_text(None), old, warm_up)
-    return [*(each.encode() for each in texts), *_JSON]
+    return [*(text.encode() for text in texts), *_JSON]
 
 
 def _feed_plan(octets: bytes) -> None:
@@ -597,9 +597,9 @@ _JOBS: Final = (ConsumeOptions, CopyOptions, CountOptions, ReplayOptions)
 
 
 def _toml_corpus() -> list[bytes]:
-    examples = [(Path(__file__).parents[2] / each.example).read_bytes() for each in _JOBS]
+    examples = [(Path(__file__).parents[2] / job.example).read_bytes() for job in _JOBS]
     # Commented lines are examples, too.
-    whole = [each.replace(b"\n# kafka", b"\nkafka") for each in examples]
+    whole = [example.replace(b"\n# kafka", b"\nkafka") for example in examples]
     deep = (b"a = " + b"[" * 2000, b"[source]\n" + b"a." * 3000 + b"b = 1", b"a." * 2000)
     return [*examples, *whole, *deep, b"[[source]]", b"source = 1"]
 

@@ -100,7 +100,9 @@ def await_partitions(bootstrap_servers: str, name: str, partitions: int) -> None
         topic = client.list_topics(timeout=ANSWER_S).topics.get(name)
         if topic is None:
             return False
-        return [each.leader >= 0 for each in topic.partitions.values()] == [True] * partitions
+        return [partition.leader >= 0 for partition in topic.partitions.values()] == [
+            True
+        ] * partitions
 
     wait_until(led, what=f"leaders of the {partitions} partitions of {name}")
 

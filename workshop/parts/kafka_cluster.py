@@ -63,7 +63,8 @@ class ClusterState:
     def is_in_sync(self, nodes: Iterable[int]) -> bool:
         """Return whether these nodes serve, and every replica of every partition is in sync."""
         return self.brokers == frozenset(nodes) and all(
-            each.leader >= 0 and each.in_sync == each.replicas for each in self.partitions.values()
+            partition.leader >= 0 and partition.in_sync == partition.replicas
+            for partition in self.partitions.values()
         )
 
 
@@ -108,7 +109,9 @@ class EmbeddedCluster:
         self._node_ids = tuple(range(1, nodes + 1))
         self._min_in_sync = min_in_sync
         self._server_properties = dict(server_properties or {})
-        self._advertised = {each: dict((advertised or {}).get(each, {})) for each in self._node_ids}
+        self._advertised = {
+            node_id: dict((advertised or {}).get(node_id, {})) for node_id in self._node_ids
+        }
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_s
         self._log_dirs = dict(log_dirs or {})
@@ -116,7 +119,7 @@ class EmbeddedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, also of those that are down."""
-        return ",".join(each.bootstrap_servers for each in self.nodes.values())
+        return ",".join(node.bootstrap_servers for node in self.nodes.values())
 
     def __enter__(self) -> EmbeddedCluster:
         self.start()
@@ -158,11 +161,11 @@ class EmbeddedCluster:
         """
         nodes, self.nodes = list(self.nodes.values()), {}
         with ExitStack() as released:
-            for each in nodes:
-                released.callback(each.stop)
-            for each in nodes:
-                if each.pid is not None:
-                    each.kill()
+            for node in nodes:
+                released.callback(node.stop)
+            for node in nodes:
+                if node.pid is not None:
+                    node.kill()
 
     def await_in_sync(self, timeout_s: float = IN_SYNC_TIMEOUT_S) -> None:
         """Wait until each node knows that all nodes serve and that all replicas are in sync.
@@ -193,7 +196,7 @@ class EmbeddedCluster:
 
     def state(self) -> ClusterState | None:
         """Return the cluster as a node that answers knows it; None: no node answers."""
-        found = (node_state(each) for each in self.nodes.values() if each.pid is not None)
+        found = (node_state(node) for node in self.nodes.values() if node.pid is not None)
         return next((each for each in found if each is not None), None)
 
     def _is_in_sync(self, node: EmbeddedKafka) -> bool:
@@ -209,8 +212,8 @@ class EmbeddedCluster:
     def _new_nodes(self) -> dict[int, EmbeddedKafka]:
         names = {each: (LISTENER, *self._advertised[each], "CONTROLLER") for each in self._node_ids}
         free = iter(free_ports(sum(map(len, names.values()))))
-        ports = {each: dict(zip(found, free, strict=False)) for each, found in names.items()}
-        controllers = {each: found["CONTROLLER"] for each, found in ports.items()}
+        ports = {name: dict(zip(found, free, strict=False)) for name, found in names.items()}
+        controllers = {port: found["CONTROLLER"] for port, found in ports.items()}
         cluster_id = random_cluster_id()
         return {
             node_id: EmbeddedKafka(
@@ -275,7 +278,8 @@ def _cluster_properties(
     return {
         "node.id": str(node_id),
         "controller.quorum.voters": ",".join(
-            f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
+            f"{controller_port}@127.0.0.1:{port}"
+            for controller_port, port in controller_ports.items()
         ),
         "default.replication.factor": replicas,
         "min.insync.replicas": str(min_in_sync),

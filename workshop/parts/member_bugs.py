@@ -91,7 +91,9 @@ def takes_a_value_for_evidence(patch: Patch) -> None:
 
     def stands(self: OwnedPartition, run: FinishedRun) -> bool:
         is_committed = self.committed_offset == self.position
-        return is_committed and self.position in [each.offset for each in run.boundaries[:-1]]
+        return is_committed and self.position in [
+            boundary.offset for boundary in run.boundaries[:-1]
+        ]
 
     patch.setattr(OwnedPartition, "stands_at_batch_start_of", stands)
 

@@ -129,7 +129,7 @@ class IcebergStore:
         # Its to_arrow() fails at a table without rows that has a column of UUIDs.
         yield "pyiceberg", scan.to_arrow_batch_reader().read_all()
         paths = [each.file.file_path.removeprefix("file://") for each in scan.plan_files()]
-        tables = [parquet.read_table(each, partitioning=None) for each in paths]
+        tables = [parquet.read_table(path, partitioning=None) for path in paths]
         if tables:
             yield "the files", pa.concat_tables(tables, promote_options="permissive")
 

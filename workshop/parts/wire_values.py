@@ -118,7 +118,7 @@ def kio_entity_type(message: Message, part: str) -> type:
 def to_kio(entity_type: type, values: dict[str, Any], schema: Struct) -> Any:
     """Build kio's entity from our values."""
     hints = typing.get_type_hints(entity_type)
-    by_name = {each.name: each for each in schema.fields if each.tag is None}
+    by_name = {field_.name: field_ for field_ in schema.fields if field_.tag is None}
     arguments = {}
     for each in dataclasses.fields(entity_type):
         ours = each.name if each.name in by_name else f"{each.name}_ms"

@@ -18,7 +18,7 @@ from tests.documents import ROOT, TREES_OF_TESTS
 from workshop.chaos.plants import Plant
 
 TEXT = (ROOT / "docs/explanation/guarantees.md").read_text(encoding="utf-8")
-CHECKER_NAMES = frozenset(each(scene(), History()).name for each in CHECKERS)
+CHECKER_NAMES = frozenset(checker(scene(), History()).name for checker in CHECKERS)
 PROMISES_OF: dict[str, set[str]] = {}
 """The checkers that find each planted bug."""
 for planted in (*PLANTED, *DRAWN):
@@ -45,13 +45,13 @@ class Constraint:
         return self.name
 
     def checkers(self) -> set[str]:
-        return {each for each in self.guards if " " in each}
+        return {guard for guard in self.guards if " " in guard}
 
     def tests(self) -> set[str]:
-        return {each for each in self.guards if "::" in each}
+        return {guard for guard in self.guards if "::" in guard}
 
     def plants(self) -> set[str]:
-        return {each for each in self.guards if re.fullmatch(r"[a-z]+(-[a-z]+)+", each)}
+        return {guard for guard in self.guards if re.fullmatch(r"[a-z]+(-[a-z]+)+", guard)}
 
     def bugs(self) -> set[str]:
         return set(self.guards) - self.checkers() - self.tests() - self.plants()
@@ -90,7 +90,7 @@ def test_numbers_follow_each_other(letter: str) -> None:
 def test_hazards_lead_to_losses_and_each_is_prevented() -> None:
     named = {each for cells in rows("H") for each in cells[2].split(", ")} - {"all"}
     assert named == set(numbered("L"))
-    assert {each for row in CONSTRAINTS for each in row.hazards} == set(numbered("H"))
+    assert {hazard for row in CONSTRAINTS for hazard in row.hazards} == set(numbered("H"))
     referred = set(re.findall(r"\b[LHC]\d+\b", TEXT))
     assert referred == {*numbered("L"), *numbered("H"), *numbered("C")}
 
@@ -99,7 +99,9 @@ def test_hazards_lead_to_losses_and_each_is_prevented() -> None:
 def test_constraint_is_kept_by_modules_and_has_a_guard(row: Constraint) -> None:
     assert row.modules
     roots = (ROOT / "spark_groups", ROOT / "lab")
-    missing = [each for each in row.modules if not any((root / each).is_file() for root in roots)]
+    missing = [
+        module for module in row.modules if not any((root / module).is_file() for root in roots)
+    ]
     assert missing == []
     assert row.checkers() | row.tests()
 

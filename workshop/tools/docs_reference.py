@@ -68,16 +68,18 @@ def command_tree() -> Iterator[tuple[str, Any]]:
 
 
 def _command(name: str, command: Any) -> str:
-    shown = [each for each in command.params if each.name != "help"]
+    shown = [param for param in command.params if param.name != "help"]
     arguments = [each for each in shown if each.param_type_name == "argument"]
     options = [each for each in shown if each.param_type_name == "option"]
-    usage = " ".join([name, *(_metavar(each) for each in arguments), "[OPTIONS]" * bool(options)])
+    usage = " ".join(
+        [name, *(_metavar(argument) for argument in arguments), "[OPTIONS]" * bool(options)]
+    )
     parts = [f"## {name}", f"```text\n{usage.strip()}\n```", _prose(command.help or "")]
     if arguments:
-        rows = [(f"`{_metavar(each)}`", _help(each)) for each in arguments]
+        rows = [(f"`{_metavar(argument)}`", _help(argument)) for argument in arguments]
         parts.append(table(("argument", "meaning"), rows))
     if options:
-        rows = [(_names(each), _default(each), _help(each)) for each in options]
+        rows = [(_names(option), _default(option), _help(option)) for option in options]
         parts.append(table(("flag", "default", "meaning"), rows))
     return "\n\n".join(parts)
 
@@ -87,7 +89,7 @@ def _prose(text: str) -> str:
     apart = re.sub(r"\n(?=Example: )", "\n\n", inspect.cleandoc(text))
     paragraphs = [" ".join(each.split()) for each in re.split(r"\n\n+", apart)]
     example = re.compile(r"^Example: (.+)$")
-    return "\n\n".join(example.sub(r"Example: `\1`", each) for each in paragraphs)
+    return "\n\n".join(example.sub(r"Example: `\1`", paragraph) for paragraph in paragraphs)
 
 
 def _metavar(parameter: Any) -> str:
@@ -206,7 +208,8 @@ def group_states() -> str:
 def lag_statuses() -> str:
     """Return the meanings of the results of `lag --check`."""
     return table(
-        ("status", "meaning"), [(each.value, why) for each, why in STATUS_MEANINGS.items()]
+        ("status", "meaning"),
+        [(status_meaning.value, why) for status_meaning, why in STATUS_MEANINGS.items()],
     )
 
 

@@ -91,7 +91,7 @@ def _entries(entry: Any, docs: Path, named: frozenset[str]) -> list[Any]:
         return [_expanded(entry, docs, named)]
     found = sorted(docs.glob(entry), key=lambda path: (path.name != "README.md", path.name))
     places = [path.relative_to(docs).as_posix() for path in found]
-    return [each for each in places if each not in named]
+    return [place for place in places if place not in named]
 
 
 def _relinked(found: re.Match[str], page: Page, config: MkDocsConfig) -> str:

@@ -57,7 +57,7 @@ def _arrows() -> list[str]:
 
 
 def _loops(state: MemberState) -> str:
-    loops = [each.name for each, then in TRANSITIONS[state].items() if then is state]
+    loops = [transition.name for transition, then in TRANSITIONS[state].items() if then is state]
     return ", ".join(loops) or "nothing"
 
 

@@ -177,7 +177,8 @@ def tag_problems(tag: str, version: str, changelog: str) -> list[str]:
 def digests_of(archives: Sequence[Path]) -> str:
     """Return a line for each file as `sha256sum` prints it."""
     return "".join(
-        f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in archives
+        f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n"
+        for archive in archives
     )
 
 
@@ -315,7 +316,7 @@ def check(*, is_built: bool, is_build_only: bool, needs_all: bool, tag: str | No
         say("build: sdists, and the wheels from them")
         build()
     archives = sorted(DIST.glob("*.whl")) + sorted(DIST.glob("*.tar.gz"))
-    if [each.suffix for each in archives] != [".whl", ".whl", ".gz", ".gz"]:
+    if [archive.suffix for archive in archives] != [".whl", ".whl", ".gz", ".gz"]:
         raise ReleaseError(f"dist/ must hold two wheels and two sdists, not {archives}")
     laboratory, wheel = archives[:2]
     say("metadata: twine check --strict, no relative link")
@@ -355,7 +356,7 @@ def try_files(wheel: Path, laboratory: Path, archives: Sequence[Path], *, needs_
     smoke(version)
     if digests_of(archives) != before:
         raise ReleaseError("the files in dist/ were changed while they were tried")
-    say(f"{' and '.join(each.name for each in archives)}: ready for an upload")
+    say(f"{' and '.join(archive.name for archive in archives)}: ready for an upload")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

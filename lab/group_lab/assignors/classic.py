@@ -79,9 +79,9 @@ def rebalance_protocol(assignors: Sequence[ClassicAssignor]) -> RebalanceProtoco
     Raises:
         ValueError: There is none.
     """
-    common = set.intersection(*(set(each.supported_protocols) for each in assignors))
+    common = set.intersection(*(set(assignor.supported_protocols) for assignor in assignors))
     if not common:
-        names = ", ".join(each.name for each in assignors)
+        names = ", ".join(assignor.name for assignor in assignors)
         raise ValueError(f"the assignors {names} have no rebalance protocol in common")
     return max(common)
 
@@ -91,8 +91,8 @@ def assignments(
 ) -> dict[str, EmbeddedAssignment]:
     """Return embedded assignments without user data."""
     return {
-        member_id: EmbeddedAssignment(partitions=frozenset(each))
-        for member_id, each in partitions.items()
+        member_id: EmbeddedAssignment(partitions=frozenset(partition))
+        for member_id, partition in partitions.items()
     }
 
 
@@ -127,10 +127,10 @@ class ClassicRangeAssignor(_Eager):
         for member_id in _ordered(members):
             for topic in dict.fromkeys(members[member_id].subscription.topics):
                 subscribers.setdefault(topic, []).append(member_id)
-        found: dict[str, list[TopicPartition]] = {each: [] for each in members}
+        found: dict[str, list[TopicPartition]] = {member: [] for member in members}
         for topic, member_ids in subscribers.items():
             for member_id, numbers in ranges(partition_counts.get(topic, 0), member_ids).items():
-                found[member_id] += [TopicPartition(topic, each) for each in numbers]
+                found[member_id] += [TopicPartition(topic, number) for number in numbers]
         return assignments(found)
 
 
@@ -149,8 +149,8 @@ class RoundRobinAssignor(_Eager):
         self, members: Mapping[str, ClassicMember], partition_counts: Mapping[str, int]
     ) -> dict[str, EmbeddedAssignment]:
         """Return what every member was dealt."""
-        found: dict[str, list[TopicPartition]] = {each: [] for each in members}
-        topics = {each: frozenset(known.subscription.topics) for each, known in members.items()}
+        found: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        topics = {member: frozenset(known.subscription.topics) for member, known in members.items()}
         turns = cycle(_ordered(members))
         for topic in sorted(frozenset[str]().union(*topics.values())):
             for partition in range(partition_counts.get(topic, 0)):
@@ -160,4 +160,4 @@ class RoundRobinAssignor(_Eager):
 
 
 def _ordered(members: Mapping[str, ClassicMember]) -> list[str]:
-    return static_first({each: known.group_instance_id for each, known in members.items()})
+    return static_first({member: known.group_instance_id for member, known in members.items()})

@@ -46,7 +46,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
     """Return the metadata of a JoinGroup protocol."""
     version = subscription.version
     parts = [struct.pack(">hi", version, len(subscription.topics))]
-    parts += [string_field(each) for each in subscription.topics]
+    parts += [string_field(topic) for topic in subscription.topics]
     parts.append(bytes_field(subscription.user_data))
     if version >= 1:
         parts.append(_partitions(subscription.owned_partitions))

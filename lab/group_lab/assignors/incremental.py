@@ -160,7 +160,7 @@ def decide(
         subscribed=group.subscribed,
         topics=frozenset() if is_first_delay else frozenset(key.topic for key in group.existing),
         target=target if imbalance else None,
-        revoked=NONE.union(*(each.revoked for each in assignments.values())),
+        revoked=NONE.union(*(assignment.revoked for assignment in assignments.values())),
         rebalance_at=rebalance_at,
         move_at=move_at,
     )
@@ -194,8 +194,8 @@ def _joined(
     resources: Mapping[str, Collection[int]],
     memory: LeaderMemory,
 ) -> _Group:
-    subscribed = {each: frozenset(known.topics) for each, known in members.items()}
-    claimed = {each: known.owned_partitions for each, known in members.items()}
+    subscribed = {member: frozenset(known.topics) for member, known in members.items()}
+    claimed = {member: known.owned_partitions for member, known in members.items()}
     existing = frozenset(
         TopicPartition(topic, number)
         for topic in frozenset[str]().union(*subscribed.values())

@@ -160,14 +160,16 @@ class TopologyAssignor:
 
     def assign(self, spec: AssignmentSpec) -> GroupAssignment:
         """Return the targets; each member gets its own metadata back, in its version."""
-        if len({each.metadata.data for each in spec.members.values()}) > 1:
+        if len({member.metadata.data for member in spec.members.values()}) > 1:
             return GroupAssignment(error=DIFFERENT_TOPOLOGIES)
         members = {
-            member_id: MemberSpec(each.subscribed, each.instance_id, each.rack_id, each.target)
-            for member_id, each in spec.members.items()
+            member_id: MemberSpec(
+                member.subscribed, member.instance_id, member.rack_id, member.target
+            )
+            for member_id, member in spec.members.items()
         }
-        counts = {topic_id: each.num_partitions for topic_id, each in spec.topics.items()}
-        is_homogeneous = len({each.subscribed for each in members.values()}) <= 1
+        counts = {topic_id: topic.num_partitions for topic_id, topic in spec.topics.items()}
+        is_homogeneous = len({member.subscribed for member in members.values()}) <= 1
         try:
             targets = self.algorithm.assign(GroupSpec(members, is_homogeneous, counts))
         except AssignorError:

@@ -30,7 +30,7 @@ def sticky(count: int, member_ids: Sequence[str], had: Had) -> dict[str, Sequenc
             room = quota + (extras > 0 and len(own) > quota)
             extras -= room - quota
             kept[member_id] = own[:room]
-    taken = {each for partitions in kept.values() for each in partitions}
+    taken = {partition for partitions in kept.values() for partition in partitions}
     free = [each for each in range(count) if each not in taken]
     given = 0
     for member_id in member_ids:
@@ -94,13 +94,15 @@ class RangeAssignor:
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
         """Return the target of every member; raise AssignorError for unknown topics."""
-        targets: dict[str, list[TopicIdPartition]] = {each: [] for each in group.members}
+        targets: dict[str, list[TopicIdPartition]] = {member: [] for member in group.members}
         had = _had(group) if self.cut is sticky else {}
         for topic_id, member_ids in _subscribers(group).items():
             count = group.partition_counts[topic_id]
             cut = self.cut(count, member_ids, had.get(topic_id, {}))
             for member_id, partitions in cut.items():
-                targets[member_id] += [TopicIdPartition(topic_id, each) for each in partitions]
+                targets[member_id] += [
+                    TopicIdPartition(topic_id, partition) for partition in partitions
+                ]
         return {each: Assignment(frozenset(target)) for each, target in targets.items()}
 
 
@@ -119,7 +121,7 @@ def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
     For a homogeneous group the topics of the first member count for all.
     """
     found: dict[TopicId, list[str]] = {}
-    ordered = static_first({each: known.instance_id for each, known in group.members.items()})
+    ordered = static_first({member: known.instance_id for member, known in group.members.items()})
     for member_id in ordered:
         for topic_id in group.members[ordered[0] if group.is_homogeneous else member_id].subscribed:
             if topic_id not in group.partition_counts:

@@ -119,7 +119,7 @@ def _claim_of_fields(member: ClassicMember) -> Claim:
 
 
 def _subscribed(members: Mapping[str, ClassicMember]) -> dict[str, frozenset[str]]:
-    return {each: frozenset(known.subscription.topics) for each, known in members.items()}
+    return {member: frozenset(known.subscription.topics) for member, known in members.items()}
 
 
 def sticky_assignment(

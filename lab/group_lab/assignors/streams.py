@@ -135,10 +135,11 @@ class StreamsAssignor:
         self._measured = dict(lags)
         limit = self.config.acceptable_recovery_lag
         replicas = lags.keys() & {*self.assigned.standby_tasks, *self.assigned.warmup_tasks}
-        if any(lags[each] <= limit < self.lags.get(each, inf) for each in replicas):
+        if any(lags[replica] <= limit < self.lags.get(replica, inf) for replica in replicas):
             self._report(MemberReason.WARM_UP_READY)
         elif any(
-            lags[each] > limit and self._growths[each] == GROWTHS_OF_A_FAILURE for each in replicas
+            lags[replica] > limit and self._growths[replica] == GROWTHS_OF_A_FAILURE
+            for replica in replicas
         ):
             self._report(MemberReason.WARM_UP_FAILED)
 
@@ -157,12 +158,12 @@ class StreamsAssignor:
 
     def assign(self, spec: AssignmentSpec) -> GroupAssignment:
         """Return the targets, with the tasks of each member as metadata; or one of the errors."""
-        if any(each.reason == MemberReason.SHUTDOWN for each in spec.members.values()):
+        if any(member.reason == MemberReason.SHUTDOWN for member in spec.members.values()):
             return GroupAssignment(error=StreamsError.SHUTDOWN)
         try:
             known = {
-                member_id: decode_member(each.metadata.data)
-                for member_id, each in spec.members.items()
+                member_id: decode_member(member.metadata.data)
+                for member_id, member in spec.members.items()
             }
         except ProtocolError:
             return GroupAssignment(error=StreamsError.ASSIGNMENT_ERROR)
@@ -173,7 +174,7 @@ class StreamsAssignor:
         if tasks is None:
             return GroupAssignment(error=StreamsError.ASSIGNMENT_ERROR)
         stateful = frozenset(
-            each for each in tasks if self.topology.subtopologies[each.subtopology].is_stateful
+            task for task in tasks if self.topology.subtopologies[task.subtopology].is_stateful
         )
         placed = place(tasks, stateful, _members(spec, known, tasks), self.config)
         targets = {member_id: _inputs(each.active, tasks) for member_id, each in placed.items()}
@@ -233,10 +234,10 @@ def _members(
     """
     owners = {
         partition: member_id
-        for member_id, each in spec.members.items()
-        for partition in each.target
+        for member_id, member in spec.members.items()
+        for partition in member.target
     }
-    active: dict[str, set[TaskId]] = {each: set() for each in spec.members}
+    active: dict[str, set[TaskId]] = {member: set() for member in spec.members}
     for task, inputs in tasks.items():
         owner = next((owners[each] for each in inputs if each in owners), None)
         if owner is not None:
@@ -253,7 +254,9 @@ def _members(
 
 
 def _inputs(active: set[TaskId], tasks: Mapping[TaskId, Assignment]) -> Assignment:
-    return Assignment(frozenset(each for task in active for each in tasks[task].partitions))
+    return Assignment(
+        frozenset(partition for task in active for partition in tasks[task].partitions)
+    )
 
 
 def _by_host(

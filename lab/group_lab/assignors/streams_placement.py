@@ -103,13 +103,13 @@ class _Placement:
         self._members = members
         self._config = config
         self._owners = {
-            task: member_id for member_id, each in members.items() for task in each.active
+            task: member_id for member_id, member in members.items() for task in member.active
         }
         self._lags: dict[tuple[UUID, TaskId], int] = {}
         """By instance: 0 where the task is active, otherwise the least lag reported."""
-        for each in members.values():
-            for task, lag in [*each.lags.items(), *((task, 0) for task in each.active)]:
-                key = (each.process_id, task)
+        for member in members.values():
+            for task, lag in [*member.lags.items(), *((task, 0) for task in member.active)]:
+                key = (member.process_id, task)
                 self._lags[key] = min(lag, self._lags.get(key, lag))
         self._placed = {member_id: Tasks() for member_id in members}
 
@@ -117,7 +117,7 @@ class _Placement:
         wanted = self._balanced()
         waiting = []
         for task in self._tasks:
-            caught_up = [each for each in self._members if self._has_caught_up(each, task)]
+            caught_up = [member for member in self._members if self._has_caught_up(member, task)]
             place = wanted[task]
             if caught_up and place not in caught_up:
                 waiting.append(task)
@@ -138,7 +138,7 @@ class _Placement:
         Members keep their tasks up to their quota. They give up those whose state is nearest to
         a member with room, so that a task that has begun to move continues to.
         """
-        kept: dict[str, list[TaskId]] = {each: [] for each in self._members}
+        kept: dict[str, list[TaskId]] = {member: [] for member in self._members}
         for task in self._tasks:
             if task in self._owners:
                 kept[self._owners[task]].append(task)
@@ -188,7 +188,9 @@ class _Placement:
             if task in tasks.active or task in tasks.warmup
         }
         for _ in range(self._config.num_standby_replicas):
-            others = [each for each in self._members if self._members[each].process_id not in used]
+            others = [
+                member for member in self._members if self._members[member].process_id not in used
+            ]
             if not others:
                 return
             chosen = min(others, key=lambda each: (self._distance(each, task), self._load(each)))

@@ -130,7 +130,7 @@ class _Builder:
         topics = sorted(self.subscribers, key=self.rank)
         for topic_id in topics:
             self.fill(topic_id)
-        self.balance([each for each in topics if len(self.subscribers[each]) > 1])
+        self.balance([topic for topic in topics if len(self.subscribers[topic]) > 1])
         targets: list[list[TopicIdPartition]] = [[] for _ in self.loads]
         for topic_id, owners in self.owners.items():
             for partition, owner in enumerate(owners):
@@ -272,7 +272,7 @@ def _in_order(
     by_topic: dict[TopicId, list[int]] = {}
     for each in sorted(had):
         by_topic.setdefault(each.topic_id, []).append(each.partition)
-    given = [each for each in topics if each in by_topic][::-1]
+    given = [topic for topic in topics if topic in by_topic][::-1]
     return [
         TopicIdPartition(topic_id, partition)
         for topic_id in hash_order(given, uuid_hash, table)

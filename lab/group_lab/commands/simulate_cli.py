@@ -158,7 +158,7 @@ def protocols_option(names: Iterable[str]) -> tuple[GroupProtocol, ...]:
         typer.BadParameter: There is no such protocol.
     """
     known = {each.value: each for each in GroupProtocol}
-    named = [part.strip() for each in names for part in each.split(",")]
+    named = [part.strip() for name in names for part in name.split(",")]
     for text in named:
         if text not in known:
             reason = f"{text!r} is none of {', '.join(known)}"
@@ -245,17 +245,19 @@ def _plans(
     Raises:
         typer.BadParameter: A profile has no client-side assignors.
     """
-    lacking = [each for each in profiles if not PROFILES[each].kip_heartbeats]
+    lacking = [profile for profile in profiles if not PROFILES[profile].kip_heartbeats]
     if swarm.computing and lacking:
         reason = f"{', '.join(lacking)} has no client-side assignors: --profile kip-848 has"
         raise typer.BadParameter(reason, param_hint="--client-assignors")
-    if swarm.static and (without := [each.value for each in protocols if each not in CONVERTIBLE]):
+    if swarm.static and (
+        without := [protocol.value for protocol in protocols if protocol not in CONVERTIBLE]
+    ):
         note = f"--static has no effect on {', '.join(without)}: they have no instance ids"
         Console(stderr=True).print(note, soft_wrap=True)
     return [
-        (each, name)
-        for each in protocols
-        for name in (profiles[:1] if each is GroupProtocol.DESIGN_0_9 else profiles)
+        (protocol, name)
+        for protocol in protocols
+        for name in (profiles[:1] if protocol is GroupProtocol.DESIGN_0_9 else profiles)
     ]
 
 
@@ -334,7 +336,7 @@ def _plan(
             {
                 "seeds": {"first": seeds[0], "count": len(seeds)},
                 "swarm": swarm.text,
-                "profiles": {name: asdict(each) for name, each in figures.items()},
+                "profiles": {name: asdict(figure) for name, figure in figures.items()},
                 "coordinator_metrics": metrics,
             }
         )
@@ -353,7 +355,7 @@ def _column(
     """Return the name of a column: the profile, the protocol, or both."""
     if not compares:
         return profile
-    has_one_profile = len({each for _, each in plans}) == 1
+    has_one_profile = len({plan for _, plan in plans}) == 1
     has_one_profile |= protocol is GroupProtocol.DESIGN_0_9
     return protocol.value if has_one_profile else f"{protocol.value}, {profile}"
 
@@ -445,7 +447,7 @@ def render_figures(
     for profile in figures:
         table.add_column(profile, justify="right")
     for label, name in ROWS:
-        table.add_row(label, *(_figure(getattr(each, name), name) for each in figures.values()))
+        table.add_row(label, *(_figure(getattr(figure, name), name) for figure in figures.values()))
     of_profiles = [metrics[profile] for profile in figures]
     table.add_row("")
     table.add_row(Text("metrics of the coordinator", QUIET_STYLE))

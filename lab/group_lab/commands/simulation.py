@@ -64,7 +64,7 @@ class Run:
         words = ["spark-groups", "simulate", "--profile", self.profile, "--seed", str(self.seed)]
         if self.swarm is None:
             if self.protocols != (GroupProtocol.CONSUMER,):
-                words += ["--protocol", ",".join(each.value for each in self.protocols)]
+                words += ["--protocol", ",".join(protocol.value for protocol in self.protocols)]
             return shlex.join([*words, "--schedules", "1"])
         return shlex.join([*words, "--swarm", self.swarm.text])
 
@@ -215,7 +215,7 @@ class Simulation:
         return {
             "figures": asdict(self.figures),
             "ownership": [asdict(each) for each in self.ownership],
-            "incidents": [asdict(each) for each in self.incidents],
+            "incidents": [asdict(incident) for incident in self.incidents],
             "ends_at_s": self.ends_at_s,
             "broken_promises": list(self.broken_promises),
             "coordinator_metrics": dict(self.coordinator_metrics),
@@ -301,7 +301,7 @@ def _simulated(
     if swarm.computing and not PROFILES[name].kip_heartbeats:
         raise OptionsError(f"client_assignors needs the profile kip-848: {name} has none")
     made_of = with_protocol(faulty, _named(GroupProtocol, "protocol", protocol))
-    return simulation_of([Played(Run(each, name, made_of)) for each in seeds])
+    return simulation_of([Played(Run(seed, name, made_of)) for seed in seeds])
 
 
 class Played:

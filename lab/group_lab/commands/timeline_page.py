@@ -72,7 +72,7 @@ def render_page(title: str, sections: Sequence[tuple[str, str, Timeline]]) -> st
 
 def _chart(timeline: Timeline) -> Iterator[str]:
     members = {span.member_id for spans in timeline.spans.values() for span in spans}
-    painted = colours({application_of(each) for each in members})
+    painted = colours({application_of(member) for member in members})
     keys = sorted(timeline.names)
     names = [timeline.names[key] for key in keys]
     scale = max(PIXELS_A_SECOND, LEAST_WIDTH / max(timeline.ends_at, 1.0))

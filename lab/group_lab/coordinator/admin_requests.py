@@ -71,7 +71,7 @@ def describe(
         assignor_name=client_assignment.chosen(group.members)
         or target_assignment.described_assignor(group, context),
         members=tuple(
-            _member(group, each, topic_names, profile) for each in group.members.values()
+            _member(group, member, topic_names, profile) for member in group.members.values()
         ),
         topic_names=topic_names,
     )
@@ -108,7 +108,7 @@ def _with_results(
     standing = heartbeat.Standing(
         member, heartbeat.MemberTarget(group.assignment_epoch, target.partitions)
     )
-    values = {each.name: getattr(described, each.name) for each in fields(DescribedMember)}
+    values = {field_.name: getattr(described, field_.name) for field_ in fields(DescribedMember)}
     return m.KipDescribedMember(
         **values,
         assignor_result=result if standing.has_arrived else m.AssignorResult(),
@@ -119,7 +119,9 @@ def _with_results(
 def _existing(
     partitions: Iterable[TopicIdPartition], topic_names: dict[TopicId, str]
 ) -> Assignment:
-    return Assignment(frozenset(each for each in partitions if each.topic_id in topic_names))
+    return Assignment(
+        frozenset(partition for partition in partitions if partition.topic_id in topic_names)
+    )
 
 
 def describe_classic(

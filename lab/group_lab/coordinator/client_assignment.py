@@ -64,8 +64,8 @@ def with_assignors(
     if request.client_assignors and request.server_assignor is not None:
         message = "ServerAssignor and ClientAssignors can't be used together."
         raise RefusedError(ErrorCode.INVALID_REQUEST, message)
-    for each in request.client_assignors:
-        check_rules(each, _RULES)
+    for client_assignor in request.client_assignors:
+        check_rules(client_assignor, _RULES)
     changed = replace(member, client_assignors=request.client_assignors)
     _check_versions(changed, members)
     return changed if changed != member else member
@@ -112,10 +112,17 @@ def chosen(members: Mapping[str, GroupMember]) -> str | None:
     """
     if not members:
         return None
-    named = [{each.name for each in member.client_assignors} for member in members.values()]
+    named = [
+        {client_assignor.name for client_assignor in member.client_assignors}
+        for member in members.values()
+    ]
     common = {each for each in set.intersection(*named) if readers(members, each)}
     votes = Counter(
-        next(each.name for each in member.client_assignors if each.name in common)
+        next(
+            client_assignor.name
+            for client_assignor in member.client_assignors
+            if client_assignor.name in common
+        )
         for member in members.values()
         if common
     )
@@ -155,7 +162,14 @@ def entry_of(member: GroupMember, assignor: str) -> ClientAssignor:
 
 
 def _named(member: GroupMember, assignor: str) -> ClientAssignor | None:
-    return next((each for each in member.client_assignors if each.name == assignor), None)
+    return next(
+        (
+            client_assignor
+            for client_assignor in member.client_assignors
+            if client_assignor.name == assignor
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +382,9 @@ def _prepared(
         members=tuple(members),
         topics=tuple(
             m.PreparedTopic(
-                topic_id=each.topic_id, topic_name=name, num_partitions=each.partition_count
+                topic_id=topic.topic_id, topic_name=name, num_partitions=topic.partition_count
             )
-            for name, each in sorted(topics.items())
+            for name, topic in sorted(topics.items())
         ),
     )
 
@@ -391,11 +405,11 @@ def _installed(
     if request.error:
         return prepared.group_epoch, (epoch,)
     _check(request, prepared)
-    by_member = {each.member_id: each for each in request.members}
+    by_member = {member.member_id: member for member in request.members}
     records = []
-    for each in prepared.members:
-        member_id = _current_id(group, each)
-        computed = by_member.get(each.member_id, m.InstalledMember(member_id=each.member_id))
+    for member in prepared.members:
+        member_id = _current_id(group, member)
+        computed = by_member.get(member.member_id, m.InstalledMember(member_id=member.member_id))
         value = r.TargetMemberValue(
             computed.partitions, computed.metadata_version, computed.metadata_bytes
         )
@@ -426,9 +440,9 @@ def _check(request: m.InstallAssignmentRequest, prepared: m.PrepareAssignmentRes
         for topic in prepared.topics
         for partition in range(topic.num_partitions)
     }
-    assigned = Counter(key for each in request.members for key in each.partitions.partitions)
-    known = {each.member_id for each in prepared.members}
-    listed = Counter(each.member_id for each in request.members)
+    assigned = Counter(key for member in request.members for key in member.partitions.partitions)
+    known = {member.member_id for member in prepared.members}
+    listed = Counter(member.member_id for member in request.members)
     if not listed.keys() <= known or max(listed.values(), default=0) > 1:
         raise _invalid("It names members that the group does not have, or one of them twice.")
     if max(assigned.values(), default=0) > 1:

@@ -154,8 +154,8 @@ class ConsumerGroup:
         assignment_epoch = self.assignment_epoch
         if self.group_epoch > assignment_epoch:
             return GroupState.ASSIGNING
-        for each in self.members.values():
-            if not each.is_reconciled_to(assignment_epoch):
+        for member in self.members.values():
+            if not member.is_reconciled_to(assignment_epoch):
                 return GroupState.RECONCILING
         return GroupState.STABLE
 

@@ -68,13 +68,16 @@ def fence(
     remaining = [each for each in group.members.values() if each.member_id not in leaving]
     patterns = {each.subscribed_topic_regex for each in members} - {""}
     patterns -= {each.subscribed_topic_regex for each in remaining}
-    regexes = {key: each for key, each in group.regexes.items() if key not in patterns}
+    regexes = {key: regex for key, regex in group.regexes.items() if key not in patterns}
     epoch = subscriptions.next_epoch(
         group, remaining, profile, context, bumps=True, regexes=regexes
     )
     records = [
         *(each for member in members for each in r.member_tombstones(group_id, member.member_id)),
-        *(r.Record(r.RegularExpressionKey(group_id, each), None) for each in sorted(patterns)),
+        *(
+            r.Record(r.RegularExpressionKey(group_id, pattern), None)
+            for pattern in sorted(patterns)
+        ),
         *epoch.records,
     ]
     if profile.last_leave_installs_target and not remaining:

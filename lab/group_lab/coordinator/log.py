@@ -111,7 +111,7 @@ def batch_bytes(records: Collection[r.Record]) -> int:
     """Return the uncompressed size of a batch; 0 without records."""
     if not records:
         return 0
-    sizes = (_record_bytes(each, delta) for delta, each in enumerate(records))
+    sizes = (_record_bytes(record, delta) for delta, record in enumerate(records))
     return _BATCH_OVERHEAD + sum(sizes)
 
 
@@ -179,21 +179,21 @@ def _int32s(count: int) -> int:
 
 def _assignment(assignment: Assignment) -> int:
     counts = _counts(assignment.partitions)
-    return _array(_UUID + _int32s(each) + _NO_TAGS for each in counts.values())
+    return _array(_UUID + _int32s(count) + _NO_TAGS for count in counts.values())
 
 
 def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> int:
     """Return the size of partitions with their epochs, a tagged field since 4.3."""
     counts = _counts(partitions)
     return _array(
-        _UUID + _int32s(each) + _NO_TAGS + _tagged(_int32s(each)) for each in counts.values()
+        _UUID + _int32s(count) + _NO_TAGS + _tagged(_int32s(count)) for count in counts.values()
     )
 
 
 def _counts(partitions: Iterable[TopicIdPartition]) -> dict[TopicId, int]:
     counts: dict[TopicId, int] = {}
-    for each in partitions:
-        counts[each.topic_id] = counts.get(each.topic_id, 0) + 1
+    for partition in partitions:
+        counts[partition.topic_id] = counts.get(partition.topic_id, 0) + 1
     return counts
 
 
@@ -206,12 +206,12 @@ def _classic_group(value: r.ClassicGroupMetadataValue) -> int:
     """Return the size of version 3, the last one before flexible versions."""
     texts = [value.protocol_type, value.protocol, value.leader]
     blobs = []
-    for each in value.members:
-        texts += [each.member_id, each.group_instance_id, each.client_id, each.client_host]
-        blobs += [each.subscription, each.assignment]
+    for member in value.members:
+        texts += [member.member_id, member.group_instance_id, member.client_id, member.client_host]
+        blobs += [member.subscription, member.assignment]
     size = 4 + 8 + 4 + (4 + 4) * len(value.members) - _NO_TAGS
-    size += sum(2 + _utf8_length(each or "") for each in texts)
-    return size + sum(4 + len(each) for each in blobs)
+    size += sum(2 + _utf8_length(text or "") for text in texts)
+    return size + sum(4 + len(blob) for blob in blobs)
 
 
 def _group(value: r.GroupMetadataValue) -> int:
@@ -229,13 +229,19 @@ def _member(value: r.MemberMetadataValue) -> int:
     size += 4 + _text(value.server_assignor)
     if value.client_assignors:
         size += _array(
-            _text(each.name) + 2 + 2 + 1 + 2 + _bytes(each.metadata) + _NO_TAGS
-            for each in value.client_assignors
+            _text(client_assignor.name)
+            + 2
+            + 2
+            + 1
+            + 2
+            + _bytes(client_assignor.metadata)
+            + _NO_TAGS
+            for client_assignor in value.client_assignors
         )
     if value.classic:
         protocols = value.classic.supported_protocols
         supported = _array(
-            _text(each.name) + _bytes(each.metadata) + _NO_TAGS for each in protocols
+            _text(protocol.name) + _bytes(protocol.metadata) + _NO_TAGS for protocol in protocols
         )
         size += _tagged(1 + 4 + supported + _NO_TAGS)
     return size
@@ -263,13 +269,13 @@ def _regular_expression(value: r.RegularExpressionValue) -> int:
 def _design_generation(value: r.DesignGenerationValue) -> int:
     """Return the size in the format of the other records; ZooKeeper had JSON."""
     consumers = _array(
-        _text(each.consumer_id)
-        + _text(each.client_host)
+        _text(consumer.consumer_id)
+        + _text(consumer.client_host)
         + 4
-        + _array(map(_text, each.topics))
-        + _text(each.strategy)
-        + _array(_text(key.topic) + 4 for key in each.partitions)
-        for each in value.consumers
+        + _array(map(_text, consumer.topics))
+        + _text(consumer.strategy)
+        + _array(_text(key.topic) + 4 for key in consumer.partitions)
+        for consumer in value.consumers
     )
     return 4 + consumers + _array(_text(topic) + 4 for topic in value.partition_counts)
 

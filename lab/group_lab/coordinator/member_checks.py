@@ -235,7 +235,7 @@ def _check_epoch(member: GroupMember, request: HeartbeatRequest, profile: Profil
 
 
 def _owns_only(owned: Assignment | None, assigned: Container[TopicIdPartition]) -> bool:
-    return owned is not None and all(each in assigned for each in owned.partitions)
+    return owned is not None and all(partition in assigned for partition in owned.partitions)
 
 
 def _unknown(group: ConsumerGroup, member_id: str) -> RefusedError:

@@ -153,13 +153,13 @@ def _gauges(
     groups: Sequence[ConsumerGroup], profile: Profile
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the numbers of groups and offsets; those of older names apart."""
-    consumer = Counter(each.state for each in groups if each.is_consumer_group)
+    consumer = Counter(group.state for group in groups if group.is_consumer_group)
     classic = Counter(
-        each.classic.state if each.classic else ClassicState.EMPTY
-        for each in groups
-        if not each.is_consumer_group and not each.design
+        group.classic.state if group.classic else ClassicState.EMPTY
+        for group in groups
+        if not group.is_consumer_group and not group.design
     )
-    offsets = sum(len(each.offsets) for each in groups)
+    offsets = sum(len(group.offsets) for group in groups)
     classic_type = "generic" if profile.kip_metrics else "classic"
     values: dict[str, float] = {
         "group-count,protocol=consumer": consumer.total(),

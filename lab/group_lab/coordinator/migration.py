@@ -110,9 +110,9 @@ def upgraded(group: ConsumerGroup, profile: Profile, context: RequestContext) ->
         return Upgrade(group, answers=answers, classic=draft.group, refusal=refusal)
     records = (tombstone, *_records(group.classic, members, profile, context))
     converted = _without_classic(group)
-    for each in records:
-        converted.apply(each)
-    timers = tuple(classic_session_timer(group.group_id, each, context) for each in members)
+    for record in records:
+        converted.apply(record)
+    timers = tuple(classic_session_timer(group.group_id, member, context) for member in members)
     return Upgrade(converted, records, timers, tuple(draft.answers), draft.group)
 
 
@@ -133,7 +133,7 @@ def downgrades_without(
     Args:
         leaving: Their member ids.
     """
-    remaining = [each for key, each in group.members.items() if key not in leaving]
+    remaining = [member for key, member in group.members.items() if key not in leaving]
     return bool(remaining) and _may_downgrade(remaining, len(remaining), context)
 
 
@@ -147,7 +147,7 @@ def downgrades_for(
     """
     if replaced is None or replaced.classic:
         return False
-    others = [each for each in group.members.values() if each.member_id != replaced.member_id]
+    others = [member for member in group.members.values() if member.member_id != replaced.member_id]
     return _may_downgrade(others, len(group.members), context)
 
 
@@ -202,13 +202,13 @@ def client_assignors(metadata: ClassicMetadata) -> tuple[ClientAssignor, ...]:
     """
     return tuple(
         ClientAssignor(
-            each.name,
+            supported_protocol.name,
             minimum_version=UNKNOWN_VERSION,
             maximum_version=UNKNOWN_VERSION,
             metadata_version=UNKNOWN_VERSION,
-            metadata=decode_subscription(each.metadata).user_data or b"",
+            metadata=decode_subscription(supported_protocol.metadata).user_data or b"",
         )
-        for each in metadata.supported_protocols
+        for supported_protocol in metadata.supported_protocols
     )
 
 
@@ -296,7 +296,7 @@ def _converted_member(
             " to a default assignor before re-attempting the upgrade.",
             profile,
         )
-    if classic.protocol_name not in {each.name for each in member.protocols}:
+    if classic.protocol_name not in {protocol.name for protocol in member.protocols}:
         # Before the first generation no protocol is selected, and Kafka throws.
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     embedded = decode_subscription(member.metadata(classic.protocol_name))
@@ -335,7 +335,7 @@ def _records(
 ) -> tuple[r.Record, ...]:
     """Return the records of a converted group (ConsumerGroup.createConsumerGroupRecords)."""
     group_id, epoch = classic.group_id, classic.generation_id
-    by_id = {each.member_id: each for each in members}
+    by_id = {member.member_id: member for member in members}
     ordered = [by_id[each] for each in timeline_order(list(by_id))]
     names = subscriptions.subscribed_names(members, {})
     metadata_hash, listed = 0, []

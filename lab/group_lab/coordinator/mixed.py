@@ -241,11 +241,11 @@ def _check_join(
     member_checks.check_size(group, member_id, request.group_instance_id, profile, broker)
     # A member that joins again counts with the protocols that it had.
     known = [
-        {each.name for each in member.classic.supported_protocols}
+        {supported_protocol.name for supported_protocol in member.classic.supported_protocols}
         for member in group.members.values()
         if member.classic
     ]
-    offered = {each.name for each in request.protocols}
+    offered = {protocol.name for protocol in request.protocols}
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not offered.intersection(*known):
         raise RefusedError(
             CoordinatorErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -319,9 +319,9 @@ def _owned(embedded: Subscription, context: RequestContext) -> Assignment:
     by_name = context.topics.by_name
     return Assignment(
         frozenset(
-            TopicIdPartition(by_name[each.topic].topic_id, each.partition)
-            for each in embedded.owned_partitions
-            if each.topic in by_name
+            TopicIdPartition(by_name[owned_partition.topic].topic_id, owned_partition.partition)
+            for owned_partition in embedded.owned_partitions
+            if owned_partition.topic in by_name
         )
     )
 

@@ -138,7 +138,9 @@ class Reconciliation:
         )
 
     def _still_owns(self, revoked: Mapping[TopicIdPartition, int]) -> bool:
-        return self.owned is None or any(each in revoked for each in self.owned.partitions)
+        return self.owned is None or any(
+            partition in revoked for partition in self.owned.partitions
+        )
 
 
 def _moved(member: GroupMember, member_epoch: int, **changes: Any) -> GroupMember:

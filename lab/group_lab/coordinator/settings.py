@@ -222,7 +222,9 @@ def describe_config(
 
 def _names(profile: Profile) -> tuple[str, ...]:
     return tuple(
-        each for each in _SETTINGS if profile.batches_assignments or each != ASSIGNMENT_INTERVAL
+        setting
+        for setting in _SETTINGS
+        if profile.batches_assignments or setting != ASSIGNMENT_INTERVAL
     )
 
 

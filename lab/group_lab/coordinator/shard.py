@@ -545,8 +545,8 @@ class Shard:
     def _remove_classic(self, group_id: str, outcome: Outcome[Any]) -> ClassicGroup | None:
         """Forget a classic group that is deleted or converted, and return it."""
         deletes = any(
-            isinstance(each.key, ClassicGroupMetadataKey) and each.value is None
-            for each in outcome.records
+            isinstance(record.key, ClassicGroupMetadataKey) and record.value is None
+            for record in outcome.records
         )
         if not (deletes or outcome.removes_classic):
             return None

@@ -99,7 +99,7 @@ def pattern_change(
         RefusedError: The pattern is new to the group and not valid.
     """
     old, new = before.subscribed_topic_regex, updated_member.subscribed_topic_regex
-    if not (old or new or any(each.subscribed_topic_regex for each in group.members.values())):
+    if not (old or new or any(member.subscribed_topic_regex for member in group.members.values())):
         return NO_PATTERNS
     counts = _subscribers(group)
     is_new = new not in (old, "") and not counts[new]
@@ -135,7 +135,9 @@ def look_up_patterns(
     if not group.members:
         return Outcome(None)
     patterns = sorted(_subscribers(group))
-    found = {each: resolved_pattern(each, context.topics, context.now) for each in patterns}
+    found = {
+        pattern: resolved_pattern(pattern, context.topics, context.now) for pattern in patterns
+    }
     no_topics = r.RegularExpressionValue((), 0, 0.0)
     has_changed = any(
         each.topics != group.regexes.get(key, no_topics).topics for key, each in found.items()
@@ -163,7 +165,7 @@ def resolved_pattern(pattern: str, topics: TopicsImage, now: float) -> r.Regular
 
 def _subscribers(group: ConsumerGroup) -> Counter[str]:
     return Counter(
-        regex for each in group.members.values() if (regex := each.subscribed_topic_regex)
+        regex for member in group.members.values() if (regex := member.subscribed_topic_regex)
     )
 
 
@@ -221,8 +223,8 @@ def subscribed_names(
         regexes: Resolved patterns; those without members also count, which a replaced member may
             leave.
     """
-    by_name = (each.subscribed_topic_names for each in members)
-    return frozenset().union(*by_name, *(each.topics for each in regexes.values()))
+    by_name = (member.subscribed_topic_names for member in members)
+    return frozenset().union(*by_name, *(regex.topics for regex in regexes.values()))
 
 
 def names_of(
@@ -236,7 +238,7 @@ def names_of(
 def is_touched(group: ConsumerGroup, before: TopicsImage, after: TopicsImage) -> bool:
     """Return whether a subscribed topic was created, deleted or changed."""
     names = subscribed_names(group.members.values(), group.regexes)
-    return any(before.by_name.get(each) != after.by_name.get(each) for each in names)
+    return any(before.by_name.get(name) != after.by_name.get(name) for name in names)
 
 
 def next_epoch(
@@ -316,7 +318,7 @@ def _record(group: ConsumerGroup, group_epoch: int, metadata_hash: int = 0) -> r
 
 def partition_metadata(names: frozenset[str], topics: TopicsImage) -> r.PartitionMetadataValue:
     """Return the ids and partition counts of topics, of those that exist."""
-    found = (topics.by_name[each] for each in sorted(names) if each in topics.by_name)
+    found = (topics.by_name[name] for name in sorted(names) if name in topics.by_name)
     return r.PartitionMetadataValue(
         {each.name: (each.topic_id, each.partition_count) for each in found}
     )
@@ -324,7 +326,7 @@ def partition_metadata(names: frozenset[str], topics: TopicsImage) -> r.Partitio
 
 def metadata_hash(names: frozenset[str], topics: TopicsImage) -> int:
     """Return a 64-bit hash of the topics, 0 for none; Kafka's XXH3 is not visible outside."""
-    found = [topics.by_name[each] for each in sorted(names) if each in topics.by_name]
+    found = [topics.by_name[name] for name in sorted(names) if name in topics.by_name]
     if not found:
         return 0
     text = repr(
@@ -379,7 +381,7 @@ class Change:
         (ConsumerGroup.computeSubscribedTopicNames).
         """
         before = self.sender.predecessor or self.updated_member.member_id
-        kept = [each for each in self.group.members.values() if each.member_id != before]
+        kept = [member for member in self.group.members.values() if member.member_id != before]
         return [*kept, self.updated_member]
 
     @property
@@ -389,7 +391,9 @@ class Change:
 
     def subscribed_ids(self, context: RequestContext) -> frozenset[TopicId]:
         """Return the topics of the member that exist."""
-        found = (context.topics.by_name.get(each) for each in self.subscribed_names)
+        found = (
+            context.topics.by_name.get(subscribed_name) for subscribed_name in self.subscribed_names
+        )
         return frozenset(each.topic_id for each in found if each)
 
 
@@ -439,7 +443,7 @@ def subscription(change: Change, profile: Profile, context: RequestContext) -> G
     )
     if not bumps and group.topics_version == context.topics.version:
         return GroupSubscription(epoch, has_changed, group.regexes, pattern.records, pattern.timers)
-    regexes = {key: each for key, each in group.regexes.items() if key != pattern.dropped}
+    regexes = {key: regex for key, regex in group.regexes.items() if key != pattern.dropped}
     compared = next_epoch(group, change.counted(), profile, context, bumps=bumps, regexes=regexes)
     return GroupSubscription(
         compared.group_epoch,

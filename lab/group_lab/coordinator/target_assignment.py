@@ -70,7 +70,7 @@ def member_order(
         most_members: Maximum number of members so far.
     """
     kept = set(known).intersection(members)
-    added = [each for each in members if each not in kept]
+    added = [member for member in members if member not in kept]
     removed = [each for each in known if each not in kept]
     changes = hash_order([*added, *removed], string_hash, DEFAULT_TABLE)
     grows_first = bool(added) and changes[0] == added[0]
@@ -84,7 +84,7 @@ def topic_order(names: Sequence[str], topics: TopicsImage) -> list[TopicId]:
     Args:
         names: Topic names, in the coordinator's order.
     """
-    found = [topics.by_name[each].topic_id for each in names if each in topics.by_name]
+    found = [topics.by_name[name].topic_id for name in names if name in topics.by_name]
     return hash_order(found, uuid_hash, copied_table(len(names)))
 
 
@@ -188,7 +188,7 @@ def preferred_assignor(
     if len(votes) <= 1:
         return next(iter(votes), context.settings.broker.assignors[0])
     kept = _votes(counted[:-1] if asking else counted)
-    added = [each for each in votes if each not in kept]
+    added = [vote for vote in votes if vote not in kept]
     voted = list(_votes(group.members.values()))
     return max(vote_order(voted, kept, added), key=votes.__getitem__)
 
@@ -202,7 +202,7 @@ def described_assignor(group: ConsumerGroup, context: RequestContext) -> str:
 
 def is_contested(group: ConsumerGroup) -> bool:
     """Return whether members ask for more than one assignor."""
-    return len({each.server_assignor for each in group.members.values()} - {None}) > 1
+    return len({member.server_assignor for member in group.members.values()} - {None}) > 1
 
 
 def is_homogeneous(
@@ -215,8 +215,8 @@ def is_homogeneous(
         regexes: Resolved patterns; those without members also count, and a topic of two patterns
             counts twice.
     """
-    patterns = Counter(regex for each in members if (regex := each.subscribed_topic_regex))
-    names = Counter(name for each in members for name in each.subscribed_topic_names)
+    patterns = Counter(regex for member in members if (regex := member.subscribed_topic_regex))
+    names = Counter(name for member in members for name in member.subscribed_topic_names)
     matched = [topic for each in regexes.values() for topic in each.topics]
     if not patterns:
         return names.keys() >= set(matched) and all(
@@ -230,7 +230,9 @@ def is_homogeneous(
 
 
 def _votes(members: Iterable[GroupMember]) -> Counter[str]:
-    return Counter(each.server_assignor for each in members if each.server_assignor is not None)
+    return Counter(
+        member.server_assignor for member in members if member.server_assignor is not None
+    )
 
 
 def _specs(

@@ -37,7 +37,7 @@ class TopicsImage:
     @classmethod
     def of(cls, topics: Iterable[TopicImage], version: int = 0) -> TopicsImage:
         """Make an image of topics that are all as new as its version."""
-        return cls({each.name: each for each in topics}, version, version)
+        return cls({topic.name: topic for topic in topics}, version, version)
 
     def by_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with an id, if it exists."""

@@ -246,7 +246,7 @@ class ClassicRun:
         if self._counted_at is None or now - self._counted_at >= METADATA_S:
             self._counted_at = now
             topics = self._scene.storage.image.by_name.values()
-            self._counts = {each.name: each.partition_count for each in topics}
+            self._counts = {topic.name: topic.partition_count for topic in topics}
         return self._counts
 
     def _read(self) -> bool:
@@ -324,7 +324,7 @@ class ClassicRun:
             member_id=member_id,
             member_epoch=generation_id,
             instance_id=membership.group_instance_id,
-            offsets={key: m.OffsetAndMetadata(each) for key, each in positions.items()},
+            offsets={key: m.OffsetAndMetadata(position) for key, position in positions.items()},
         )
 
         def answered(response: Any) -> None:

@@ -285,7 +285,7 @@ class ClassicMembership:
     @property
     def _own_counts(self) -> dict[str, int]:
         """The partition counts of its own topics."""
-        return {each: self._counts.get(each, 0) for each in self.config.topics}
+        return {topic: self._counts.get(topic, 0) for topic in self.config.topics}
 
     def _prepare(self) -> None:
         if self.is_preparing:

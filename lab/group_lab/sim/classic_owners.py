@@ -54,8 +54,8 @@ class ClassicOwners:
         group = self._scene.coordination.group.classic
         if group is None:
             return
-        for each in self._scene.participants:
-            member = each.member
+        for participant in self._scene.participants:
+            member = participant.member
             if not isinstance(member, ClassicRun) or member.member_id == member_id:
                 continue
             taken = given & member.owned.partitions

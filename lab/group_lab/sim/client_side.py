@@ -263,7 +263,7 @@ def _with_assignor(
         if member.full and request is not member.full:
             owned = request.topic_partitions or NO_PARTITIONS
             request = replace(member.full, topic_partitions=owned)
-    values = {each.name: getattr(request, each.name) for each in fields(m.HeartbeatRequest)}
+    values = {field_.name: getattr(request, field_.name) for field_ in fields(m.HeartbeatRequest)}
     values["server_assignor"] = None
     named = None if member.known == entry else (entry,)
     return c.KipHeartbeatRequest(**values, client_assignors=named)
@@ -283,19 +283,19 @@ def received(response: c.KipHeartbeatResponse) -> MemberAssignment:
 def spec_of(prepared: c.PrepareAssignmentResponse) -> AssignmentSpec:
     """Return the input of a client-side assignor."""
     members = {
-        each.member_id: AssignmentMemberSpec(
-            each.subscribed_topic_ids,
-            each.instance_id,
-            each.rack_id,
-            each.reason,
-            Metadata(each.metadata_version, each.metadata_bytes),
-            each.topic_partitions,
+        member.member_id: AssignmentMemberSpec(
+            member.subscribed_topic_ids,
+            member.instance_id,
+            member.rack_id,
+            member.reason,
+            Metadata(member.metadata_version, member.metadata_bytes),
+            member.topic_partitions,
         )
-        for each in prepared.members
+        for member in prepared.members
     }
     topics = {
-        each.topic_id: AssignmentTopicMetadata(each.topic_name, each.num_partitions)
-        for each in prepared.topics
+        topic.topic_id: AssignmentTopicMetadata(topic.topic_name, topic.num_partitions)
+        for topic in prepared.topics
     }
     return AssignmentSpec(members, topics)
 

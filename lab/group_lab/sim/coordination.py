@@ -239,7 +239,11 @@ class Coordination:
         """The errors with which a broker refuses a request for a moment."""
         if not self.profile.assigns_in_join:
             return PASSING_ERRORS
-        return [each for each in PASSING_ERRORS if int(each) in {*DesignErrorCode}]
+        return [
+            passing_error
+            for passing_error in PASSING_ERRORS
+            if int(passing_error) in {*DesignErrorCode}
+        ]
 
     def shown_id(self, member_id: str) -> str:
         """Return a member id that begins with the run; a consumer id of the 0.9 design does not."""
@@ -338,11 +342,11 @@ class Coordination:
                 self.schedule.now,
                 request.member_id,
                 key,
-                each.committed_offset,
+                offset.committed_offset,
                 self.committed(key),
                 self.holder(key),
             )
-            for key, each in request.offsets.items()
+            for key, offset in request.offsets.items()
         ]
 
     def _answer(self, waiting: _Waiting) -> None:

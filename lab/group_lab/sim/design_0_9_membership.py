@@ -219,7 +219,9 @@ class TopicFilter:
 
     def topics_of(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Return the subscribed ones of these topics, sorted."""
-        return tuple(sorted(each for each in topics if self.pattern.matches(each) != self.excludes))
+        return tuple(
+            sorted(topic for topic in topics if self.pattern.matches(topic) != self.excludes)
+        )
 
 
 def _alternatives(expression: str) -> Subscription:

@@ -119,17 +119,17 @@ class ConsumerProtocol:
         """Return a subscription for each assignor."""
         return tuple(
             ClassicProtocol(
-                each.name,
+                assignor.name,
                 encode_subscription(
                     Subscription(
                         topics=topics,
-                        user_data=each.user_data(owned, generation_id),
+                        user_data=assignor.user_data(owned, generation_id),
                         owned_partitions=owned,
                         generation_id=generation_id,
                     )
                 ),
             )
-            for each in self._assignors
+            for assignor in self._assignors
         )
 
     def assign(
@@ -138,10 +138,10 @@ class ConsumerProtocol:
         """Compute the assignment with the selected assignor."""
         assignor = next(each for each in self._assignors if each.name == response.protocol_name)
         members = {
-            each.member_id: ClassicMember(
-                decode_subscription(each.metadata), each.group_instance_id
+            member.member_id: ClassicMember(
+                decode_subscription(member.metadata), member.group_instance_id
             )
-            for each in response.members
+            for member in response.members
         }
         found = assignor.assign(members, partition_counts)
         return {member_id: encode_assignment(each) for member_id, each in found.items()}
@@ -202,14 +202,16 @@ class IncrementalProtocol:
             self._memory = LeaderMemory.of_follower(self._joins_again_at)
         # Else its SyncGroup was lost, and it joined the same generation again.
         self._led_generation_id = response.generation_id
-        members = {each.member_id: decode_subscription(each.metadata) for each in response.members}
+        members = {
+            member.member_id: decode_subscription(member.metadata) for member in response.members
+        }
         first = -1 if self.protocol_type == CONNECT_PROTOCOL_TYPE else 0
         resources = {topic: range(first, count) for topic, count in partition_counts.items()}
         decision = decide(self._config, members, resources, self._memory, now)
         self._decided = decision.memory
         return {
-            member_id: encode_proposed_assignment(each)
-            for member_id, each in decision.assignments.items()
+            member_id: encode_proposed_assignment(assignment)
+            for member_id, assignment in decision.assignments.items()
         }
 
     def read(

@@ -80,6 +80,6 @@ def epoch_costs(records: Iterable[r.Record]) -> EpochCosts:
         unaligned,
         per_partition,
         len(member_epochs),
-        sum(each == assignment_epoch for each in member_epochs.values()),
-        sum(each == assignment_epoch for each in unaligned_epochs.values()),
+        sum(member_epoch == assignment_epoch for member_epoch in member_epochs.values()),
+        sum(unaligned_epoch == assignment_epoch for unaligned_epoch in unaligned_epochs.values()),
     )

@@ -343,10 +343,10 @@ def _hashable(record: Record) -> Record:
 def _not_reconciled(group: ConsumerGroup) -> str:
     if group.state is not GroupState.STABLE:
         return ""
-    for each in group.members.values():
-        target = group.targets.get(each.member_id)
-        if each.assigned.keys() != (target.partitions.partitions if target else frozenset()):
-            return f"the group is stable, but {each.member_id} differs from its target assignment"
+    for member in group.members.values():
+        target = group.targets.get(member.member_id)
+        if member.assigned.keys() != (target.partitions.partitions if target else frozenset()):
+            return f"the group is stable, but {member.member_id} differs from its target assignment"
     return ""
 
 

@@ -72,13 +72,13 @@ LONGEST: Final = ("longest_not_read_s", "delay_max_s", "longest_unstable_s")
 def mean(all_figures: Sequence[Figures]) -> Figures:
     """Return the figures of several runs as one: means, and the maximum of the longest times."""
     values: dict[str, float] = {}
-    for each in fields(Figures):
-        found = [getattr(figures, each.name) for figures in all_figures]
+    for field_ in fields(Figures):
+        found = [getattr(figures, field_.name) for figures in all_figures]
         average = sum(found) / len(found)
-        is_count = isinstance(getattr(Figures(), each.name), int)
-        values[each.name] = max(found) if each.name in LONGEST else average
+        is_count = isinstance(getattr(Figures(), field_.name), int)
+        values[field_.name] = max(found) if field_.name in LONGEST else average
         if is_count:
-            values[each.name] = round(average)
+            values[field_.name] = round(average)
     return Figures(**values)  # type: ignore[arg-type]
 
 
@@ -323,12 +323,14 @@ class FigureCounter:
             self._is_stable &= not owners or len(owners) == len(self._scene.storage.logs)
         else:
             owners = {
-                key: each.member_id for each in group.members.values() for key in each.assigned
+                key: member.member_id
+                for member in group.members.values()
+                for key in member.assigned
             }
         shown_id = self._scene.coordination.shown_id
         self._moves.seen(
-            (application_of(shown_id(each)) for each in (group.in_memory or group).members),
-            {key: application_of(shown_id(each)) for key, each in owners.items()},
+            (application_of(shown_id(member)) for member in (group.in_memory or group).members),
+            {key: application_of(shown_id(owner)) for key, owner in owners.items()},
             is_stable=self._is_stable,
         )
         if self._began_at is None:
@@ -355,7 +357,7 @@ class FigureCounter:
     def _count(self, began_at: float, records: facts.Records) -> None:
         logs = self._scene.storage.logs
         found = {
-            key: [(each, logs[key].written_at(each)) for each in numbers]
+            key: [(number, logs[key].written_at(number)) for number in numbers]
             for key, numbers in records.items()
             if key in logs
         }

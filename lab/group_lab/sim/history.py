@@ -83,8 +83,8 @@ class History:
     def _finished(self, fact: facts.Finished) -> None:
         for key, found in fact.records.items():
             self.read.setdefault(key, set()).update(found)
-        for each in fact.plan.ranges:
-            self._note(each.key, each.from_offset, each.until_offset)
+        for offset_range in fact.plan.ranges:
+            self._note(offset_range.key, offset_range.from_offset, offset_range.until_offset)
 
     def _consumed(self, fact: facts.Consumed) -> None:
         for key, found in fact.records.items():
@@ -127,9 +127,9 @@ class History:
     def _happened(self, fact: facts.Happened | facts.ClassicHappened) -> None:
         match fact.event:
             case RangesInherited(ranges=ranges):
-                for each in ranges:
-                    offsets = (each.from_offset, each.until_offset)
-                    self.inherited.setdefault(each.key, []).append(offsets)
+                for offset_range in ranges:
+                    offsets = (offset_range.from_offset, offset_range.until_offset)
+                    self.inherited.setdefault(offset_range.key, []).append(offsets)
             case PartitionsGivenUp(partitions=partitions):
                 self.given_up.update(partitions)
                 self.gave_up = True

@@ -186,9 +186,9 @@ class Incidents:
     def _one(self) -> Application:
         """Choose a query, preferably one that is revoking partitions."""
         reconciling = [
-            each
-            for each in self._queries
-            if each.member is not None and each.member.state is MemberState.RECONCILING
+            query
+            for query in self._queries
+            if query.member is not None and query.member.state is MemberState.RECONCILING
         ]
         return self._scene.chance.choice(reconciling or self._queries)
 
@@ -231,7 +231,7 @@ class Incidents:
     def _migrate(self) -> None:
         """End all members of one protocol for a while: the group changes its protocol, and back."""
         of_queries = self._scene.chance.random() < 0.5
-        leaving = [each for each in self._queries if isinstance(each, Query) == of_queries]
+        leaving = [query for query in self._queries if isinstance(query, Query) == of_queries]
         away_s = self._pick(AWAY_S[1:])
         self._say("migrates", *(each.name for each in leaving), f"{away_s} s")
         for each in leaving:
@@ -309,14 +309,14 @@ class Incidents:
         away_s = swarm.session_s + MARGIN_S if kill else longest_down_s(swarm)
         Operator(scene, self._queries, scene.now + away_s, deletes=deletes).act()
         if not swarm.turns:
-            for each in self._queries:
-                each.stay_down(away_s, kill=kill)
+            for query in self._queries:
+                query.stay_down(away_s, kill=kill)
             return
         ends_s = away_s
-        for each in sorted(self._queries, key=lambda _: scene.chance.random()):
-            each.stay_down(ends_s, kill=kill)
+        for query in sorted(self._queries, key=lambda _: scene.chance.random()):
+            query.stay_down(ends_s, kill=kill)
             ends_s += self._pick(TURNS_S)
-            self._end_turn(each, ends_s)
+            self._end_turn(query, ends_s)
 
     def _end_turn(self, query: Application, after_s: float) -> None:
         """End a query that has run alone; it starts again when all have had their turn."""

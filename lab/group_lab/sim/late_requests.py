@@ -152,10 +152,10 @@ class LateRequests:
         request = fact.request
         if not isinstance(request, m.OffsetCommitRequest):
             return
-        for key, each in request.offsets.items():
+        for key, offset in request.offsets.items():
             sender = (request.member_id, key)
             is_race = self._doubts.get(sender) is Doubt.LOOKED_UP
-            self._late[sender, each.committed_offset, fact.at] = is_race
+            self._late[sender, offset.committed_offset, fact.at] = is_race
 
     def _heartbeat_late(self, fact: facts.ChangedByLateHeartbeat) -> None:
         self._taken_unaware.update((fact.member_id, key) for key in fact.taken)

@@ -398,20 +398,21 @@ class Query(RestartedApplication[Incarnation]):
         self._say(current, "runs", *plan.ranges)
         logs = scene.storage.logs
         if self._is_strict and any(
-            each.key not in logs
-            or each.from_offset < min(logs[each.key].start_offset, each.until_offset)
-            for each in plan.ranges
+            offset_range.key not in logs
+            or offset_range.from_offset
+            < min(logs[offset_range.key].start_offset, offset_range.until_offset)
+            for offset_range in plan.ranges
         ):
             # Its tasks fail: their records are gone.
             current.after(0.01, lambda: self._fail_for_loss(current))
             return
         read_committed = bool(scene.swarm.read_committed)
         records: Records = {
-            each.key: logs[each.key].shown(
-                each.from_offset, each.until_offset, read_committed=read_committed
+            offset_range.key: logs[offset_range.key].shown(
+                offset_range.from_offset, offset_range.until_offset, read_committed=read_committed
             )
-            for each in plan.ranges
-            if each.key in logs
+            for offset_range in plan.ranges
+            if offset_range.key in logs
         }
         scene.publish(Read(self.name, plan, records))
 

@@ -164,7 +164,7 @@ def sent_by_name(request: m.Request, topics: TopicsImage) -> tuple[m.Request, Fi
     gone_code = int(ErrorCode.UNKNOWN_TOPIC_ID)
     match request:
         case m.OffsetCommitRequest(offsets=offsets):
-            sent = {key: each for key, each in offsets.items() if key.topic_id in there}
+            sent = {key: offset for key, offset in offsets.items() if key.topic_id in there}
             gone = dict.fromkeys(offsets.keys() - sent.keys(), gone_code)
             return replace(request, offsets=sent), lambda answer: _with_errors(answer, gone)
         case m.OffsetFetchRequest(partitions=partitions):

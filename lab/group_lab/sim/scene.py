@@ -262,8 +262,8 @@ class Scene:
 
     def listen(self, listeners: Iterable[Listeners]) -> None:
         """Register callbacks by the type of the fact."""
-        for each in listeners:
-            for kind, take in each.items():
+        for listener in listeners:
+            for kind, take in listener.items():
                 self._listeners[kind].append(take)
 
     def publish(self, fact: Fact) -> None:
@@ -285,15 +285,17 @@ def restless(
     """
     coordination = scene.coordination
     state = coordination.state
-    if state not in ("Stable", "Steady") and any(each.member for each in scene.participants):
+    if state not in ("Stable", "Steady") and any(
+        participant.member for participant in scene.participants
+    ):
         yield f"the group is {state}"
     held = coordination.assigned.keys()
     # A group that has not seen a new, grown or deleted topic yet is not settled.
     for key in sorted(scene.storage.logs.keys() ^ held) if coordination.member_ids else ():
         if key in held or not is_unassigned(key):
             yield f"{key} is {'held, but gone' if key in held else 'not held'}"
-    for each in scene.participants:
-        if why := each.restless():
+    for participant in scene.participants:
+        if why := participant.restless():
             yield why
     for key, log in scene.storage.logs.items():
         committed = coordination.committed(key)

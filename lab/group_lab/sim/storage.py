@@ -65,15 +65,19 @@ class PartitionLog:
     @property
     def stable_offset(self) -> int:
         """The last stable offset: the first record of a transaction that is open, or the end."""
-        unmarked = (each for each in self._transactions if each.marker_offset == NO_OFFSET)
+        unmarked = (
+            transaction
+            for transaction in self._transactions
+            if transaction.marker_offset == NO_OFFSET
+        )
         open_at = (each.from_offset for each in unmarked)
         return min(open_at, default=self.end_offset)
 
     def append(self, count: int, now: float = 0.0) -> None:
         """Write so many records."""
-        for each in self._transactions:
-            if each.ended_at is not None and each.marker_offset == NO_OFFSET:
-                self._mark(each, now)
+        for transaction in self._transactions:
+            if transaction.ended_at is not None and transaction.marker_offset == NO_OFFSET:
+                self._mark(transaction, now)
         self._write(count, now)
 
     def _write(self, count: int, now: float) -> None:
@@ -109,9 +113,9 @@ class PartitionLog:
     def stable_since(self, since: float) -> int:
         """Return a lower bound of the last stable offset at every instant since one."""
         unstable = (
-            each.from_offset
-            for each in self._transactions
-            if each.marker_offset == NO_OFFSET or (each.ended_at or 0.0) > since
+            transaction.from_offset
+            for transaction in self._transactions
+            if transaction.marker_offset == NO_OFFSET or (transaction.ended_at or 0.0) > since
         )
         return min(unstable, default=self.end_offset)
 
@@ -121,7 +125,7 @@ class PartitionLog:
         Args:
             read_committed: Whether the bound is the last stable offset.
         """
-        count = sum(self.written_at(each) <= since for each in self._records)
+        count = sum(self.written_at(record) <= since for record in self._records)
         return min(count, self.stable_since(since)) if read_committed else count
 
     def hides(self, record: int, *, read_committed: bool) -> bool:
@@ -183,11 +187,13 @@ class PartitionLog:
     def _cut_transactions(self) -> None:
         """Remove transactions above the end; the next append writes lost markers again."""
         end = self.end_offset
-        self._transactions = [each for each in self._transactions if each.from_offset < end]
-        for each in self._transactions:
-            if each.marker_offset >= end:
-                each.marker_offset = NO_OFFSET
-            each.until_offset = min(each.until_offset, end)
+        self._transactions = [
+            transaction for transaction in self._transactions if transaction.from_offset < end
+        ]
+        for transaction in self._transactions:
+            if transaction.marker_offset >= end:
+                transaction.marker_offset = NO_OFFSET
+            transaction.until_offset = min(transaction.until_offset, end)
 
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch of the record at an offset, written or next."""

@@ -239,7 +239,7 @@ class Swarm:
     @property
     def text(self) -> str:
         """The differences from a calm run of the default size, as `parse` reads them."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        named = {field_.name: getattr(self, field_.name) for field_ in fields(self)}
         return ",".join(
             f"{name}={value.value if isinstance(value, Enum) else value}"
             for name, value in named.items()
@@ -253,7 +253,7 @@ class Swarm:
         Raises:
             ValueError: A name or a value is unknown.
         """
-        known = {each.name: type(getattr(CALM, each.name)) for each in fields(cls)}
+        known = {field_.name: type(getattr(CALM, field_.name)) for field_ in fields(cls)}
         read: dict[str, object] = {}
         for each in filter(None, text.split(",")):
             name, _, value = each.partition("=")
@@ -494,8 +494,8 @@ def shrunk(swarm: Swarm, fails: Callable[[Swarm], F | None]) -> F | None:
 
 def _smaller(swarm: Swarm) -> Iterator[Swarm]:
     """Yield swarms with less of one part: none, half, one less."""
-    for each in fields(swarm):
-        name, value = each.name, getattr(swarm, each.name)
+    for field_ in fields(swarm):
+        name, value = field_.name, getattr(swarm, field_.name)
         if name in KEPT:
             continue
         if isinstance(value, Enum):

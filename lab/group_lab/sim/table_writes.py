@@ -139,8 +139,11 @@ class SimulatedWrite:
             return ranges
         logs = self.scene.storage.logs
         return tuple(
-            kept_of(each, logs[each.key].start_offset if each.key in logs else None)
-            for each in ranges
+            kept_of(
+                offset_range,
+                logs[offset_range.key].start_offset if offset_range.key in logs else None,
+            )
+            for offset_range in ranges
         )
 
     def _ask_committed(self, needed: frozenset[FenceKey]) -> None:
@@ -183,8 +186,9 @@ class SimulatedWrite:
     def _stage(self, ranges: tuple[OffsetRange, ...]) -> None:
         logs = self.scene.storage.logs
         if self.is_strict and any(
-            each.key not in logs or each.from_offset < logs[each.key].start_offset
-            for each in ranges
+            offset_range.key not in logs
+            or offset_range.from_offset < logs[offset_range.key].start_offset
+            for offset_range in ranges
         ):
             self.lost()
             return
@@ -193,21 +197,23 @@ class SimulatedWrite:
             return
         read_committed = bool(self.scene.swarm.read_committed)
         if read_committed and any(
-            logs[each.key].stable_offset < each.until_offset <= logs[each.key].end_offset
-            for each in ranges
-            if each.key in logs
+            logs[offset_range.key].stable_offset
+            < offset_range.until_offset
+            <= logs[offset_range.key].end_offset
+            for offset_range in ranges
+            if offset_range.key in logs
         ):
             # After a truncation, a batch that runs again may end above the last stable offset.
             self.failed()
             return
         self._rows = {
-            each.key: logs[each.key].rows(
-                max(each.from_offset, logs[each.key].start_offset),
-                each.until_offset,
+            offset_range.key: logs[offset_range.key].rows(
+                max(offset_range.from_offset, logs[offset_range.key].start_offset),
+                offset_range.until_offset,
                 read_committed=read_committed,
             )
-            for each in ranges
-            if each.key in logs
+            for offset_range in ranges
+            if offset_range.key in logs
         }
         self._continue()
 

@@ -29,7 +29,7 @@ class Table:
 
     def read(self, topic_ids: frozenset[TopicId]) -> TableState:
         """Return the fence."""
-        entries = {key: each for key, each in self.entries.items() if key.topic_id in topic_ids}
+        entries = {key: entry for key, entry in self.entries.items() if key.topic_id in topic_ids}
         version = self._version if self._has_versions else None
         return TableState(version=version, is_there=self.is_there, entries=entries)
 
@@ -62,5 +62,5 @@ class Table:
         if before.next_offset < offset:
             self._publish(GapAccepted(of, before.next_offset, offset))
             return
-        self.rows[of] = [each for each in self.rows.get(of, ()) if each[0] < offset]
+        self.rows[of] = [row for row in self.rows.get(of, ()) if row[0] < offset]
         self._publish(SetBack(of, offset))

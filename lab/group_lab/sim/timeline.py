@@ -140,7 +140,10 @@ class TimelineRecorder:
         unfinished = self._running.get(fact.who)
         if unfinished is not None:
             self.timeline.batches.append(unfinished)
-        ranges = {each.key: (each.from_offset, each.until_offset) for each in fact.plan.ranges}
+        ranges = {
+            offset_range.key: (offset_range.from_offset, offset_range.until_offset)
+            for offset_range in fact.plan.ranges
+        }
         self._running[fact.who] = BatchSpan(fact.who, ranges, self._scene.now)
 
     def _finished(self, fact: facts.Finished) -> None:

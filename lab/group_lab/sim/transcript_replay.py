@@ -421,7 +421,7 @@ class TranscriptReplay:
 
     def _leave(self, step: Step) -> object:
         names = _fields(step)["members"]
-        members = tuple(c.LeavingMember(self.names.classic_id(each)) for each in names)
+        members = tuple(c.LeavingMember(self.names.classic_id(name)) for name in names)
         answer = self._ask(c.LeaveGroupRequest(group_id=self.group_id, members=members))
         codes = {
             self.names.member(each.member_id): _code_name(each.error_code)
@@ -535,9 +535,9 @@ class TranscriptReplay:
         return {
             "err": ErrorCode.name_of(answer.error_code),
             "groups": [
-                [GROUP, each.protocol_type, each.group_state, each.group_type]
-                for each in answer.groups
-                if each.group_id == self.group_id
+                [GROUP, group.protocol_type, group.group_state, group.group_type]
+                for group in answer.groups
+                if group.group_id == self.group_id
             ],
         }
 
@@ -637,7 +637,7 @@ def _code_name(code: int) -> str:
 def _by_name(partitions: Mapping[str, list[int]]) -> frozenset[TopicPartition]:
     """Return partitions by name, as members of the classic protocol embed them."""
     return frozenset(
-        TopicPartition(topic, each) for topic, indexes in partitions.items() for each in indexes
+        TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes
     )
 
 

@@ -119,8 +119,8 @@ class World:
         checkers = all_checkers(scene, history)
         scene.listen([ClassicOwners(scene).listeners()])
         scene.listen([scene.late.listeners(), history.listeners()])
-        scene.listen(each.listeners() for each in checkers)
-        scene.listen(each(scene) for each in listeners)
+        scene.listen(checker.listeners() for checker in checkers)
+        scene.listen(listener(scene) for listener in listeners)
         coordination.watch = Watch(
             lambda group: scene.publish(facts.GroupChanged(group)),
             self._committed,
@@ -173,7 +173,7 @@ class World:
         """Schedule the start of the run."""
         scene, swarm = self.scene, self.scene.swarm
         chance, schedule = scene.chance, scene.schedule
-        for start in (each.start for each in scene.participants):
+        for start in (participant.start for participant in scene.participants):
             schedule.at(chance.uniform(0.0, swarm.starts_s), start)
         self._deployment.begin()
         schedule.at(0.0, self._produce_evenly if swarm.planned else self._produce)
@@ -284,7 +284,7 @@ class World:
         held = self._held(request.member_id)
         self._serve(outgoing, reply)
         holds = self._held(request.member_id)
-        plain = {each.member.member_id for each in self.consumers}
+        plain = {consumer.member.member_id for consumer in self.consumers}
         # A query notices partitions that it was assigned unknowingly, from a description of the
         # group (`TargetAssignment.unreported`); a plain consumer does not.
         given = holds - held if request.member_id in plain else frozenset()

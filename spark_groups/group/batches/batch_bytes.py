@@ -94,7 +94,7 @@ class BytesSearch(Generic[K]):
             reached: By partition, an offset before which there is no record from the wanted one on.
         """
         self._rounds += 1
-        found = {key: each for key, each in samples.items() if each.size_bytes}
+        found = {key: sample for key, sample in samples.items() if sample.size_bytes}
         self.known.update(found)
         if self._at_begin is None:
             for key, begin in self._positions.items():

@@ -28,7 +28,7 @@ class RevocationBudget:
     def batch_began(self, plan: BatchPlan, now: float) -> None:
         """Note that a batch begins."""
         self._batch_began_at = now
-        self._batch_offsets = sum(len(each) for each in plan.ranges)
+        self._batch_offsets = sum(len(offset_range) for offset_range in plan.ranges)
 
     def batch_finished(self, now: float) -> None:
         """Note that the batch is finished, to measure its speed."""

@@ -188,7 +188,9 @@ class WarmUp:
         """Return why to join at once, None if other members read and this one may join."""
         gone_id = None if self.checkpointed is None else self.checkpointed.member_id
         # A static member that left for a while has a negative epoch.
-        if not any(each.member_id != gone_id and each.member_epoch >= 0 for each in group.members):
+        if not any(
+            member.member_id != gone_id and member.member_epoch >= 0 for member in group.members
+        ):
             return "no other member reads"
         if not group.authorized_operations & READ_BIT:
             return "this principal may not be allowed to join"
@@ -199,6 +201,7 @@ class WarmUp:
             return True
         found, _ = found_and_failed(response.answers)
         return all(
-            each.key in found and found[each.key].committed_offset >= each.until_offset
-            for each in self.checkpointed.ranges
+            offset_range.key in found
+            and found[offset_range.key].committed_offset >= offset_range.until_offset
+            for offset_range in self.checkpointed.ranges
         )

@@ -64,7 +64,7 @@ class CheckpointOwner:
                 " checkpointLocation"
             )
         own = self.group_id
-        read = [each.name for each in before.topics if each.is_read]
+        read = [topic.name for topic in before.topics if topic.is_read]
         if before.group_id == own or plan.group_id != own or not read:
             return
         copy = _copy_command(own, before.group_id, read, self.command_options)
@@ -84,7 +84,7 @@ class CheckpointOwner:
         Raises:
             CheckpointError: The batch reads none of them.
         """
-        read = {each.topic for each in plan.ranges}
+        read = {offset_range.topic for offset_range in plan.ranges}
         others = sorted(each for each in read if not self.subscription.matches(each))
         if read and len(others) == len(read):
             wanted = self.subscription.topic_regex or ", ".join(self.subscription.topic_names)

@@ -240,15 +240,15 @@ def commit_request(
         instance_id=instance_id,
         offsets={
             key: OffsetAndMetadata(
-                each.committed_offset,
+                commit.committed_offset,
                 commit_metadata(
-                    each.known_count,
-                    mark=each.mark,
-                    offset=each.committed_offset,
-                    is_truncated=each.is_truncated,
+                    commit.known_count,
+                    mark=commit.mark,
+                    offset=commit.committed_offset,
+                    is_truncated=commit.is_truncated,
                 ),
-                each.leader_epoch,
+                commit.leader_epoch,
             )
-            for key, each in commits.items()
+            for key, commit in commits.items()
         },
     )

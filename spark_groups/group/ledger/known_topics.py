@@ -79,17 +79,17 @@ class TopicDirectory:
             of_this_group: Whether that was a plan of this group: then its counts are known counts.
         """
         self.has_checkpoint = True
-        for each in topics:
-            self._ids_by_name.setdefault(each.name, each.topic_id)
-            if not each.is_read:
-                self._unread[each.topic_id] = each
-                self._left_unread.add(each.topic_id)
-                self._first_counts[each.topic_id] = each.known_count or 0
+        for topic in topics:
+            self._ids_by_name.setdefault(topic.name, topic.topic_id)
+            if not topic.is_read:
+                self._unread[topic.topic_id] = topic
+                self._left_unread.add(topic.topic_id)
+                self._first_counts[topic.topic_id] = topic.known_count or 0
                 continue
-            self._read[each.topic_id] = each.name
-            self._checkpointed.add(each.topic_id)
-            if of_this_group and each.known_count is not None:
-                self.note_count(each.topic_id, each.known_count)
+            self._read[topic.topic_id] = topic.name
+            self._checkpointed.add(topic.topic_id)
+            if of_this_group and topic.known_count is not None:
+                self.note_count(topic.topic_id, topic.known_count)
 
     def in_checkpoint(self, topic_id: TopicId) -> InCheckpoint:
         """Return what the checkpoint says of a topic."""

@@ -402,8 +402,8 @@ class Ledger:
 
     def forget_finished(self, plan: BatchPlan) -> None:
         """Forget the finished ranges of an earlier run's plan: they are known to be committed."""
-        for each in plan.ranges:
-            self._undecided.pop(each.key, None)
+        for offset_range in plan.ranges:
+            self._undecided.pop(offset_range.key, None)
 
     def finish(self, plan: BatchPlan) -> FinishedBatch:
         """Note that a batch is proven finished; idempotent.
@@ -446,7 +446,9 @@ class Ledger:
         run = self._committing.get(commit.key)
         if run is None or self.tenure(commit.key) != commit.tenure:
             return
-        run.boundaries = [each for each in run.boundaries if each.offset >= commit.committed_offset]
+        run.boundaries = [
+            boundary for boundary in run.boundaries if boundary.offset >= commit.committed_offset
+        ]
         if len(run.boundaries) < 2:
             del self._committing[commit.key]
 

@@ -59,7 +59,7 @@ _RANGE: Final = re.compile(
 
 def plan_as_json(plan: BatchPlan) -> dict[str, object]:
     """Return a plan as the JSON value that a stream reader returns to Spark."""
-    ranges: dict[TopicId, list[str]] = {each.topic_id: [] for each in plan.topics}
+    ranges: dict[TopicId, list[str]] = {topic.topic_id: [] for topic in plan.topics}
     for each, mark in sorted(plan.marked_ranges()):
         text = f"{each.partition}:{each.from_offset}+{len(each)}"
         ranges[each.topic_id].append(f"{text}@{mark}" if mark else text)
@@ -73,13 +73,13 @@ def plan_as_json(plan: BatchPlan) -> dict[str, object]:
         "member_epoch": plan.member_epoch,
         **({"warm_up_tasks": plan.warm_up_tasks} if plan.warm_up_tasks else {}),
         "topics": {
-            topic_id_text(each.topic_id): {
-                "name": each.name,
-                **({"partitions": each.known_count} if has_counts else {}),
-                "ranges": ",".join(ranges[each.topic_id]),
-                **({} if each.is_read else {"read": False}),
+            topic_id_text(topic.topic_id): {
+                "name": topic.name,
+                **({"partitions": topic.known_count} if has_counts else {}),
+                "ranges": ",".join(ranges[topic.topic_id]),
+                **({} if topic.is_read else {"read": False}),
             }
-            for each in plan.topics
+            for topic in plan.topics
         },
     }
 
@@ -162,11 +162,11 @@ def planner_of(text: str) -> str | None:
 
 
 def _version(plan: BatchPlan) -> int:
-    if plan.marks or plan.cluster_id or not all(each.is_read for each in plan.topics):
+    if plan.marks or plan.cluster_id or not all(topic.is_read for topic in plan.topics):
         return MARKED_VERSION
     if plan.warm_up_tasks:
         return WARM_UP_VERSION
-    has_counts = any(each.known_count is not None for each in plan.topics)
+    has_counts = any(topic.known_count is not None for topic in plan.topics)
     return VERSION_WITH_COUNTS if has_counts else VERSION_WITHOUT_COUNTS
 
 

@@ -49,7 +49,7 @@ class StartListing:
             return None
         questions = {key: self._question(self.ledger.owned[key].lookup) for key in listing}
         # Different questions take turns, so that one without an answer does not block the others.
-        others = (each for each in questions.values() if each != self._listed_last)
+        others = (question for question in questions.values() if question != self._listed_last)
         chosen = next(others, questions[listing[0]])
         return ListOffsetsRequest(
             partitions=frozenset(key for key in listing if questions[key] == chosen),

@@ -102,7 +102,7 @@ class Rule:
 
     def fits(self, facts: Facts) -> bool:
         """Return whether the rule holds for these facts."""
-        kinds = {type(each) for each in self.facts}
+        kinds = {type(fact) for fact in self.facts}
         return all(type(each) not in kinds or each in self.facts for each in astuple(facts))
 
 
@@ -145,4 +145,4 @@ RULES: Final = (
 @lru_cache(maxsize=1024)
 def starting_rule(facts: Facts) -> Rule:
     """Return the rule that applies."""
-    return next(each for each in RULES if each.fits(facts))
+    return next(rule for rule in RULES if rule.fits(facts))

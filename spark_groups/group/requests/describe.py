@@ -124,7 +124,9 @@ class TargetAssignment:
             if key in self.pending
         }
         topic_ids = {key.topic_id for each in response.members for key in each.target_assignment}
-        self.planned_topics = frozenset(response.topic_names.get(each, "") for each in topic_ids)
+        self.planned_topics = frozenset(
+            response.topic_names.get(topic_id, "") for topic_id in topic_ids
+        )
         # With another member epoch the description is from before the last heartbeat response: it
         # says nothing about the current assignment.
         is_current = member.member_epoch == member_epoch

@@ -105,9 +105,9 @@ class OpenRequests:
         """Return when `said` has something to report; None: nothing waits."""
         return min(
             (
-                each.since + SAID_AFTER_S
-                for each in self._waits.values()
-                if not each.is_said and each.failed_at is None
+                wait.since + SAID_AFTER_S
+                for wait in self._waits.values()
+                if not wait.is_said and wait.failed_at is None
             ),
             default=None,
         )

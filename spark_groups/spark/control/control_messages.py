@@ -195,7 +195,7 @@ def _message(values: dict[str, object]) -> Message:
 def as_line(message: Message) -> bytes:
     """Return a message as a line of JSON."""
     kind = type(message)
-    values = {each.name: getattr(message, each.name) for each in fields(kind)}
+    values = {field_.name: getattr(message, field_.name) for field_ in fields(kind)}
     return json.dumps({"message": kind.__name__, **values}).encode("utf-8") + b"\n"
 
 

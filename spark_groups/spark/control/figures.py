@@ -43,7 +43,7 @@ def figures(query: StreamingQuery) -> list[dict[str, Any]]:
 
 def _parsed(view: Mapping[str, Any]) -> MemberSnapshot:
     """Return what another process, maybe of another version, wrote about a member's health."""
-    names = {each.name for each in fields(MemberSnapshot)} - {*_NESTED}
+    names = {field_.name for field_ in fields(MemberSnapshot)} - {*_NESTED}
     known = {name: value for name, value in view.items() if name in names}
     # A state that this version does not know counts as one inside the group.
     state = MemberState.__members__.get(str(view.get("state")), MemberState.STABLE)

@@ -138,7 +138,11 @@ def _sockets() -> list[int]:
         descriptors = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
         return []
-    return [each for each in descriptors if each not in _STANDARD_STREAMS and _is_socket(each)]
+    return [
+        descriptor
+        for descriptor in descriptors
+        if descriptor not in _STANDARD_STREAMS and _is_socket(descriptor)
+    ]
 
 
 def _is_socket(descriptor: int) -> bool:

@@ -260,7 +260,7 @@ class GroupListener:
                 group_id=changed.group_id,
                 member_id=changed.member_id,
                 member_epoch=changed.member_epoch,
-                partitions=tuple(TopicPartition(*each) for each in changed.partitions),
+                partitions=tuple(TopicPartition(*partition) for partition in changed.partitions),
                 query_id=self._queries.get(changed.member_id),
                 deadline_s=left_s if change is Change.REVOKED else None,
                 reason=changed.reason,
@@ -415,15 +415,15 @@ def report_records(plan: str, counts: Mapping[str, int]) -> bool:
     """
     message = RecordsCounted(plan=plan, counts=tuple(sorted(counts.items())))
     # Each listener reaches the same runners, which must count once.
-    return any(each._server.broadcast(message) for each in tuple(_open_listeners))
+    return any(open_listener._server.broadcast(message) for open_listener in tuple(_open_listeners))
 
 
 def close_listeners() -> None:
     """Close all open listeners of this process within one timeout."""
     timeout_s = EVENTS_TIMEOUT_S if _can_start_threads() else NO_THREADS_TIMEOUT_S
     deadline_s = time.monotonic() + timeout_s
-    for each in tuple(_open_listeners):
-        each.close(max(0.0, deadline_s - time.monotonic()))
+    for open_listener in tuple(_open_listeners):
+        open_listener.close(max(0.0, deadline_s - time.monotonic()))
 
 
 def remove_listener(

@@ -139,7 +139,7 @@ def split_group(execution: Any) -> tuple[str, str] | None:
     """
     streams: list[Any] = []
     for leaf in _streams(execution.analyzedPlan()):
-        if not any(leaf.equals(each) for each in streams):
+        if not any(leaf.equals(stream) for stream in streams):
             streams.append(leaf)
     for one, other in combinations(map(_options_of, streams), 2):
         is_one_group = one.group_id == other.group_id

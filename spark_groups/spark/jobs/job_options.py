@@ -131,14 +131,14 @@ def _member_of(kind: type[Enum]) -> BeforeValidator:
 def _model_of(strategy: Any) -> type[BaseModel]:
     """Return a model of `sink.options`: a function, a strategy, and the strategy's arguments."""
     found: dict[str, Any] = {}
-    for each in fields(strategy):
-        kind: Any = get_type_hints(strategy)[each.name]
-        if each.name.endswith("_s"):
+    for field_ in fields(strategy):
+        kind: Any = get_type_hints(strategy)[field_.name]
+        if field_.name.endswith("_s"):
             kind = Duration
         elif isinstance(kind, type) and issubclass(kind, Enum):
             kind = Annotated[kind, _member_of(kind)]
-        alias = to_camel(each.name.removesuffix("_s"))
-        found[each.name] = kind, Field(each.default, alias=alias)
+        alias = to_camel(field_.name.removesuffix("_s"))
+        found[field_.name] = kind, Field(field_.default, alias=alias)
     return create_model(
         strategy.__name__,
         __config__=ConfigDict(extra="forbid"),
@@ -241,8 +241,8 @@ class ConsumeOptions(JobOptions):
             yield "sink.options.strategy", f"is {name!r}, not one of {', '.join(_STRATEGIES)}"
             return
         keys = [
-            f"sink.options.{each.alias or name}"
-            for name, each in _model_of(_STRATEGIES[name]).model_fields.items()
+            f"sink.options.{model_field.alias or name}"
+            for name, model_field in _model_of(_STRATEGIES[name]).model_fields.items()
         ]
         try:
             strategy = self.strategy()
@@ -342,7 +342,7 @@ def load_job(
     """
     values = _read(path, kind.example) if path is not None else {}
     origins = dict.fromkeys(values, str(path))
-    keys = [each.alias or name for name, each in kind.model_fields.items()]
+    keys = [model_field.alias or name for name, model_field in kind.model_fields.items()]
     sections = list(dict.fromkeys(key.partition(".")[0] for key in keys))
     for argument, key, text in settings:
         section, _, name = key.partition(".")

@@ -94,7 +94,14 @@ def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> It
     for name in given:
         if name in free:
             continue
-        prefix = next((each for each in REFUSED_PREFIXES if name.startswith(each)), None)
+        prefix = next(
+            (
+                refused_prefix
+                for refused_prefix in REFUSED_PREFIXES
+                if name.startswith(refused_prefix)
+            ),
+            None,
+        )
         if name in _REFUSED:
             yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
         elif prefix is not None:
@@ -180,7 +187,7 @@ def validated(
 
 def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
     """Raise an OptionsError that lists all problems of a load()."""
-    listed = "".join(f"\n  - {each}" for each in problems)
+    listed = "".join(f"\n  - {problem}" for problem in problems)
     raise OptionsError(f"the {source} source cannot be loaded:{listed}")
 
 
@@ -198,7 +205,8 @@ def describe_problem(error: Any, names: Iterable[str]) -> str:
 _PREFIX: Final = "kafka."
 
 SECURITY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
-    (f"{_PREFIX}{each.name}", each.default, each.meaning) for each in SECURITY_SETTINGS
+    (f"{_PREFIX}{security_setting.name}", security_setting.default, security_setting.meaning)
+    for security_setting in SECURITY_SETTINGS
 )
 """Name, default and meaning of each option, for the option table."""
 

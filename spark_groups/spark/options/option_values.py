@@ -141,7 +141,7 @@ def one_of(choices: type[Choice], text: str) -> Choice:
     try:
         return choices(text.strip().lower())
     except ValueError:
-        names = " nor ".join(str(each.value) for each in choices)
+        names = " nor ".join(str(choice.value) for choice in choices)
         raise ValueError(f"{text!r} is neither {names}") from None
 
 

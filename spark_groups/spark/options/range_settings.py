@@ -106,7 +106,7 @@ def rounds(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
     """Yield the non-empty ranges in lists that contain each partition at most once."""
     found: list[list[OffsetRange]] = []
     seen: Counter[TopicPartition] = Counter()
-    for each in sorted(each for each in ranges if len(each)):
+    for each in sorted(offset_range for offset_range in ranges if len(offset_range)):
         partition = each.topic_partition
         turn = seen[partition]
         seen[partition] += 1

@@ -68,7 +68,7 @@ def budget_of(strategy: Strategy, options: SourceOptions) -> Budget:
     if problems:
         raise OptionsError(
             f"the options do not fit the strategy {type(strategy).__name__}:"
-            + "".join(f"\n  - {each}" for each in problems)
+            + "".join(f"\n  - {problem}" for problem in problems)
         )
     return budget
 

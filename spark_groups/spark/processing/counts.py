@@ -71,7 +71,7 @@ class FateCounts:
 
     def rows(self) -> pa.RecordBatch:
         """Return the counts as rows in COUNT_COLUMNS, for the driver."""
-        rows = [{**asdict(each), "fate": each.fate.value} for each in self._counts.values()]
+        rows = [{**asdict(count), "fate": count.fate.value} for count in self._counts.values()]
         return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
 

@@ -176,7 +176,7 @@ def _headers(record: Record, history: Origin, error: str) -> Headers:
 
 def _own(record: Record) -> Headers:
     """Return the record's headers without those of this package."""
-    return tuple(each for each in record.headers if each[0] not in _MINE)
+    return tuple(header for header in record.headers if header[0] not in _MINE)
 
 
 def _place(origin: Origin) -> Headers:

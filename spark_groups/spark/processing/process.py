@@ -117,8 +117,8 @@ class RecordProcessing:
         Raises:
             OptionsError: A retry or dead-letter topic does not exist.
         """
-        topics = {each.topic for each in running.ranges} - set(self._addresses)
-        found = {each: addresses_of(self._strategy, each, running.checked) for each in topics}
+        topics = {offset_range.topic for offset_range in running.ranges} - set(self._addresses)
+        found = {topic: addresses_of(self._strategy, topic, running.checked) for topic in topics}
         wanted = {name for each in found.values() for name in (each.retry, each.dead_letter)}
         names = {name for name in wanted if name is not None}
         if names:
@@ -184,7 +184,7 @@ def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
 def _committed_offsets(cluster: Cluster, running: RunningQuery) -> dict[TopicPartition, int]:
     """Return offsets that other members committed meanwhile: the whole batch runs again."""
     group_id = running.checked.group_id
-    names = {each.key: each.topic_partition for each in running.ranges}
+    names = {offset_range.key: offset_range.topic_partition for offset_range in running.ranges}
     found, failed = found_and_failed(cluster.fetch_all_offsets(group_id))
     unknown = {names[key]: code for key, code in failed.items() if key in names}
     if unknown:

@@ -136,7 +136,7 @@ class FastConsumer:
         known = self._cluster.topics(topics, deadline)
         self._pool.learn(known.nodes.values())
         leading = {
-            each.node_id for topic in known.topics.values() for each in topic.leaders.values()
+            leader.node_id for topic in known.topics.values() for leader in topic.leaders.values()
         }
         wanted = sorted(known.nodes.keys() & (leading or known.nodes.keys()))
         for node_id in wanted[:_WARM_BROKERS_MAX]:

@@ -120,7 +120,7 @@ def warm_up(
 
 def _existing(consumer: RangeConsumer, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return the ranges whose topic still has the planned ID."""
-    wanted = sorted(each for each in ranges if len(each))
+    wanted = sorted(offset_range for offset_range in ranges if len(offset_range))
     if not wanted:
         return []
     ids = _topic_ids(consumer, {(each.topic, each.topic_id) for each in wanted})
@@ -168,8 +168,10 @@ class _Round:
     def __init__(self, consumer: RangeConsumer, ranges: Sequence[OffsetRange]) -> None:
         self._consumer = consumer
         self._settings = consumer.settings
-        self._topic_ids = {each.topic: each.topic_id for each in ranges}
-        self._cursors = {each.topic_partition: Cursor.of(each) for each in ranges}
+        self._topic_ids = {offset_range.topic: offset_range.topic_id for offset_range in ranges}
+        self._cursors = {
+            offset_range.topic_partition: Cursor.of(offset_range) for offset_range in ranges
+        }
         """The unfinished ranges."""
         self._single = next(iter(self._cursors)) if len(self._cursors) == 1 else None
         self._buffer = RowBuffer(
@@ -185,8 +187,8 @@ class _Round:
             messages = self._take(deadline)
             events: list[Message] = []
             if any(map(Message.error, messages)):
-                events = [each for each in messages if each.error() is not None]
-                messages = [each for each in messages if each.error() is None]
+                events = [message for message in messages if message.error() is not None]
+                messages = [message for message in messages if message.error() is None]
             # Rows before events: the end of a partition follows its last rows.
             if messages:
                 self._add(messages)

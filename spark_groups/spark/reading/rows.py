@@ -38,11 +38,13 @@ def range_rows(ranges: Sequence[OffsetRange]) -> pa.RecordBatch:
     """Return ranges as one record batch, with `untilOffset` exclusive."""
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([each.topic for each in ranges], pa.string()),
-            pa.array([each.partition for each in ranges], pa.int32()),
-            pa.array([each.from_offset for each in ranges], pa.int64()),
-            pa.array([each.until_offset for each in ranges], pa.int64()),
-            pa.array([topic_id_text(each.topic_id) for each in ranges], pa.string()),
+            pa.array([offset_range.topic for offset_range in ranges], pa.string()),
+            pa.array([offset_range.partition for offset_range in ranges], pa.int32()),
+            pa.array([offset_range.from_offset for offset_range in ranges], pa.int64()),
+            pa.array([offset_range.until_offset for offset_range in ranges], pa.int64()),
+            pa.array(
+                [topic_id_text(offset_range.topic_id) for offset_range in ranges], pa.string()
+            ),
         ],
         schema=_RANGE_SCHEMA,
     )

@@ -170,7 +170,7 @@ def _no_group(options: SourceOptions, identity: ClusterIdentity) -> GroupReading
         for each in found.topics.values()
         if wanted.reads(each.topic.name, is_internal=each.topic.is_internal)
     )
-    missing = sorted({*wanted.topic_names} - {each.name for each in topics})
+    missing = sorted({*wanted.topic_names} - {topic.name for topic in topics})
     if missing:
         raise OptionsError(f"subscribe: {', '.join(missing)} does not exist")
     return GroupReading(description=DescribeGroupResponse(group_id=""), topics=topics)
@@ -202,13 +202,13 @@ def chosen_topics(reading: GroupReading, options: SourceOptions) -> tuple[TopicM
         return reading.topics
     if wanted is None:
         held = reading.held_topics()
-        return tuple(each for each in reading.topics if each.topic_id not in held)
+        return tuple(topic for topic in reading.topics if topic.topic_id not in held)
     found = tuple(
-        each for each in reading.topics if wanted.reads(each.name, is_internal=each.is_internal)
+        topic for topic in reading.topics if wanted.reads(topic.name, is_internal=topic.is_internal)
     )
     missing = sorted({*wanted.topic_names} - {each.name for each in found})
     if missing or not found:
-        known = ", ".join(sorted(each.name for each in reading.topics)) or "none"
+        known = ", ".join(sorted(topic.name for topic in reading.topics)) or "none"
         raise OptionsError(
             f"the group {options.group_id!r} does not read"
             f" {', '.join(missing) or f'any topic that matches {wanted.topic_regex!r}'}; its topics"

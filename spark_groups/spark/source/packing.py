@@ -27,7 +27,7 @@ def pack(
         min_partitions: The minimum number of tasks, if there are enough offsets.
         max_records_per_partition: The maximum number of offsets per task.
     """
-    pieces = sorted(each for each in ranges if len(each))
+    pieces = sorted(offset_range for offset_range in ranges if len(offset_range))
     if max_records_per_partition is not None:
         pieces = [piece for each in pieces for piece in _split(each, max_records_per_partition)]
     if min_partitions is not None and len(pieces) < min_partitions:
@@ -76,12 +76,12 @@ def _balanced(
     """Assign pieces, largest first, to the emptiest task."""
     filled: list[list[OffsetRange]] = [[] for _ in range(tasks)]
     emptiest = [(0, index) for index in range(tasks)]
-    for each in sorted(pieces, key=len, reverse=True):
+    for piece in sorted(pieces, key=len, reverse=True):
         size, index = emptiest[0]
-        if offsets_max is not None and size and size + len(each) > offsets_max:
-            filled.append([each])
-            heapq.heappush(emptiest, (len(each), len(filled) - 1))
+        if offsets_max is not None and size and size + len(piece) > offsets_max:
+            filled.append([piece])
+            heapq.heappush(emptiest, (len(piece), len(filled) - 1))
             continue
-        filled[index].append(each)
-        heapq.heapreplace(emptiest, (size + len(each), index))
+        filled[index].append(piece)
+        heapq.heapreplace(emptiest, (size + len(piece), index))
     return tuple(sorted(tuple(sorted(ranges)) for ranges in filled))

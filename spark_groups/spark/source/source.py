@@ -158,7 +158,10 @@ class _StreamReader(DataSourceStreamReader):
         if plan is None:
             return []
         if plan.warm_up_tasks:
-            names = {*self._options.subscription.topic_names, *(each.name for each in plan.topics)}
+            names = {
+                *self._options.subscription.topic_names,
+                *(topic.name for topic in plan.topics),
+            }
             warm_up = WarmUpPartition(
                 plan.member_id, plan.warm_up_tasks, tuple(sorted(names)), plan.cluster_id
             )

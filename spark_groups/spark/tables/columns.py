@@ -88,7 +88,7 @@ class TableColumns:
         lacking = [each for each in self.partition_by if each not in given.names]
         if lacking and self.schema is None:
             problems.append(f"partition_by names {', '.join(lacking)}, which the batch lacks")
-        if fields and all(each.name in self.partition_by for each in fields):
+        if fields and all(field_.name in self.partition_by for field_ in fields):
             problems.append(
                 f"it has no column besides {', '.join(self.partition_by)} of partition_by"
             )
@@ -167,17 +167,17 @@ class TableColumns:
         """
         columns, first = self, None
         given: pa.Schema | None = None
-        for each in batches:
-            if given is None or not each.schema.equals(given):
-                staged, given = columns.check(each.schema), each.schema
+        for batch in batches:
+            if given is None or not batch.schema.equals(given):
+                staged, given = columns.check(batch.schema), batch.schema
                 if first is None:
                     first = staged
                     if columns.schema is None:
                         columns = columns.now_with(first)
                 else:
-                    self._check_later(each.schema, staged.names, first)
+                    self._check_later(batch.schema, staged.names, first)
             assert first is not None
-            yield self._converted(each, first)
+            yield self._converted(batch, first)
 
     def _check_later(self, given: pa.Schema, names: Sequence[str], first: pa.Schema) -> None:
         """Refuse later rows of a task that cannot be staged as its first ones are.
@@ -190,7 +190,7 @@ class TableColumns:
         Raises:
             TableError: They lack a column, or it has another of the types that the table takes.
         """
-        problems = [f"first rows lack {each}" for each in names if each not in first.names]
+        problems = [f"first rows lack {name}" for name in names if name not in first.names]
         for each in first:
             if each.name in names:
                 problems += misfits(given.field(each.name).type, each.type, each.name)

@@ -183,7 +183,7 @@ class DeltaTable(LakeTable):
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
         """Add files and set application transactions, in one commit of the table."""
-        written = [each for each in pieces if each.rows]
+        written = [piece for piece in pieces if piece.rows]
         self._check_there(written)
         has_columns = described(pieces) if state.version is None else written
         if state.version is None and not has_columns:
@@ -256,7 +256,7 @@ class DeltaTable(LakeTable):
                     ) from error
             if restored_to is not None:
                 raise TableError(f"omit --restored-to: the log of {self} names the version")
-            return {key: each for key, each in log.entries.items() if key.group_id == group_id}
+            return {key: entry for key, entry in log.entries.items() if key.group_id == group_id}
 
     def _committed_paths(self) -> set[str]:
         return committed_paths(self._files, PREFIX)
@@ -332,7 +332,7 @@ class DeltaTable(LakeTable):
             TableError: The driver does not see a file.
         """
         with ThreadPoolExecutor(STORE_REQUESTS_MAX) as pool:
-            found = [*pool.map(self._files.get_file_info, (each.name for each in pieces))]
+            found = [*pool.map(self._files.get_file_info, (piece.name for piece in pieces))]
         for each in found:
             if each.type is fs.FileType.NotFound:
                 raise TableError(
@@ -351,24 +351,24 @@ class DeltaTable(LakeTable):
             return TableColumns(str(self), _RULES, partition_by=self._partition_by)
         fields = json.loads(self._table.schema().to_json())["fields"]
         unchecked = [
-            f"{each['name']} is not null or computed ({mark})"
-            for each in fields
+            f"{field_['name']} is not null or computed ({mark})"
+            for field_ in fields
             for mark in _UNCHECKED
-            if mark in each["metadata"]
+            if mark in field_["metadata"]
         ]
         if unchecked:
             raise TableError(
                 f"{self} has columns that this writer does not check: {', '.join(unchecked)}"
             )
         not_written, lengths = {}, {}
-        for each in fields:
-            kind = each["metadata"].get(_TEXT_TYPE, "")
-            if '"variant"' in json.dumps(each["type"]):
-                not_written[each["name"]] = "is variant, which this writer does not write"
+        for field_ in fields:
+            kind = field_["metadata"].get(_TEXT_TYPE, "")
+            if '"variant"' in json.dumps(field_["type"]):
+                not_written[field_["name"]] = "is variant, which this writer does not write"
             elif length := _TEXT_LENGTH.fullmatch(kind):
-                lengths[each["name"]] = int(length[1])
+                lengths[field_["name"]] = int(length[1])
             elif kind:
-                not_written[each["name"]] = f"is {kind}, whose lengths this writer does not check"
+                not_written[field_["name"]] = f"is {kind}, whose lengths this writer does not check"
         found = self._table.schema().to_arrow()
         names = [each for each in found.names if each not in not_written]
         schema = pa.schema([self._arrow_field(found.field(name)) for name in names])
@@ -401,20 +401,20 @@ class DeltaTable(LakeTable):
         columns = self._columns().partition_by
         now_ms = int(time.time() * 1000)
         actions = []
-        for each in pieces:
-            details = FileDetails.of(each)
+        for piece in pieces:
+            details = FileDetails.of(piece)
             if set(details.partition_values) != set(columns):
                 raise TableError(
                     f"{self} was created by another writer with partition_by={list(columns)}, but"
-                    f" {each.name} was written with"
+                    f" {piece.name} was written with"
                     f" partition_by={list(details.partition_values)}: give the same columns to"
                     " every application that writes the table, and start the query again"
                 )
             self._warn_of_empty_text(details.partition_values)
             actions.append(
                 AddAction(
-                    path=each.name,
-                    size=each.size_bytes,
+                    path=piece.name,
+                    size=piece.size_bytes,
                     # Delta's log has empty text for null.
                     partition_values={
                         name: text or None for name, text in details.partition_values.items()

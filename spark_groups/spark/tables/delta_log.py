@@ -181,7 +181,7 @@ class DeltaLog:
             after: The version after which restores count.
         """
         self._look_back(after + 1)
-        at = max((each for each in self._restores if each > after), default=None)
+        at = max((restore for restore in self._restores if restore > after), default=None)
         return None if at is None else (at, self._restores[at])
 
     def _load(self, version: int) -> None:
@@ -232,19 +232,19 @@ class DeltaLog:
 
     def _apply(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
         actions = list(actions)
-        self._note_all(each["txn"] for each in actions if "txn" in each)
+        self._note_all(action["txn"] for action in actions if "txn" in action)
         self._note_restore(version, actions)
-        for each in actions:
-            if "metaData" in each:
-                self._ids[version] = each["metaData"]["id"]
+        for action in actions:
+            if "metaData" in action:
+                self._ids[version] = action["metaData"]["id"]
         self.version = version
 
     def _note_all(self, transactions: Iterable[Mapping[str, Any]]) -> None:
         # First offsets come before next offsets: an entry needs both.
         ours = {
-            each["appId"]: int(each["version"])
-            for each in transactions
-            if each["appId"].startswith((NEXT, START, VERSION, TABLE))
+            transaction["appId"]: int(transaction["version"])
+            for transaction in transactions
+            if transaction["appId"].startswith((NEXT, START, VERSION, TABLE))
         }
         for name in sorted(ours, key=lambda each: not each.startswith(START)):
             self._note(name, ours[name])
@@ -269,8 +269,8 @@ class DeltaLog:
             self.entries[key] = Entry(min(self._starts.get(key, number), number), number)
 
     def _note_restore(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
-        for each in actions:
-            information = each.get("commitInfo") or {}
+        for action in actions:
+            information = action.get("commitInfo") or {}
             if information.get("operation") == "RESTORE":
                 to = str((information.get("operationParameters") or {}).get("version"))
                 self._restores[version] = int(to) if to.isdigit() else None

@@ -291,7 +291,7 @@ class IcebergTable(LakeTable):
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
         """Add files and change entries, in one commit of the table."""
-        written = [each for each in pieces if each.rows]
+        written = [piece for piece in pieces if piece.rows]
         has_columns = described(pieces)
         if state.version is None and not has_columns:
             # There are no columns for a new table: a later batch creates it.
@@ -461,7 +461,7 @@ class IcebergTable(LakeTable):
         transaction.set_properties({f"{FENCE}{attempt.group_id}": fence})
         try:
             transaction.add_files(
-                [each.name for each in pieces],
+                [piece.name for piece in pieces],
                 {**summary, _BATCH: str(attempt.batch_id)},
                 # Their names are unique, and the check would read the names of all files.
                 check_duplicate_files=False,
@@ -486,9 +486,9 @@ def _without_bounds(transaction: Transaction) -> Transaction:
     """
     metadata = transaction._table.metadata
     counted = {
-        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{each.name}": "counts"
-        for each in metadata.schema().fields
-        if isinstance(each.field_type, DateType | TimestampType | TimestamptzType)
+        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{field_.name}": "counts"
+        for field_ in metadata.schema().fields
+        if isinstance(field_.field_type, DateType | TimestampType | TimestamptzType)
     }
     transaction._table.metadata = metadata.model_copy(
         update={"properties": {**metadata.properties, **counted}}

@@ -49,12 +49,12 @@ def remove_files(files: fs.FileSystem, orphans: Iterable[Orphan]) -> None:
         orphans: The files.
     """
     directories = set()
-    for each in orphans:
-        if _is_linked(files, each.name):
+    for orphan in orphans:
+        if _is_linked(files, orphan.name):
             # It became one since the look.
             continue
-        files.delete_file(each.name)
-        directory, slash, _ = each.name.partition("/")
+        files.delete_file(orphan.name)
+        directory, slash, _ = orphan.name.partition("/")
         if slash:
             directories.add(directory)
     for each_directory in directories:
@@ -90,11 +90,11 @@ def _inside(files: fs.FileSystem, directory: str) -> list[fs.FileInfo]:
     if local is None:
         return list(files.get_file_info(fs.FileSelector(directory, recursive=True)))
     paths = [
-        (Path(top) / each).relative_to(local).as_posix()
+        (Path(top) / name).relative_to(local).as_posix()
         for top, _, names in os.walk(local / directory)
-        for each in names
+        for name in names
     ]
-    return list(files.get_file_info([each for each in paths if not _is_linked(files, each)]))
+    return list(files.get_file_info([path for path in paths if not _is_linked(files, path)]))
 
 
 def _is_linked(files: fs.FileSystem, path: str) -> bool:
@@ -106,7 +106,7 @@ def _is_linked(files: fs.FileSystem, path: str) -> bool:
     """
     local = _local(files)
     places = () if local is None else (local / path, *(local / path).parents)
-    return any(os.path.islink(each) for each in places if local in each.parents)
+    return any(os.path.islink(place) for place in places if local in place.parents)
 
 
 def _local(files: fs.FileSystem) -> Path | None:

@@ -104,7 +104,7 @@ class OwnTable:
             TableError: The function did not say whether it has written.
         """
         del attempt, state
-        frames = [each.frame for each in pieces if isinstance(each, _Rows)]
+        frames = [piece.frame for piece in pieces if isinstance(piece, _Rows)]
         is_written = self.writes(frames[0] if frames else None, decision)
         if not isinstance(is_written, bool):
             raise TableError(f"{self}: write has to return True or False, not {is_written!r}")

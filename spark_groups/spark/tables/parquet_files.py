@@ -65,8 +65,8 @@ def schemas_of(pieces: Iterable[Piece]) -> list[pa.Schema]:
         pieces: The pieces, whose details are those of files.
     """
     found: dict[str, pa.Schema] = {}
-    for each in pieces:
-        schema = FileDetails.of(each).schema
+    for piece in pieces:
+        schema = FileDetails.of(piece).schema
         found.setdefault(str(schema), schema)
     return [found[text] for text in sorted(found)]
 
@@ -224,12 +224,12 @@ def _row_groups(batches: Iterable[pa.RecordBatch], empty: list[pa.Schema]) -> It
     """
     pending: list[pa.RecordBatch] = []
     size_bytes = 0
-    for each in batches:
-        if not each.num_rows:
-            empty += [each.schema][len(empty) :]
+    for batch in batches:
+        if not batch.num_rows:
+            empty += [batch.schema][len(empty) :]
             continue
-        pending.append(each)
-        size_bytes += each.nbytes
+        pending.append(batch)
+        size_bytes += batch.nbytes
         if size_bytes >= ROW_GROUP_BYTES:
             yield pa.Table.from_batches(pending)
             pending, size_bytes = [], 0
@@ -271,7 +271,7 @@ def statistics(footer: parquet.FileMetaData) -> str:
         if column.max_repetition_level or column.path != column.name:
             continue
         groups = [footer.row_group(each).column(index) for each in range(footer.num_row_groups)]
-        found = [each.statistics for each in groups if each.is_stats_set]
+        found = [group.statistics for group in groups if group.is_stats_set]
         if not found or len(found) != len(groups):
             continue
         if all(each.has_null_count for each in found):

@@ -42,7 +42,7 @@ def split(
     found = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list")])
     rest = rows.drop_columns(given)
     for index in range(found.num_rows):
-        values = (found[each][index].as_py() for each in names)
+        values = (found[name][index].as_py() for name in names)
         chosen = found[f"{_ROW}_list"][index].values
         yield dict(zip(partition_by, values, strict=True)), rest.take(chosen)
 
@@ -60,5 +60,5 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
         texts = column.cast(pa.string()).dictionary_encode().unify_dictionaries()
         known = texts.chunk(0).dictionary if texts.num_chunks else pa.array([], pa.string())
         plain = pa.array([format(Decimal(each), "f") for each in known.to_pylist()], pa.string())
-        return pa.chunked_array([plain.take(each.indices) for each in texts.chunks], pa.string())
+        return pa.chunked_array([plain.take(chunk.indices) for chunk in texts.chunks], pa.string())
     return column.cast(pa.string())

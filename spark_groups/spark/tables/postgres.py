@@ -219,7 +219,7 @@ class PostgresTable(StagedTable):
         """Move rows into the table and change entries, in one transaction."""
         # The transaction compares the entries that it changes.
         del state
-        written = [each for each in pieces if each.rows]
+        written = [piece for piece in pieces if piece.rows]
         with self._transaction(is_commit=True) as cursor:
             place = self._found(cursor)
             if place.oid is None or not place.has_fence:
@@ -257,9 +257,9 @@ class PostgresTable(StagedTable):
         Raises:
             TableError: The role may not drop one of them; those before it are dropped.
         """
-        for each in orphans:
+        for orphan in orphans:
             with self._transaction() as cursor:
-                staged = sql.Identifier(self._found(cursor).schema, each.name)
+                staged = sql.Identifier(self._found(cursor).schema, orphan.name)
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(staged))
 
     @contextmanager
@@ -402,8 +402,8 @@ class PostgresTable(StagedTable):
             made = "CREATE TABLE IF NOT EXISTS {table} ({columns})"
             fields = [
                 # Names of types are texts of this package, and need no quotes.
-                sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.table_type))
-                for each in columns
+                sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.table_type))
+                for column in columns
             ]
             cursor.execute(self._sql(made, place, columns=sql.SQL(", ").join(fields)))
         return self._found(cursor)
@@ -446,11 +446,11 @@ class PostgresTable(StagedTable):
         """
         staged = sql.Identifier(place.schema, piece.name)
         columns = columns_of(schema_of_text(piece.details))
-        values = [_cast(each, targets) for each in columns]
+        values = [_cast(column, targets) for column in columns]
         inserted = self._sql(
             "INSERT INTO {table} ({names}) SELECT {values} FROM {staged}",
             place,
-            names=sql.SQL(", ").join(sql.Identifier(each.name) for each in columns),
+            names=sql.SQL(", ").join(sql.Identifier(column.name) for column in columns),
             values=sql.SQL(", ").join(values),
             staged=staged,
         )
@@ -484,7 +484,7 @@ class PostgresTable(StagedTable):
         The drop waits for readers of the tables, such as pg_dump, and locks the tables: in the
         transaction of the batch it would keep the batch from being committed.
         """
-        names = [sql.Identifier(place.schema, each.name) for each in pieces]
+        names = [sql.Identifier(place.schema, piece.name) for piece in pieces]
         if not names:
             return
         try:

@@ -233,7 +233,7 @@ class StagedRows:
 
     def _refuse(self, name: str, row: int, reason: str) -> NoReturn:
         place = f"row {row} of a task"
-        if set(RECORD) <= {each.name for each in self.columns}:
+        if set(RECORD) <= {column.name for column in self.columns}:
             names = sql.SQL(", ").join(map(sql.Identifier, RECORD))
             found = sql.SQL("SELECT {} FROM {} OFFSET {} LIMIT 1").format(names, self.staged, row)
             topic, partition, offset = self.cursor.execute(found).fetchone() or ("", "", "")

@@ -224,8 +224,8 @@ class PostgresTaskWriter:
     ) -> Iterator[sql.Composed]:
         """Return the statements that create the staging table."""
         fields = [
-            sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(each.staged_type))
-            for each in columns
+            sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.staged_type))
+            for column in columns
         ]
         place = sql.Identifier(self.schema, name)
         yield sql.SQL("CREATE UNLOGGED TABLE {} ({}) WITH (autovacuum_enabled = false)").format(

@@ -184,7 +184,7 @@ class SqliteTable(StagedTable):
         """Add rows and change entries, in one transaction."""
         # The transaction compares the entries that it changes.
         del state
-        written = [each for each in pieces if each.rows]
+        written = [piece for piece in pieces if piece.rows]
         with self._transaction("IMMEDIATE") as connection:
             entries = self._entries(connection)
             if not holds(decision.changes, entries.get):
@@ -220,8 +220,8 @@ class SqliteTable(StagedTable):
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Delete orphans."""
-        for each in orphans:
-            (self.staged / each.name).unlink(missing_ok=True)
+        for orphan in orphans:
+            (self.staged / orphan.name).unlink(missing_ok=True)
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:

@@ -81,7 +81,7 @@ def described(pieces: Sequence[Piece]) -> list[Piece]:
     Args:
         pieces: Those of a batch.
     """
-    return [each for each in pieces if each.rows] or [each for each in pieces if each.details]
+    return [piece for piece in pieces if piece.rows] or [piece for piece in pieces if piece.details]
 
 
 def no_rows(schema: pa.Schema) -> Piece:

@@ -290,20 +290,20 @@ class GroupLogs:
         """
         if self.running.checked.fail_on_data_loss:
             return ranges
-        keys = frozenset(each.key for each in ranges)
+        keys = frozenset(offset_range.key for offset_range in ranges)
         with self.running.cluster() as cluster:
             request = ListOffsetsRequest(partitions=keys, timestamp_ms=EARLIEST_TIMESTAMP)
             listed = cluster.list_offsets(request)
         kept = []
-        for each in ranges:
-            answer = listed.answers.get(each.key, UNANSWERED)
+        for offset_range in ranges:
+            answer = listed.answers.get(offset_range.key, UNANSWERED)
             if not isinstance(answer, PartitionError):
                 start: int | None = answer.offset
             elif rule_for(answer.error_code).offsets is Reaction.DROP_TOPIC:
                 start = None
             else:
-                refuse(answer.error_code, f"ListOffsets of {each.topic_partition}")
-            kept.append(kept_of(each, start))
+                refuse(answer.error_code, f"ListOffsets of {offset_range.topic_partition}")
+            kept.append(kept_of(offset_range, start))
         return tuple(kept)
 
     def committed(self, needed: Collection[FenceKey] = ()) -> dict[FenceKey, OffsetAndMetadata]:

@@ -110,15 +110,15 @@ def fetch_to_wire(
 ) -> Values:
     """Request records; the first partition is answered even if its first batch is too large."""
     topics: dict[Any, list[Values]] = {}
-    for each in partitions:
-        topics.setdefault(each.key.topic_id, []).append(
+    for partition in partitions:
+        topics.setdefault(partition.key.topic_id, []).append(
             {
-                "partition": each.key.partition,
-                "current_leader_epoch": each.leader_epoch,
-                "fetch_offset": each.next_offset,
+                "partition": partition.key.partition,
+                "current_leader_epoch": partition.leader_epoch,
+                "fetch_offset": partition.next_offset,
                 "last_fetched_epoch": _NOT_KNOWN,
                 "log_start_offset": _NOT_KNOWN,
-                "partition_max_bytes": each.bytes_max,
+                "partition_max_bytes": partition.bytes_max,
             }
         )
     return {

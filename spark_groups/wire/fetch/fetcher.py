@@ -116,7 +116,7 @@ class Fetcher:
             AccessError: TLS or authentication failed; not retried.
             ProtocolError: A response cannot be read.
         """
-        self._wanted = {each.key: each for each in cursors if not each.has_arrived}
+        self._wanted = {cursor.key: cursor for cursor in cursors if not cursor.has_arrived}
         self._leaders.begin(self._wanted)
         self._backoffs.clear()
         self._restart_timeout()
@@ -188,7 +188,7 @@ class Fetcher:
     def _send_to(self, node: Node, cursors: list[FetchCursor]) -> None:
         epochs, settings = self._leaders.leader_epochs(cursors), self._settings
         values = fetch_to_wire(
-            (each.asked(epochs[each.key], settings.partition_max_bytes) for each in cursors),
+            (cursor.asked(epochs[cursor.key], settings.partition_max_bytes) for cursor in cursors),
             read_committed=settings.read_committed,
             max_bytes=settings.max_bytes,
             min_bytes=settings.min_bytes,
@@ -220,7 +220,9 @@ class Fetcher:
             return None
         silent_at = min((each.deadline for each in self._asked), default=math.inf)
         now = time.monotonic()
-        paused = (each.not_before for each in self._backoffs.values() if each.not_before > now)
+        paused = (
+            backoff.not_before for backoff in self._backoffs.values() if backoff.not_before > now
+        )
         wake_at = min(self._deadline, silent_at, self._leaders.wake_at, *paused)
         with selectors.DefaultSelector() as selector:
             for each in self._asked:
@@ -250,7 +252,7 @@ class Fetcher:
         asked, self._asked = self._asked, {}
         for connection in asked:
             connection.close()
-        return [each for cursors in asked.values() for each in cursors]
+        return [cursor for cursors in asked.values() for cursor in cursors]
 
     # Responses
 
@@ -271,18 +273,18 @@ class Fetcher:
         self._leaders.learn_nodes(values["node_endpoints"])
         answers = fetch_from_wire(values)
         arrived = [
-            self._take(each, answers[each.key])
-            for each in cursors
+            self._take(cursor, answers[cursor.key])
+            for cursor in cursors
             # A topic may be lost by now.
-            if each.key in answers and each.key in self._wanted
+            if cursor.key in answers and cursor.key in self._wanted
         ]
         found = [each for each in arrived if each is not None]
         self._pace(connection.address, values["throttle_time_ms"], found)
         if not found:
             # A request may not have room for all partitions: move these to the end.
-            for each in cursors:
-                if each.key in self._wanted:
-                    self._wanted[each.key] = self._wanted.pop(each.key)
+            for cursor in cursors:
+                if cursor.key in self._wanted:
+                    self._wanted[cursor.key] = self._wanted.pop(cursor.key)
         return found
 
     def _pace(self, address: Address, throttle_time_ms: int, found: list[Fetched]) -> None:
@@ -376,7 +378,7 @@ class Fetcher:
 
     def _offsets_there(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, range]:
         """Return the existing offsets of partitions whose leaders answer."""
-        keys = frozenset(each.key for each in cursors)
+        keys = frozenset(cursor.key for cursor in cursors)
         try:
             (starts, _), (ends, _) = (
                 found_and_failed(
@@ -397,7 +399,7 @@ class Fetcher:
         waiting = sorted(self._wanted.values(), key=lambda each: each.topic_partition)
         more = f" and {len(waiting) - 1} more ranges" if len(waiting) > 1 else ""
         nodes = self._leaders.nodes.values()
-        brokers = ",".join(sorted(f"{each.host}:{each.port}" for each in nodes))
+        brokers = ",".join(sorted(f"{node.host}:{node.port}" for node in nodes))
         last_error = f"; last error: {self._leaders.last_error}" if self._leaders.last_error else ""
         return BrokerUnreachableError(
             f"no answer when reading {waiting[0]}{more} for {self._settings.poll_timeout_s:g} s"

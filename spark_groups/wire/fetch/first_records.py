@@ -149,7 +149,7 @@ class FirstRecordSearch:
             self._refuse_all(asked, ErrorCode.name_of(values["error_code"]))
             return
         answers = fetch_from_wire(values)
-        had = len(self._places), sum(each.offset for each in self._places.values())
+        had = len(self._places), sum(place.offset for place in self._places.values())
         for key in asked:
             answer = answers.get(key)
             if answer is None:
@@ -160,7 +160,7 @@ class FirstRecordSearch:
                 self._sample(key, answer, deadline, is_first=key == asked[0])
             else:
                 self._search(key, answer, deadline)
-        if had == (len(self._places), sum(each.offset for each in self._places.values())):
+        if had == (len(self._places), sum(place.offset for place in self._places.values())):
             # Otherwise the same request would be sent again until the deadline.
             self._refuse(asked[0], "its leader returned no batch")
 

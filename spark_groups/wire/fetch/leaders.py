@@ -102,9 +102,9 @@ class FetchLeaders:
             cursors: The partitions; they are read from their leaders again.
         """
         self.last_error = problem
-        for each in cursors:
-            each.read_from_leader()
-            self._outdated.add(each.key)
+        for cursor in cursors:
+            cursor.read_from_leader()
+            self._outdated.add(cursor.key)
         self._refresh_at = max(self._refresh_at, time.monotonic() + _RETRY_S)
 
     def refresh(self, wanted: Wanted) -> list[LostTopic]:
@@ -119,7 +119,7 @@ class FetchLeaders:
             return []
         cursors = [wanted[each] for each in self._outdated]
         try:
-            known = self._cluster.topics({each.topic_partition.topic for each in cursors})
+            known = self._cluster.topics({cursor.topic_partition.topic for cursor in cursors})
         except BrokerUnreachableError as error:
             if not self._leaders:
                 raise
@@ -131,15 +131,15 @@ class FetchLeaders:
         self._outdated.clear()
         names = {each.topic.name for each in known.topics.values()}
         lost: set[LostTopic] = set()
-        for each in cursors:
-            name, topic = each.topic_partition.topic, known.topics.get(each.key.topic_id)
-            leader = topic.leaders.get(each.key.partition) if topic is not None else None
+        for cursor in cursors:
+            name, topic = cursor.topic_partition.topic, known.topics.get(cursor.key.topic_id)
+            leader = topic.leaders.get(cursor.key.partition) if topic is not None else None
             if leader is not None and leader.node_id != NO_LEADER:
-                self._leaders[each.key] = leader
+                self._leaders[cursor.key] = leader
                 continue
-            self.note(f"{each.topic_partition} has no leader", [each])
+            self.note(f"{cursor.topic_partition} has no leader", [cursor])
             if topic is None and name not in known.errors:
-                lost.add(LostTopic(each.key.topic_id, name, name in names))
+                lost.add(LostTopic(cursor.key.topic_id, name, name in names))
         return sorted(lost)
 
     def route(self, cursors: Iterable[FetchCursor]) -> dict[int, list[FetchCursor]]:
@@ -149,19 +149,19 @@ class FetchLeaders:
         """
         by_node: dict[int, list[FetchCursor]] = {}
         unknown: list[FetchCursor] = []
-        for each in cursors:
-            key = each.key
+        for cursor in cursors:
+            key = cursor.key
             if key in self._outdated:
                 continue
-            node_id = each.replica_id
+            node_id = cursor.replica_id
             if node_id == NO_REPLICA:
                 node_id = self._leaders[key].node_id
             if node_id in self.nodes:
                 asked = by_node.setdefault(node_id, [])
                 if len(asked) < _ASKED_AT_ONCE:
-                    asked.append(each)
+                    asked.append(cursor)
             else:
-                unknown.append(each)
+                unknown.append(cursor)
                 self.last_error = f"broker {node_id} is not alive"
         if unknown:
             self.note(self.last_error, unknown)
@@ -169,12 +169,14 @@ class FetchLeaders:
 
     def leader_epochs(self, cursors: Iterable[FetchCursor]) -> dict[TopicIdPartition, int]:
         """Return the leader epochs of routed partitions."""
-        return {each.key: self._leaders[each.key].leader_epoch for each in cursors}
+        return {cursor.key: self._leaders[cursor.key].leader_epoch for cursor in cursors}
 
     def learn_nodes(self, endpoints: Iterable[Values]) -> None:
         """Store the brokers that a response names for moved leaders (KIP-951)."""
-        for each in endpoints:
-            self.nodes[each["node_id"]] = Node(each["node_id"], each["host"], each["port"])
+        for endpoint in endpoints:
+            self.nodes[endpoint["node_id"]] = Node(
+                endpoint["node_id"], endpoint["host"], endpoint["port"]
+            )
 
     def note_refusal(self, cursor: FetchCursor, code: int, current_leader: Values) -> None:
         """Handle an error of a partition: follow the leader in the answer, or look it up.

@@ -117,7 +117,7 @@ def read_unsigned_varint(frame: Frame, place: int) -> tuple[int, int]:
 def struct_reader(schema: Struct) -> Reader:
     """Return the reader of a structure, which reads each run of fixed-width fields at once."""
     steps: list[FieldReader] = []
-    untagged = [each for each in schema.fields if each.tag is None]
+    untagged = [field_ for field_ in schema.fields if field_.tag is None]
     for fixed, run in groupby(untagged, key=is_fixed):
         if fixed:
             steps.append(_run_reader(list(run)))
@@ -319,7 +319,7 @@ def _nullable_struct_reader(read: Reader) -> Reader:
 
 
 def _tagged_reader(schema: Struct) -> FieldReader:
-    tagged = [each for each in schema.fields if each.tag is not None]
+    tagged = [field_ for field_ in schema.fields if field_.tag is not None]
     defaults = {each.name: each.default for each in tagged}
     known = {each.tag: (each.name, _value_reader(each, schema)) for each in tagged}
 
@@ -380,7 +380,7 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 @cache
 def struct_writer(schema: Struct) -> Writer:
     """Return the writer of a structure, which writes each run of fixed-width fields at once."""
-    written = [each for each in schema.fields if each.tag is None]
+    written = [field_ for field_ in schema.fields if field_.tag is None]
     steps = tuple(
         step
         for fixed, run in groupby(written, key=is_fixed)

@@ -117,7 +117,7 @@ def _fields(lines: list[str], known: dict[str, Struct], flexible: bool) -> tuple
 def _default(kind: Primitive | Struct) -> object:
     """Return the value of a tagged field that a message omits: -1 for numbers."""
     if isinstance(kind, Struct):
-        return {each.name: -1 for each in kind.fields}
+        return {field_.name: -1 for field_ in kind.fields}
     return False if kind is BOOL else -1
 
 

@@ -128,7 +128,11 @@ def trusted_from_jks(path: str, content: bytes, password: str | None) -> str:
     """
     store = _load_jks(path, content, password)
     found = [each.cert for each in store.certs.values()]
-    found += [each.cert_chain[0][1] for each in store.private_keys.values() if each.cert_chain]
+    found += [
+        private_key.cert_chain[0][1]
+        for private_key in store.private_keys.values()
+        if private_key.cert_chain
+    ]
     if not found:
         raise ValueError("there is no certificate in it")
     return _pem_of_der(found)
@@ -180,7 +184,7 @@ def _load_jks(path: str, content: bytes, password: str | None) -> Any:
 
 def _pem_of_der(certificates: Iterable[bytes]) -> str:
     try:
-        return _pem(x509.load_der_x509_certificate(each) for each in certificates)
+        return _pem(x509.load_der_x509_certificate(certificate) for certificate in certificates)
     except ValueError:
         raise ValueError("a certificate in it cannot be read") from None
 
@@ -225,4 +229,4 @@ def _checked(blocks: Iterable[str]) -> str:
 
 
 def _pem(certificates: Iterable[x509.Certificate]) -> str:
-    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)

@@ -164,7 +164,11 @@ class _Reading:
         self._settings: dict[str, str] = {}
         # The caller of a command names them, not its settings.
         self._brokers = settings.get("bootstrap.servers", "")
-        own = [each.name for each in SECURITY_SETTINGS if each.name in settings]
+        own = [
+            security_setting.name
+            for security_setting in SECURITY_SETTINGS
+            if security_setting.name in settings
+        ]
         for name in (*own, *provider_settings(settings)):
             text = self._try(name, partial(resolved, settings[name], allowed))
             if text is not None:
@@ -186,7 +190,11 @@ class _Reading:
     def _find_unused(self, protocol: str) -> None:
         """Report settings that have no effect: the user relies on them."""
         for start, uses in (("ssl.", "SSL"), ("sasl.", "SASL_")):
-            given = [each.name for each in SECURITY_SETTINGS if each.name in self._settings]
+            given = [
+                security_setting.name
+                for security_setting in SECURITY_SETTINGS
+                if security_setting.name in self._settings
+            ]
             unused = [name for name in given if name.startswith(start) and uses not in protocol]
             if unused and not (start == "ssl." and _TOKEN_URL in self._settings):
                 self._wrong(
@@ -308,7 +316,7 @@ class _Reading:
 
     def _password_login(self, mechanism: Mechanism, module: LoginModule) -> Login | None:
         missing = [each for each in ("username", "password") if not module.options.get(each)]
-        unknown = [each for each in module.options if each not in ("username", "password")]
+        unknown = [option for option in module.options if option not in ("username", "password")]
         if missing:
             self._wrong(_JAAS, f"{' and '.join(missing)} is missing")
         if unknown:
@@ -337,7 +345,7 @@ class _Reading:
         client_id = self._settings.get(f"{_CLIENT}id") or options.pop("clientId", None)
         secret = self._settings.get(f"{_CLIENT}secret") or options.pop("clientSecret", None)
         scope = self._settings.get("sasl.oauthbearer.scope") or options.pop("scope", None)
-        left = [each for each in options if each not in ("clientId", "clientSecret", "scope")]
+        left = [option for option in options if option not in ("clientId", "clientSecret", "scope")]
         if left:
             self._wrong(_JAAS, f"{', '.join(left)} is not supported")
         if scheme != "file" and not (client_id and secret):
@@ -364,17 +372,17 @@ class _Reading:
         if self._try(_PROVIDER, partial(self._find_provider, name)) is None:
             return None
         settings = {
-            each.removeprefix(_PROVIDED).lower(): text
-            for each, text in self._settings.items()
-            if each.startswith(_PROVIDED) and each != _PROVIDER
+            setting.removeprefix(_PROVIDED).lower(): text
+            for setting, text in self._settings.items()
+            if setting.startswith(_PROVIDED) and setting != _PROVIDER
         }
         if (authority := settings.get("entra.authority")) is not None:
             # The secrets of the host go there.
             self._try(f"{_PROVIDED}entra.authority", partial(self._allowed.check_url, authority))
-        for each, text in settings.items():
-            if each != "entra.authority" or self._allowed.urls is None:
-                check = partial(self._allowed.check_token_setting, each, text)
-                self._try(f"{_PROVIDED}{each}", check)
+        for setting, text in settings.items():
+            if setting != "entra.authority" or self._allowed.urls is None:
+                check = partial(self._allowed.check_token_setting, setting, text)
+                self._try(f"{_PROVIDED}{setting}", check)
         self._try("bootstrap.servers", partial(self._allowed.check_brokers, self._brokers))
         return ProviderLogin(
             provider=name, settings=tuple(sorted(settings.items())), extensions=extensions
@@ -407,7 +415,7 @@ def unread_settings(settings: Iterable[str]) -> list[str]:
     Args:
         settings: Names without the prefix `kafka.`.
     """
-    known = [each.name for each in SECURITY_SETTINGS]
+    known = [security_setting.name for security_setting in SECURITY_SETTINGS]
     given = dict.fromkeys(settings, "")
     unread = sorted(given.keys() - {*known, *provider_settings(given), "bootstrap.servers"})
     near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in unread}
@@ -425,7 +433,7 @@ def provider_settings(settings: Mapping[str, str]) -> list[str]:
     """
     if _PROVIDER not in settings:
         return []
-    own = {each.name for each in SECURITY_SETTINGS}
+    own = {security_setting.name for security_setting in SECURITY_SETTINGS}
     return [name for name in settings if name.startswith(_PROVIDED) and name not in own]
 
 

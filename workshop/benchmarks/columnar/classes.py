@@ -23,7 +23,7 @@ def compiled(into: Path = Path("build/columnar")) -> Path:
     Args:
         into: Keeps them for each version of Spark and of their sources.
     """
-    digest = hashlib.sha256(b"".join(each.read_bytes() for each in _SOURCES)).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()[:12]
     folder = (into / f"{pyspark.__version__}-{digest}").absolute()
     if not folder.is_dir():
         into.mkdir(parents=True, exist_ok=True)

@@ -128,7 +128,9 @@ class BrokerFaults:
         assert self._cluster is not None
         node, state = self._cluster.nodes[node_id], self._cluster.state()
         partitions = state.partitions if state is not None else {}
-        led = sorted(each for each, known in partitions.items() if known.leader == node_id)
+        led = sorted(
+            partition for partition, known in partitions.items() if known.leader == node_id
+        )
         from_s = time.time()
         match fault.kind:
             case BrokerFaultKind.KILL:

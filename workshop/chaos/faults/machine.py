@@ -113,7 +113,7 @@ class MachineFaults:
 
     def has_effect(self, part: FaultClass) -> bool:
         """Return whether a fault of a class was carried out, or lasts."""
-        return any(each.part is part for each in self.troubles) or any(
+        return any(trouble.part is part for trouble in self.troubles) or any(
             kind.part is part for kind, _ in self._lasting
         )
 

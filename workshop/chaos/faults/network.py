@@ -103,7 +103,7 @@ def running_kafka(
         if network_seed is not None:
             proxies = running.enter_context(Proxies(network_seed))
             network = Network(proxies, range(1, brokers + 1))
-        advertised = {each: network.advertised(each) for each in network.nodes} if network else {}
+        advertised = {node: network.advertised(node) for node in network.nodes} if network else {}
         kafka: EmbeddedKafka | EmbeddedCluster
         if brokers == 1:
             own = advertised.get(ONLY_NODE, {})
@@ -188,8 +188,8 @@ class NetworkFaults:
     def connections(self) -> tuple[int, int]:
         """Return how many connections members made, and the most on one link in a minute."""
         links = self._network.links.values() if self._network is not None else ()
-        most = max((n for each in links for n in each.accepted.values()), default=0)
-        return sum(each.accepted.total() for each in links), most
+        most = max((n for link in links for n in link.accepted.values()), default=0)
+        return sum(link.accepted.total() for link in links), most
 
     def draw(self, duration_s: float, session_s: float) -> None:
         """Draw the faults.

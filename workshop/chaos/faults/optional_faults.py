@@ -71,7 +71,7 @@ class OptionalFaults:
         disks: Disks,
         retention: Retention,
     ) -> None:
-        self._chances = {each: random.Random(f"{seed}-{each.value}") for each in classes}
+        self._chances = {class_: random.Random(f"{seed}-{class_.value}") for class_ in classes}
         self._duration_s = duration_s
         self._disks = disks
         self._retention = retention
@@ -146,7 +146,7 @@ class OptionalFaults:
             members: The members, by name.
             queries: The queries among them.
         """
-        traits = {each.name: each for each in queries}
+        traits = {query.name: query for query in queries}
         names = tuple(traits)
         self._machine = MachineFaults(
             self._disks,
@@ -159,7 +159,7 @@ class OptionalFaults:
             self._chances,
             duration_s=self._duration_s,
             queries=names,
-            clocks=tuple(name for name, each in traits.items() if each.reader == "fast"),
+            clocks=tuple(name for name, trait in traits.items() if trait.reader == "fast"),
         )
         if chance := self._chances.get(FaultClass.RETENTION):
             self._due += draw_overtakings(chance, duration_s=self._duration_s)

@@ -200,7 +200,7 @@ class Resets:
         """Return the command in the error of a query that has ended; None: it prints none."""
         path = self._run.files.journals / f"{name}.jsonl"
         notes = map(json.loads, filter(None, path.read_text(encoding="ascii").splitlines()))
-        errors = [each["error"] for each in notes if each["what"] == Note.FAILS.value]
+        errors = [note["error"] for note in notes if note["what"] == Note.FAILS.value]
         return _words(_REMEDY, errors[-1]) if errors else None
 
     # Offsets.
@@ -386,7 +386,11 @@ class Resets:
         """Yield the ranges of the last batch of a checkpoint, if it is finished."""
         plan, checkpoint = self._plan(name), self._checkpoint(name)
         if plan is not None and checkpoint.last_planned() == checkpoint.last_committed():
-            yield from (each for each in plan.ranges if each.topic in self._run.counts())
+            yield from (
+                offset_range
+                for offset_range in plan.ranges
+                if offset_range.topic in self._run.counts()
+            )
 
     def _knows(self, name: str, topic: str) -> bool:
         plan = self._plan(name)

@@ -378,7 +378,7 @@ def with_a_clock(queries: tuple[QueryTraits, ...], *, fast: bool) -> tuple[Query
         queries: The queries.
         fast: Whether the fast reader can be used.
     """
-    if not fast or any(each.reader == "fast" for each in queries):
+    if not fast or any(query.reader == "fast" for query in queries):
         return queries
     return (replace(queries[0], reader="fast"), *queries[1:])
 
@@ -557,6 +557,6 @@ def draw_standstills(chance: Chance, *, duration_s: float) -> tuple[Standstill, 
         acts = chance.randint(*ACTS)
         if len(left) < acts:
             left += sorted(kinds, key=lambda _: chance.random())
-        chosen, left = tuple(each for each in kinds if each in left[:acts]), left[acts:]
+        chosen, left = tuple(kind for kind in kinds if kind in left[:acts]), left[acts:]
         found.append(Standstill(at_s, chosen, chance.random(), chance.uniform(*APART_S)))
     return tuple(found)

@@ -100,7 +100,7 @@ class Application:
             files.appended / f"{key.member}.rows", partial(points.reach, Point.IN_APPEND)
         )
         self._execution = ""
-        self._tables = [self._opened(TableKind(each)) for each in setting.sinks]
+        self._tables = [self._opened(TableKind(sink)) for sink in setting.sinks]
 
     def work(self) -> None:
         """Run the query until SIGTERM.

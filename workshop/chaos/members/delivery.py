@@ -30,7 +30,7 @@ class Delivery:
         self._append = AppendSink(
             files.appended / f"{member}.rows", partial(points.reach, Point.IN_APPEND)
         )
-        self._tables = [self._opened(setting, files, TableKind(each)) for each in setting.sinks]
+        self._tables = [self._opened(setting, files, TableKind(sink)) for sink in setting.sinks]
         self._writes = 0
 
     def append(self, batch: SinkBatch) -> None:
@@ -44,7 +44,11 @@ class Delivery:
         Raises:
             TableError: A table refuses it.
         """
-        lasting = tuple(each for each in batch.ranges if each.topic not in self._short_lived)
+        lasting = tuple(
+            offset_range
+            for offset_range in batch.ranges
+            if offset_range.topic not in self._short_lived
+        )
         if not lasting:
             return
         batch = replace(batch, ranges=lasting)

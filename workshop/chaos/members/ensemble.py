@@ -313,7 +313,7 @@ class Ensemble:
 
     def waiting(self) -> list[str]:
         """Return the members that are down, and are to be started again."""
-        return [name for name, each in self.members.items() if each.start_s is not None]
+        return [name for name, member in self.members.items() if member.start_s is not None]
 
     def release(self) -> None:
         """Let members that are down start again."""

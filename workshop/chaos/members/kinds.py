@@ -73,7 +73,7 @@ class Others:
     @property
     def names(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.consumers, *(each.name for each in self.applications))
+        return (*self.consumers, *(application.name for application in self.applications))
 
     def kinds(self, queries: Iterable[str]) -> dict[str, MemberKind]:
         """Return what each member of a run is, by name.
@@ -85,7 +85,7 @@ class Others:
             **dict.fromkeys(queries, MemberKind.QUERY),
             **dict.fromkeys(self.plain, MemberKind.PLAIN),
             **dict.fromkeys(self.classic, MemberKind.CLASSIC),
-            **{each.name: MemberKind.APPLICATION for each in self.applications},
+            **{application.name: MemberKind.APPLICATION for application in self.applications},
         }
 
 

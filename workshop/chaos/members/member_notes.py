@@ -93,7 +93,11 @@ class MemberNotes:
             end: Where it ends.
         """
         plan = plan_from_json(end) if end != start else None
-        partitions = [(each.topic, each.partition) for each in plan.ranges] if plan else []
+        partitions = (
+            [(offset_range.topic, offset_range.partition) for offset_range in plan.ranges]
+            if plan
+            else []
+        )
         self._journal.note(
             Note.PLANNED, self._planned_s, batch=number, plan=digest(end), partitions=partitions
         )

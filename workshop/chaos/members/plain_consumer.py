@@ -122,11 +122,11 @@ class PlainConsumer:
         execution = execution_name(self._key, self._batch)
         ranges = self._ranges(messages)
         plan = f"run {self._key.number}"
-        partitions = [(each.topic, each.partition) for each in ranges]
+        partitions = [(offset_range.topic, offset_range.partition) for offset_range in ranges]
         self._journal.note(Note.PLANNED, batch=self._batch, plan=plan, partitions=partitions)
         self._journal.note_reads(self._batch, plan, ranges, is_replay=False)
         self._points.reach(Point.AFTER_READ)
-        rows = tuple(Row(*_place(each), each.value()) for each in messages)
+        rows = tuple(Row(*_place(message), message.value()) for message in messages)
         batch = SinkBatch(execution, self._setting.group_id, self._batch, ranges, rows)
         self._journal.note(Note.WRITES, batch=self._batch)
         self._delivery.append(batch)
@@ -140,8 +140,8 @@ class PlainConsumer:
 
     def _ranges(self, messages: Iterable[Message]) -> tuple[OffsetRange, ...]:
         spans: dict[Partition, tuple[int, int]] = {}
-        for each in messages:
-            topic, index, offset = _place(each)
+        for message in messages:
+            topic, index, offset = _place(message)
             first, _ = spans.get((topic, index), (offset, offset))
             spans[topic, index] = first, offset + 1
         return tuple(

@@ -245,7 +245,7 @@ def _rows(
     try:
         for batch in read_ranges(settings, task):
             columns = (batch.column(each) for each in ("topic", "partition", "offset", "value"))
-            rows += map(Row._make, zip(*(each.to_pylist() for each in columns), strict=True))
+            rows += map(Row._make, zip(*(column.to_pylist() for column in columns), strict=True))
     except AnotherClusterError:
         if time.monotonic() >= gives_up_at:
             raise

@@ -186,7 +186,7 @@ class Evidence:
     @property
     def resets(self) -> tuple[Span, ...]:
         """When no member ran, and an operator changed something."""
-        found = (each for each in self.troubles if each.part is FaultClass.RESETS)
+        found = (trouble for trouble in self.troubles if trouble.part is FaultClass.RESETS)
         return tuple(Span(each.from_s, each.until_s) for each in found)
 
 
@@ -258,16 +258,16 @@ class Account:
         sinks = [self.append, *self.tables.values()]
         found = {
             "records lost in the append sink": self.append.lost,
-            **{f"records lost in {name}": each.lost for name, each in self.tables.items()},
-            **{f"rows doubled in {name}": each.doubled for name, each in self.tables.items()},
+            **{f"records lost in {name}": table.lost for name, table in self.tables.items()},
+            **{f"rows doubled in {name}": table.doubled for name, table in self.tables.items()},
             **{
-                f"partitions of {name} whose entry is not that of its rows": each.misfenced
-                for name, each in self.tables.items()
+                f"partitions of {name} whose entry is not that of its rows": table.misfenced
+                for name, table in self.tables.items()
             },
             "doubled rows of the append sink without a cause": self.causes[Cause.NONE],
             "rows out of order in the append sink": self.append.disordered,
-            "rows with a wrong checksum or place": sum(each.wrong for each in sinks),
-            "rows of records that were never produced": sum(each.foreign for each in sinks),
+            "rows with a wrong checksum or place": sum(sink.wrong for sink in sinks),
+            "rows of records that were never produced": sum(sink.foreign for sink in sinks),
             "replays that differ": len(self.replays_differ),
             "gaps refused by a table": len(self.gaps),
             "committed offsets that went back": len(self.went_back),
@@ -314,9 +314,9 @@ def account(evidence: Evidence) -> Account:
     _account_sessions(evidence, result)
     doubles = _Doubles(evidence, result)
     result.causes = doubles.account(append)
-    for name, each in evidence.tables.items():
-        rows = list(each.rows)
-        found = _sink(name, rows, in_tables, examples, entries=each.entries)
+    for name, table in evidence.tables.items():
+        rows = list(table.rows)
+        found = _sink(name, rows, in_tables, examples, entries=table.entries)
         result.tables[name] = found
         if found.doubled:
             result.table_causes[name] = doubles.account(rows, name)
@@ -386,12 +386,12 @@ def _sink(
 def _deleted(evidence: Evidence) -> dict[Partition, frozenset[int]]:
     """Return what may have been deleted before it was read: it was not committed by then."""
     found: dict[Partition, frozenset[int]] = {}
-    for each in evidence.deletions:
-        history = evidence.commits.get(each.partition, ())
-        committed = max((one.offset for one in history if one.at_s <= each.at_s), default=0)
-        gone = min(each.before_offset, evidence.starts.get(each.partition, 0))
+    for deletion in evidence.deletions:
+        history = evidence.commits.get(deletion.partition, ())
+        committed = max((one.offset for one in history if one.at_s <= deletion.at_s), default=0)
+        gone = min(deletion.before_offset, evidence.starts.get(deletion.partition, 0))
         unread = frozenset(range(committed, gone))
-        found[each.partition] = found.get(each.partition, frozenset()) | unread
+        found[deletion.partition] = found.get(deletion.partition, frozenset()) | unread
     return found
 
 
@@ -417,8 +417,10 @@ def _account_replays(evidence: Evidence, result: Account) -> None:
     facts = evidence.facts
     result.replays_differ += facts.changed_plans
     for batch in facts.batches.values():
-        result.replays += sum(each.is_replay for each in batch.executions)
-        digests = {each.digest for each in batch.executions if each.digest is not None}
+        result.replays += sum(execution.is_replay for execution in batch.executions)
+        digests = {
+            execution.digest for execution in batch.executions if execution.digest is not None
+        }
         if len(digests) > 1:
             result.replays_differ.append(f"batch {batch.key.number} of {batch.key.member}")
 
@@ -426,10 +428,10 @@ def _account_replays(evidence: Evidence, result: Account) -> None:
 def _account_sessions(evidence: Evidence, result: Account) -> None:
     for run in evidence.facts.runs.values():
         lost_s = {
-            each.at_s
+            departure.at_s
             for departures in run.departures.values()
-            for each in departures
-            if each.how is Note.LOST
+            for departure in departures
+            if departure.how is Note.LOST
         }
         for at_s in lost_s:
             result.sessions_lost[session_loss(evidence, run, at_s)] += 1
@@ -454,9 +456,9 @@ def session_loss(evidence: Evidence, run: Run, at_s: float) -> SessionLoss:
     is_clock = _is_hit(evidence, run, at_s, _spans(evidence, run, FaultClass.CLOCK))
     # Where a clock jumped, too, the other brokers are no excuse: they do not answer heartbeats.
     disrupted = [
-        Span(each.from_s, each.in_sync_s)
-        for each in evidence.disruptions
-        if each.coordinated or not is_clock
+        Span(disruption.from_s, disruption.in_sync_s)
+        for disruption in evidence.disruptions
+        if disruption.coordinated or not is_clock
     ]
     faults = {
         SessionLoss.FROZEN: run.frozen,
@@ -475,8 +477,8 @@ def _is_hit(evidence: Evidence, run: Run, at_s: float, spans: Iterable[Span]) ->
     after_s = session_s if run.is_plain else session_s / 2
     first_s, last_s = (at_s, at_s - after_s) if silence is None else silence
     return any(
-        each.from_s <= first_s and (each.until_s is None or each.until_s >= last_s)
-        for each in spans
+        span.from_s <= first_s and (span.until_s is None or span.until_s >= last_s)
+        for span in spans
     )
 
 
@@ -496,9 +498,9 @@ def _silence(run: Run, at_s: float, session_s: float) -> tuple[float, float] | N
 def _spans(evidence: Evidence, run: Run, part: FaultClass) -> list[Span]:
     """Return when the process's own machine or network had faults of a class."""
     return [
-        Span(each.from_s, each.until_s)
-        for each in evidence.troubles
-        if each.part is part and run.key.member in each.members
+        Span(trouble.from_s, trouble.until_s)
+        for trouble in evidence.troubles
+        if trouble.part is part and run.key.member in trouble.members
     ]
 
 
@@ -514,8 +516,8 @@ def _has_failed(evidence: Evidence, run: Run) -> bool:
     if run.end is End.LED_AWAY:
         spans = _spans(evidence, run, FaultClass.NETWORK)
         return not any(
-            each.from_s <= ended_s <= (each.until_s or ended_s) + evidence.session_s
-            for each in spans
+            span.from_s <= ended_s <= (span.until_s or ended_s) + evidence.session_s
+            for span in spans
         )
     is_full = any(
         each.from_s <= ended_s and (each.until_s or 0.0) + evidence.session_s >= ended_s

@@ -20,7 +20,7 @@ def is_within(at_s: float, spans: Iterable[Span]) -> bool:
         at_s: The time, in seconds of the wall clock.
         spans: The times.
     """
-    return any(each.from_s <= at_s <= (each.until_s or at_s) for each in spans)
+    return any(span.from_s <= at_s <= (span.until_s or at_s) for span in spans)
 
 
 def went_back(histories: Histories, resets: Collection[Span]) -> list[str]:
@@ -73,9 +73,9 @@ def overruled(
         ends: The next offset to be written of each partition that is to be read as a whole.
     """
     read: dict[Partition, list[tuple[float, int, int]]] = defaultdict(list)
-    for each in executions:
-        for partition, span in each.ranges.items():
-            read[partition].append((each.began_s, *span))
+    for execution in executions:
+        for partition, span in execution.ranges.items():
+            read[partition].append((execution.began_s, *span))
     found = []
     for partition, end in sorted(ends.items()):
         for at_s, until_s, offset, target in _periods(histories.get(partition, ()), resets, end):

@@ -416,7 +416,9 @@ class _Reader:
             case Note.PLANNED:
                 partitions = list(map(_partition, note["partitions"]))
                 key = BatchKey(member, number, note["plan"])
-                planned_s = {each: self._planned_s(run, each, at_s) for each in partitions}
+                planned_s = {
+                    partition: self._planned_s(run, partition, at_s) for partition in partitions
+                }
                 self.facts.batches.setdefault(key, Batch(key, run.key, planned_s))
                 self._planned[member, number] = self._by_plan[member, key.plan] = key
             case Note.LOGGED:

@@ -77,7 +77,7 @@ def page_of(directory: Path) -> str:
     setting = json.loads((directory / "setting.json").read_text(encoding="ascii"))
     lines = lines_of(directory / "journals")
     notes = read_notes(lines)
-    plain = {each["member"] for each in notes} - set(setting["queries"]) - {RUN_NOTES}
+    plain = {note["member"] for note in notes} - set(setting["queries"]) - {RUN_NOTES}
     evidence = Evidence(
         ends={},
         append=(),
@@ -135,7 +135,7 @@ def _figures(report: Mapping[str, Any], timeline: Timeline) -> Iterator[str]:
         "load average: mean, highest": load,
         "records": f"{report['produced']:,}",
         "partitions": f"{report['partitions_first']}, then {report['partitions_last']}",
-        "lost": f"{sum(each['lost'] for each in sinks.values()):,}",
+        "lost": f"{sum(sink['lost'] for sink in sinks.values()):,}",
         "doubled in tables": f"{sum(each['doubled'] for each in report['tables'].values()):,}",
         "doubled in the append sink": f"{report['append']['doubled']:,}",
         "out of order": f"{report['append']['disordered']:,}",
@@ -160,7 +160,7 @@ def _tables(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _table(
         "The sinks",
         ("sink", *SINK_WORDS.values()),
-        [(name, *(f"{each[what]:,}" for what in SINK_WORDS)) for name, each in sinks.items()],
+        [(name, *(f"{sink[what]:,}" for what in SINK_WORDS)) for name, sink in sinks.items()],
     )
     for name, causes in {"append": report["causes"], **report["table_causes"]}.items():
         rows = [(cause, f"{count:,}") for cause, count in causes.items()]
@@ -168,7 +168,7 @@ def _tables(report: Mapping[str, Any]) -> Iterator[str]:
             yield from _table(f"Why rows are in {name} again", ("cause", "rows"), rows)
     faults = report["faults"]
     outcomes = ("done", "skipped", "not reached")
-    rows = [(kind, *(str(each.get(o, 0)) for o in outcomes)) for kind, each in faults.items()]
+    rows = [(kind, *(str(fault.get(o, 0)) for o in outcomes)) for kind, fault in faults.items()]
     yield from _table("Faults", ("kind", *outcomes), [row for row in rows if any(map(_is, row))])
     yield from _table(
         "Recovery from each fault that hit partitions",
@@ -216,7 +216,7 @@ def _chart(report: Mapping[str, Any], timeline: Timeline) -> Iterator[str]:
         ("members", timeline.members),
         ("owners of partitions", timeline.partitions),
     )
-    painted = colours(each.name for each in timeline.members)
+    painted = colours(member.name for member in timeline.members)
     height = sum(HEAD + LANE * len(lanes) for _, lanes in sections) + HEAD
     yield from _legend(painted)
     yield '<div class="scroll" tabindex="0">'

@@ -137,10 +137,10 @@ def recoveries(evidence: Evidence) -> Recoveries:
             *_of_troubles(evidence, written),
         )
     ]
-    faults = [each for each in faults if not _was_stopped(evidence, each)]
+    faults = [fault for fault in faults if not _was_stopped(evidence, fault)]
     by_kind: dict[str, list[FaultRecovery]] = defaultdict(list)
-    for each in faults:
-        by_kind[each.kind].append(each)
+    for fault in faults:
+        by_kind[fault.kind].append(fault)
     return Recoveries(
         tuple(sorted(faults, key=lambda each: each.from_s)),
         tuple(_recovery(kind, found) for kind, found in by_kind.items()),
@@ -151,7 +151,7 @@ def recoveries(evidence: Evidence) -> Recoveries:
 def _was_stopped(evidence: Evidence, fault: FaultRecovery) -> bool:
     """Whether all members were stopped before they had recovered from a fault."""
     took_s = max(fault.read_after_s or inf, fault.committed_after_s or inf)
-    return any(0 <= each.from_s - fault.from_s <= took_s for each in evidence.resets)
+    return any(0 <= reset.from_s - fault.from_s <= took_s for reset in evidence.resets)
 
 
 class _Later:
@@ -165,7 +165,7 @@ class _Later:
 
     @classmethod
     def of_reads(cls, executions: Iterable[Execution]) -> _Later:
-        return cls((each.began_s, _written_s(each)) for each in executions)
+        return cls((execution.began_s, _written_s(execution)) for execution in executions)
 
     @classmethod
     def of_commits(cls, history: Iterable[Commit]) -> _Later:
@@ -199,9 +199,15 @@ def _executions(evidence: Evidence) -> dict[Partition, list[Execution]]:
 def _of_brokers(
     evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
 ) -> Iterable[_Hit]:
-    for each in evidence.disruptions:
-        there = {p for p, found in written.items() if found[0].began_s < each.from_s}
-        yield _Hit(each.kind, f"broker {each.node}", each.from_s, each.down_s, frozenset(there))
+    for disruption in evidence.disruptions:
+        there = {p for p, found in written.items() if found[0].began_s < disruption.from_s}
+        yield _Hit(
+            disruption.kind,
+            f"broker {disruption.node}",
+            disruption.from_s,
+            disruption.down_s,
+            frozenset(there),
+        )
 
 
 def _of_members(
@@ -237,16 +243,18 @@ def _of_troubles(
     evidence: Evidence, written: Mapping[Partition, Sequence[Execution]]
 ) -> Iterable[_Hit]:
     """Return faults of networks and disks: a partition was hit if a member there wrote it last."""
-    for each in evidence.troubles:
-        if each.part in (FaultClass.CLOCK, FaultClass.RESETS):
+    for trouble in evidence.troubles:
+        if trouble.part in (FaultClass.CLOCK, FaultClass.RESETS):
             continue
-        owners = _last_writers(written, each.from_s)
-        theirs = {partition for partition, owner in owners.items() if owner.member in each.members}
+        owners = _last_writers(written, trouble.from_s)
+        theirs = {
+            partition for partition, owner in owners.items() if owner.member in trouble.members
+        }
         if theirs:
             # What a member reads while its disk is full it does not finish.
-            after_s = each.until_s if each.part is FaultClass.DISK else each.from_s
-            target = ", ".join(each.members)
-            yield _Hit(each.kind, target, each.from_s, after_s, frozenset(theirs))
+            after_s = trouble.until_s if trouble.part is FaultClass.DISK else trouble.from_s
+            target = ", ".join(trouble.members)
+            yield _Hit(trouble.kind, target, trouble.from_s, after_s, frozenset(theirs))
 
 
 def _faults_of(run: Run, session_s: float) -> Iterable[tuple[str, float]]:
@@ -258,8 +266,8 @@ def _faults_of(run: Run, session_s: float) -> Iterable[tuple[str, float]]:
 
 
 def _recovery(kind: str, faults: Sequence[FaultRecovery]) -> Recovery:
-    known = [each.read_after_s for each in faults if each.read_after_s is not None]
-    committed = [each.committed_after_s for each in faults if each.committed_after_s is not None]
+    known = [fault.read_after_s for fault in faults if fault.read_after_s is not None]
+    committed = [fault.committed_after_s for fault in faults if fault.committed_after_s is not None]
     return Recovery(
         kind=kind,
         faults=len(known),
@@ -318,7 +326,8 @@ def _is_of_one_process(
         return False
     run, until_s = evidence.facts.runs[earlier.run], _written_s(later)
     gone = any(
-        earlier.began_s <= each.at_s <= until_s for each in run.departures.get(partition, ())
+        earlier.began_s <= departure.at_s <= until_s
+        for departure in run.departures.get(partition, ())
     )
     hit = any(
         span.from_s <= until_s and (span.until_s is None or span.until_s >= earlier.began_s)
@@ -329,10 +338,10 @@ def _is_of_one_process(
 
 def _cut_off(evidence: Evidence, run: Run) -> Iterable[Span]:
     """Return when its network or disk had faults, with the time that a process needs to recover."""
-    for each in evidence.troubles:
-        is_other = each.part in (FaultClass.CLOCK, FaultClass.RESETS)
-        if run.key.member in each.members and not is_other:
-            yield Span(each.from_s, each.until_s + evidence.session_s)
+    for trouble in evidence.troubles:
+        is_other = trouble.part in (FaultClass.CLOCK, FaultClass.RESETS)
+        if run.key.member in trouble.members and not is_other:
+            yield Span(trouble.from_s, trouble.until_s + evidence.session_s)
 
 
 def _led_by_hit(
@@ -341,7 +350,7 @@ def _led_by_hit(
     """Return the partitions whose leader had a fault in a time."""
     return frozenset(
         partition
-        for each in disruptions
-        if each.from_s <= until_s and each.in_sync_s >= from_s
-        for partition in each.led
+        for disruption in disruptions
+        if disruption.from_s <= until_s and disruption.in_sync_s >= from_s
+        for partition in disruption.led
     )

@@ -129,7 +129,7 @@ def as_plain(circumstances: Circumstances, account: Account) -> dict[str, Any]:
     problems = all_problems(circumstances, account)
     return {
         **asdict(circumstances),
-        "points": {each.value: count for each, count in circumstances.points.items()},
+        "points": {point.value: count for point, count in circumstances.points.items()},
         **asdict(account),
         "causes": {cause.value: count for cause, count in account.causes.items()},
         "sessions_lost": {each.value: account.sessions_lost[each] for each in SessionLoss},
@@ -168,9 +168,10 @@ def as_tables(circumstances: Circumstances, account: Account) -> RenderableType:
     details = [*account.examples, *account.replays_differ, *account.gaps, *account.went_back]
     details += [*account.overruled, *account.failures]
     parts += [Text(f"  {line}") for line in details[:EXAMPLES_SHOWN]]
-    parts += [Text(f"NOT GOOD: {each}", style="bold red") for each in problems]
+    parts += [Text(f"NOT GOOD: {problem}", style="bold red") for problem in problems]
     parts += [
-        Text(f"DOES NOT COUNT: {each}", style="bold red") for each in circumstances.shortfalls
+        Text(f"DOES NOT COUNT: {shortfall}", style="bold red")
+        for shortfall in circumstances.shortfalls
     ]
     if exit_status(circumstances, account) == 0:
         parts.append(Text("GOOD: nothing is lost, and every double has a cause", style="green"))
@@ -235,9 +236,9 @@ def _recovery_table(recoveries: Recoveries) -> Table:
 
 def _slowest_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
     known = [
-        (each.read_after_s, each)
-        for each in circumstances.recoveries.faults
-        if each.read_after_s is not None
+        (fault.read_after_s, fault)
+        for fault in circumstances.recoveries.faults
+        if fault.read_after_s is not None
     ]
     known.sort(key=lambda each: -each[0])
     for takes_s, each in known[:SLOWEST]:
@@ -250,8 +251,8 @@ def _pause_rows(circumstances: Circumstances) -> Iterable[tuple[str, str]]:
         "with no fault at all": circumstances.recoveries.unaffected,
         "in batches with one whose leader had a fault": circumstances.recoveries.neighbour,
     }
-    for name, each in pauses.items():
-        yield name, pause_text(each, circumstances.began_s)
+    for name, pause in pauses.items():
+        yield name, pause_text(pause, circumstances.began_s)
 
 
 def pause_text(pause: Pause, began_s: float) -> str:
@@ -280,7 +281,7 @@ def _sink_table(account: Account) -> Table:
     for name in sinks:
         table.add_column(name, justify="right")
     for field, shown in SINK_WORDS.items():
-        table.add_row(shown, *(f"{getattr(each, field):,}" for each in sinks.values()))
+        table.add_row(shown, *(f"{getattr(sink, field):,}" for sink in sinks.values()))
     return table
 
 

@@ -65,7 +65,7 @@ def started(chosen: argparse.Namespace) -> dict[str, object]:
         "seed": chosen.seed,
         "minutes": f"{chosen.minutes:g}",
         "brokers": chosen.brokers,
-        "sinks": "+".join(each.value for each in chosen.sinks),
+        "sinks": "+".join(sink.value for sink in chosen.sinks),
     }
 
 
@@ -89,11 +89,13 @@ def result(circumstances: Circumstances, account: Account) -> dict[str, object]:
         "load_max": round(circumstances.load_max, 1),
         "records": account.produced,
         "faults": _joined(faults),
-        "lost": sum(each.lost for each in sinks.values()),
-        "doubled": "; ".join(f"{name}={each.doubled}" for name, each in sinks.items()),
+        "lost": sum(sink.lost for sink in sinks.values()),
+        "doubled": "; ".join(f"{name}={sink.doubled}" for name, sink in sinks.items()),
         "causes": _joined(causes),
         "sessions_lost_to_load": account.sessions_lost[SessionLoss.LOAD],
-        "worst_recovery_s": round(max((each.reads_max_s for each in recoveries), default=0.0), 1),
+        "worst_recovery_s": round(
+            max((recovery.reads_max_s for recovery in recoveries), default=0.0), 1
+        ),
     }
 
 
@@ -161,15 +163,15 @@ def _run_cells(run: Mapping[str, str]) -> Iterable[str]:
 
 def _sums(runs: Sequence[Mapping[str, str]]) -> Iterable[str]:
     """Return the cells of columns that can be added up."""
-    doubled = [_parted(each["doubled"]) for each in runs]
+    doubled = [_parted(run["doubled"]) for run in runs]
     in_append = sum(each[APPEND] for each in doubled)
     sums = (
-        sum(int(each["records"]) for each in runs),
-        sum(_parted(each["faults"]).total() for each in runs),
-        sum(int(each["lost"]) for each in runs),
+        sum(int(run["records"]) for run in runs),
+        sum(_parted(run["faults"]).total() for run in runs),
+        sum(int(run["lost"]) for run in runs),
         sum(each.total() for each in doubled) - in_append,
         in_append,
-        sum(int(each["sessions_lost_to_load"]) for each in runs),
+        sum(int(run["sessions_lost_to_load"]) for run in runs),
     )
     return (f"{each:,}" for each in sums)
 

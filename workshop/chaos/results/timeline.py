@@ -164,7 +164,7 @@ def read_timeline(
         report: The report as plain values.
     """
     zero_s = float(report["began_s"])
-    ends_s = max((float(each["at_s"]) for each in notes), default=zero_s) - zero_s
+    ends_s = max((float(note["at_s"]) for note in notes), default=zero_s) - zero_s
     facts = evidence.facts
     marks = _marks(evidence, notes, zero_s)
     names = list(dict.fromkeys(run.member for run in facts.runs if run.member != RUN_NOTES))
@@ -237,14 +237,16 @@ def _member(facts: Facts, name: str, zero_s: float, ends_s: float) -> Iterator[B
 
 
 def _batches(facts: Facts, run: Run, zero_s: float) -> Iterator[Bar]:
-    for each in facts.executions.values():
-        if each.run != run.key:
+    for execution in facts.executions.values():
+        if execution.run != run.key:
             continue
-        batch = facts.batches[each.batch]
-        state = State.REPLAY if each.is_replay else State.BATCH
-        what = "batch, run again," if each.is_replay else "batch"
+        batch = facts.batches[execution.batch]
+        state = State.REPLAY if execution.is_replay else State.BATCH
+        what = "batch, run again," if execution.is_replay else "batch"
         title = f"{what} {batch.key.number} of {run.key}: {len(batch.planned_s)} partitions"
-        yield _bar((each.began_s - zero_s, _until_s(facts, each) - zero_s), state, "", title)
+        yield _bar(
+            (execution.began_s - zero_s, _until_s(facts, execution) - zero_s), state, "", title
+        )
 
 
 def _until_s(facts: Facts, execution: Execution) -> float:
@@ -326,9 +328,9 @@ def _partitions(
 ) -> tuple[tuple[Lane, ...], tuple[str, Bar] | None]:
     """Return the lanes of partitions, and the longest gap."""
     by_partition: dict[Partition, list[Execution]] = defaultdict(list)
-    for each in facts.executions.values():
-        for partition in facts.batches[each.batch].planned_s:
-            by_partition[partition].append(each)
+    for execution in facts.executions.values():
+        for partition in facts.batches[execution.batch].planned_s:
+            by_partition[partition].append(execution)
     longest: tuple[str, Bar] | None = None
     lanes = []
     for partition, executions in sorted(by_partition.items()):
@@ -353,9 +355,9 @@ def _owners(
 ) -> Iterator[Bar]:
     """Yield who read a partition over time, and when no process did."""
     by_run: dict[RunKey, list[tuple[float, float]]] = defaultdict(list)
-    for each in executions:
-        span = (each.began_s - zero_s, _until_s(facts, each) - zero_s)
-        spans = by_run[each.run]
+    for execution in executions:
+        span = (execution.began_s - zero_s, _until_s(facts, execution) - zero_s)
+        spans = by_run[execution.run]
         if spans and span[0] - spans[-1][1] <= PAUSE_S:
             spans[-1] = (spans[-1][0], max(span[1], spans[-1][1]))
         else:

@@ -19,7 +19,7 @@ from workshop.chaos.results.account import Evidence
 
 
 def _names(kinds: Iterable[Enum], *parts: FaultClass) -> frozenset[str]:
-    further = (FURTHER_BROKER_FAULTS[each][0] for each in parts)
+    further = (FURTHER_BROKER_FAULTS[part][0] for part in parts)
     return frozenset(each.value for each in (*kinds, *further))
 
 
@@ -55,13 +55,15 @@ def shortfalls(
     found = [] if sum(evidence.ends.values()) else ["no record was produced"]
     if len(members) <= len(evidence.ends):
         # Otherwise, some members have no partition.
-        wrote = {each.run.member for each in evidence.facts.executions.values()}
-        found += [f"{each} wrote nothing: it had no batch" for each in members if each not in wrote]
+        wrote = {execution.run.member for execution in evidence.facts.executions.values()}
+        found += [
+            f"{member} wrote nothing: it had no batch" for member in members if member not in wrote
+        ]
     expected = {f"--faults {each.value}": KINDS[each] for each in asked}
     if brokers > 1:
         expected[f"--brokers {brokers}"] = BROKERS
     return found + [
         f"no fault took effect that {option} asked for"
         for option, kinds in expected.items()
-        if not any(done.get(each) for each in kinds)
+        if not any(done.get(kind) for kind in kinds)
     ]

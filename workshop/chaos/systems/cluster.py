@@ -166,7 +166,7 @@ class Broker:
             topics = cluster.metadata(asked).topics if found else ()
         if failed:
             raise ClusterError(f"OffsetFetch: {ErrorCode.name_of(min(failed.values()))}")
-        names = {each.topic_id: each.name for each in topics}
+        names = {topic.topic_id: topic.name for topic in topics}
         return {
             (names[key.topic_id], key.partition): each.committed_offset
             for key, each in found.items()
@@ -181,7 +181,7 @@ class Broker:
         """
         asked = MetadataRequest(topic_names=frozenset(topics))
         with Cluster(self._servers, request_timeout_s=ANSWER_S) as cluster:
-            return {each.topic_id: each.name for each in cluster.metadata(asked).topics}
+            return {topic.topic_id: topic.name for topic in cluster.metadata(asked).topics}
 
     def is_empty(self, group_id: str) -> bool:
         """Return whether a group has no members; False as long as the coordinator does not tell.

@@ -96,7 +96,7 @@ class AppendSink:
         self._append(batch.execution, batch.rows[half:])
 
     def _append(self, execution: str, rows: tuple[Row, ...]) -> None:
-        places = [(*each[:3], is_right(each.value, *each[:3])) for each in rows]
+        places = [(*row[:3], is_right(row.value, *row[:3])) for row in rows]
         lines = [f"{execution} {topic} {at[0]} {at[1]} {at[2]:d} ." for topic, *at in places]
         # What comes before may have been cut off.
         left = memoryview(("\n" + "\n".join(lines) + "\n").encode("ascii")) if lines else b""
@@ -168,7 +168,7 @@ class TableSink:
 
 
 def _within(rows: Iterable[Row], ranges: Iterable[OffsetRange]) -> Iterator[Row]:
-    wanted = {(each.topic, each.partition): each for each in ranges}
+    wanted = {(offset_range.topic, offset_range.partition): offset_range for offset_range in ranges}
     for row in rows:
         span = wanted.get(row[:2])
         if span is not None and span.from_offset <= row.offset < span.until_offset:
@@ -176,7 +176,7 @@ def _within(rows: Iterable[Row], ranges: Iterable[OffsetRange]) -> Iterator[Row]
 
 
 def _arrow(execution: str, rows: Sequence[Row]) -> pa.RecordBatch:
-    columns = zip(*((execution, *each) for each in rows), strict=True) if rows else [()] * 5
+    columns = zip(*((execution, *row) for row in rows), strict=True) if rows else [()] * 5
     return pa.RecordBatch.from_arrays(
         [pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)],
         schema=SCHEMA,

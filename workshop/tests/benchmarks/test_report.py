@@ -19,7 +19,9 @@ RESULTS = {
         "processors": 2,
         "kafka": "4.3.1",
         "jvm_options": "",
-        "readers": {name: [each.source, dict(each.options)] for name, each in READERS.items()},
+        "readers": {
+            name: [reader.source, dict(reader.options)] for name, reader in READERS.items()
+        },
         "readings": READINGS,
     },
     "triggers": {
@@ -100,7 +102,7 @@ def test_a_page_has_goals_medians_and_every_repeat(write, tmp_path: Path) -> Non
     assert raw == json.loads(json.dumps(RESULTS))
     assert "(page.json)" in page
     assert {each.name for each in (tmp_path / "docs").glob("*.svg")} == PICTURES
-    assert all(f"({each})" in page for each in PICTURES)
+    assert all(f"({picture})" in page for picture in PICTURES)
 
 
 def test_pictures_are_svg_on_no_ground_of_their_own_and_the_same_each_time(

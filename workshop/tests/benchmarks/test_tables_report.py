@@ -151,7 +151,7 @@ def test_the_page_has_goals_and_every_case(tmp_path: Path) -> None:
     assert all(f"| {name} | {each.what} |" in page for name, each in WAYS.items())
     pictures = {each.name for each in tmp_path.glob("*.svg")}
     assert pictures == {"tables_ratios.svg", "tables_cpu.svg"}
-    assert all(f"({each})" in page for each in pictures)
+    assert all(f"({picture})" in page for picture in pictures)
     assert json.loads((tmp_path / "tables.json").read_text(encoding="utf-8"))["processors"] == 2
 
 

@@ -174,6 +174,8 @@ class Story:
             disruptions=tuple(self.disruptions),
             troubles=tuple(self.troubles),
             deletions=tuple(self.deletions),
-            starts={partition: max((each.before_offset for each in self.deletions), default=0)},
+            starts={
+                partition: max((deletion.before_offset for deletion in self.deletions), default=0)
+            },
             short_lived=frozenset({TOPIC} if self.deletions else ()),
         )

@@ -136,7 +136,7 @@ def test_run_with_further_faults_on_three_brokers_is_good() -> None:
     command = (*CHAOS, "--minutes", "1", "--seed", "7", "--brokers", "3", "--json")
     faults = [each for each in FaultClass if each is not FaultClass.CLUSTER]
     done = subprocess.run(
-        (*command, "--faults", ",".join(each.value for each in faults)),
+        (*command, "--faults", ",".join(fault.value for fault in faults)),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -148,7 +148,7 @@ def test_run_with_further_faults_on_three_brokers_is_good() -> None:
     assert report["is_good"], report["problems"]
     assert report["append"]["deleted"] > 0
     kinds = {kind for kind, found in report["faults"].items() if found["done"]}
-    assert all(kinds & KINDS[each] for each in faults)
+    assert all(kinds & KINDS[fault] for fault in faults)
 
 
 @pytest.mark.long

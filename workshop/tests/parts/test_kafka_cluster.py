@@ -106,9 +106,9 @@ def test_node_that_stands_still_loses_its_partitions_and_catches_up(
 @pytest.mark.broker
 def test_all_nodes_are_restarted_in_turn(cluster: EmbeddedCluster, topic: str) -> None:
     write(cluster, topic)
-    before = {each.pid for each in cluster.nodes.values()}
+    before = {node.pid for node in cluster.nodes.values()}
     cluster.roll()
-    assert not before & {each.pid for each in cluster.nodes.values()}
+    assert not before & {node.pid for node in cluster.nodes.values()}
     write(cluster, topic)
 
 
@@ -118,10 +118,10 @@ def test_nothing_is_left_of_a_stopped_cluster() -> None:
     cluster.start()
     with pytest.raises(EmbeddedKafkaError, match="runs already"):
         cluster.start()
-    pids = [each.pid for each in cluster.nodes.values()]
-    folders = [each.log_dir for each in cluster.nodes.values()]
+    pids = [node.pid for node in cluster.nodes.values()]
+    folders = [node.log_dir for node in cluster.nodes.values()]
     cluster.nodes[2].pause()
     cluster.stop()
-    assert not any(is_alive(each) for each in pids if each is not None)
-    assert not any(each.exists() for each in folders)
+    assert not any(is_alive(pid) for pid in pids if pid is not None)
+    assert not any(folder.exists() for folder in folders)
     assert cluster.state() is None

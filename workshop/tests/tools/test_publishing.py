@@ -160,11 +160,11 @@ def test_workflow_runs_targets_and_files_that_exist(path: Path) -> None:
 def test_release_is_tested_on_each_python_before_it_is_published() -> None:
     jobs = workflow("release.yml")["jobs"]
     assert jobs["test"]["strategy"]["matrix"]["python"] == supported()
-    (setup,) = (each for each in jobs["try"]["steps"] if "setup-python" in each.get("uses", ""))
+    (setup,) = (job for job in jobs["try"]["steps"] if "setup-python" in job.get("uses", ""))
     assert sorted(setup["with"]["python-version"].split()) == supported()
     assert set(jobs["publish"]["needs"]) == {"build", "try", "test"}
     assert jobs["publish"]["permissions"]["id-token"] == "write"
-    names = [each.get("uses", "compare").partition("@")[0] for each in jobs["publish"]["steps"]]
+    names = [job.get("uses", "compare").partition("@")[0] for job in jobs["publish"]["steps"]]
     attest, publish = "actions/attest-build-provenance", "pypa/gh-action-pypi-publish"
     assert names.index("compare") < names.index(attest) < names.index(publish)
 
@@ -191,8 +191,8 @@ def test_files_that_another_job_replaced_are_not_published(tmp_path: Path) -> No
     dist = tmp_path / "dist"
     dist.mkdir()
     files = [dist / "a-1.tar.gz", dist / "a-1-py3-none-any.whl"]
-    for each in files:
-        each.write_bytes(each.name.encode())
+    for file in files:
+        file.write_bytes(file.name.encode())
     # An output of a job has no newline at its end.
     digests = digests_of(sorted(files)).rstrip()
 

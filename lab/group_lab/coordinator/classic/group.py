@@ -75,11 +75,16 @@ class ClassicMember:
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return its metadata for a protocol; b"" if it does not support it."""
-        return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
+        return next(
+            (protocol.metadata for protocol in self.protocols if protocol.name == protocol_name),
+            b"",
+        )
 
     def vote(self, candidates: Iterable[str]) -> str | None:
         """Return its best protocol among those that all members support; None without any."""
-        return next((each.name for each in self.protocols if each.name in candidates), None)
+        return next(
+            (protocol.name for protocol in self.protocols if protocol.name in candidates), None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,7 @@ class ClassicGroup:
     @property
     def awaiting_join(self) -> int:
         """The number of members whose JoinGroup is parked."""
-        return sum(each.awaits_join for each in self.members.values())
+        return sum(member.awaits_join for member in self.members.values())
 
     @property
     def has_all_joined(self) -> bool:
@@ -129,7 +134,7 @@ class ClassicGroup:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest of the members' rebalance timeouts."""
-        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def may_expire_offsets(self) -> bool:
@@ -146,8 +151,8 @@ class ClassicGroup:
 
     def holder_id(self, instance_id: str) -> str | None:
         """Return the member id of an instance id."""
-        holders = (each for each in self.members.values() if each.instance_id == instance_id)
-        return next((each.member_id for each in holders), None)
+        holders = (member for member in self.members.values() if member.instance_id == instance_id)
+        return next((holder.member_id for holder in holders), None)
 
     def member_error(self, member_id: str, instance_id: str | None) -> int:
         """Return the error of a member's request; an instance id decides before the member id."""
@@ -161,7 +166,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Iterable[ClassicProtocol]) -> bool:
         """Return whether a joining member shares its type and a protocol with all members."""
-        names = [each.name for each in protocols]
+        names = [protocol.name for protocol in protocols]
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type and names)
         supported = self._supporters()
@@ -248,8 +253,8 @@ class ClassicGroup:
         try:
             return frozenset(
                 topic
-                for each in self.members.values()
-                for topic in decode_subscribed_topics(each.metadata(self.protocol_name))
+                for member in self.members.values()
+                for topic in decode_subscribed_topics(member.metadata(self.protocol_name))
             )
         except ProtocolError:
             return None
@@ -261,7 +266,7 @@ class ClassicGroup:
         """
         counts: dict[str, int] = {}
         for member in self.members.values():
-            for name in {each.name for each in member.protocols}:
+            for name in {protocol.name for protocol in member.protocols}:
                 counts[name] = counts.get(name, 0) + 1
         return counts
 
@@ -309,22 +314,22 @@ def loaded_group(group_id: str, value: r.ClassicGroupMetadataValue) -> ClassicGr
         generation_id=value.generation,
         leader_id=value.leader,
     )
-    for each in value.members:
+    for member in value.members:
         group = group.with_member(
             ClassicMember(
-                member_id=each.member_id,
-                instance_id=each.group_instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
                 rebalance_timeout_ms=(
-                    each.session_timeout_ms
-                    if each.rebalance_timeout_ms == -1
-                    else each.rebalance_timeout_ms
+                    member.session_timeout_ms
+                    if member.rebalance_timeout_ms == -1
+                    else member.rebalance_timeout_ms
                 ),
-                session_timeout_ms=each.session_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
                 protocol_type=value.protocol_type,
-                protocols=(ClassicProtocol(value.protocol or "", each.subscription),),
-                assignment=each.assignment,
+                protocols=(ClassicProtocol(value.protocol or "", member.subscription),),
+                assignment=member.assignment,
             )
         )
     return group.with_topics()

@@ -221,7 +221,7 @@ def _replace_static(
         if group.selected_protocol() != (group.protocol_name or ""):
             rebalance_or_complete(draft)
             return _park(draft, member_id)
-        assignments = {each.member_id: each.assignment for each in group.members.values()}
+        assignments = {member.member_id: member.assignment for member in group.members.values()}
         draft.records = (metadata_record(group, assignments),)
         appended = partial(
             _static_appended,

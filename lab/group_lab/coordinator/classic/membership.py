@@ -68,11 +68,11 @@ def _leave_classic(
 ) -> Outcome[m.LeaveGroupResponse]:
     """Remove members of a classic group, with one rebalance for all of them."""
     if group.classic is None:
-        unknown = tuple(_left(each, ErrorCode.UNKNOWN_MEMBER_ID) for each in request.members)
+        unknown = tuple(_left(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members)
         return Outcome(m.LeaveGroupResponse(members=unknown), answers_at_once=True)
     draft = Draft(group.classic, context)
-    results = tuple(_left(each, _remove(draft, each)) for each in request.members)
-    if any(not each.error_code for each in results):
+    results = tuple(_left(member, _remove(draft, member)) for member in request.members)
+    if any(not result.error_code for result in results):
         if draft.group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             prepare(draft)
         else:

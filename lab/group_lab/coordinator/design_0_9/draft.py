@@ -59,7 +59,7 @@ class Draft:
 
     def drop(self, consumer_id: str) -> None:
         """Count the JoinGroup of a consumer no longer."""
-        kept = {key: each for key, each in self.group.joins.items() if key != consumer_id}
+        kept = {key: join for key, join in self.group.joins.items() if key != consumer_id}
         self.change(joins=kept)
 
     def answer(self, consumer_id: str, response: DesignJoinGroupResponse) -> None:

@@ -128,7 +128,7 @@ class DesignGroup:
     @property
     def members(self) -> Mapping[str, r.DesignConsumer]:
         """The consumers of the written generation that are not marked dead, by id."""
-        return {key: each for key, each in self.consumers.items() if key not in self.dead}
+        return {key: consumer for key, consumer in self.consumers.items() if key not in self.dead}
 
     @property
     def decided_consumers(self) -> Mapping[str, r.DesignConsumer]:
@@ -143,7 +143,7 @@ class DesignGroup:
     @property
     def awaited(self) -> tuple[r.DesignConsumer, ...]:
         """The alive consumers that have not joined this round."""
-        return tuple(each for key, each in self.members.items() if key not in self.joins)
+        return tuple(member for key, member in self.members.items() if key not in self.joins)
 
     def knows(self, consumer_id: str) -> bool:
         """Return whether an id is in the group; one that is dead is until the round is complete."""
@@ -193,7 +193,7 @@ class DesignGroup:
 
 def partition_counts(consumers: Iterable[r.DesignConsumer], topics: TopicsImage) -> dict[str, int]:
     """Return the partition counts of all topics of consumers that exist."""
-    names = {topic for each in consumers for topic in each.topics}
+    names = {topic for consumer in consumers for topic in consumer.topics}
     known = ((name, topics.by_name.get(name)) for name in sorted(names))
     return {name: topic.partition_count for name, topic in known if topic}
 
@@ -209,4 +209,4 @@ def loaded_design(group_id: str, generation: r.DesignGenerationValue) -> DesignG
 
 
 def _by_id(consumers: Iterable[r.DesignConsumer]) -> Mapping[str, r.DesignConsumer]:
-    return {each.consumer_id: each for each in consumers}
+    return {consumer.consumer_id: consumer for consumer in consumers}

@@ -60,7 +60,7 @@ def _error(design: DesignGroup, request: DesignJoinGroupRequest, context: Reques
     if consumer_id and not design.knows(consumer_id):
         return DesignErrorCode.UNKNOWN_CONSUMER
     others = (each for key, each in design.present.items() if key != consumer_id)
-    if any(each.strategy != strategy for each in others):
+    if any(other.strategy != strategy for other in others):
         return DesignErrorCode.INCONSISTENT_PARTITIONING_STRATEGY
     return DesignErrorCode.NONE
 

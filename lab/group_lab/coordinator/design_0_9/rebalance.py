@@ -76,17 +76,17 @@ def _written(group: DesignGroup, error_code: int, context: RequestContext) -> Ou
         return draft.outcome()
     informed = frozenset(group.joins)
     draft.change(written=group.decided, decided=None, dead=frozenset(), informed=informed)
-    for consumer_id, each in draft.group.consumers.items():
+    for consumer_id, consumer in draft.group.consumers.items():
         if consumer_id in group.joins:
             # It has joined once more meanwhile: the next round answers it.
             continue
         response = DesignJoinGroupResponse(
             group_generation_id=group.generation_id,
             consumer_id=consumer_id,
-            partitions_to_own=each.partitions,
+            partitions_to_own=consumer.partitions,
         )
         draft.answer(consumer_id, response)
-        draft.start_session(each)
+        draft.start_session(consumer)
     _settle(draft)
     return draft.outcome()
 
@@ -118,8 +118,8 @@ def cancel(draft: Draft) -> None:
     """Give a rebalance up: the consumer that was marked dead is alive."""
     draft.change(dead=frozenset())
     draft.move(CoordinatorState.STEADY)
-    for each in draft.group.members.values():
-        draft.start_session(each)
+    for member in draft.group.members.values():
+        draft.start_session(member)
 
 
 def session_expired(
@@ -167,8 +167,8 @@ def loaded(group: ConsumerGroup, _profile: Profile, context: RequestContext) -> 
         return Outcome(None)
     draft = Draft(group.design, context)
     draft.move(CoordinatorState.READY)
-    for each in draft.group.members.values():
-        draft.start_session(each)
+    for member in draft.group.members.values():
+        draft.start_session(member)
     if draft.group.is_outdated(context.topics):
         begin(draft)
     elif draft.group.written.consumers:

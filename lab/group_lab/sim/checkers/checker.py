@@ -54,7 +54,10 @@ class Checker:
         """Return what to call for each kind of fact."""
         methods: list[Any] = [getattr(self, name) for name in vars(type(self))]
         return {
-            kind: each for each in methods if self.applies for kind in getattr(each, "kinds", ())
+            kind: method
+            for method in methods
+            if self.applies
+            for kind in getattr(method, "kinds", ())
         }
 
     def is_unaware(self, member_id: str) -> bool:

@@ -79,8 +79,8 @@ class CommitOwnership(Checker):
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
         if fact.plan is not None:
-            for each in fact.plan.ranges:
-                by = (fact.plan.member_id, each.key, each.until_offset)
+            for offset_range in fact.plan.ranges:
+                by = (fact.plan.member_id, offset_range.key, offset_range.until_offset)
                 self._planned[by] = self.scene.now
 
     @on(facts.Consumed)

@@ -99,13 +99,13 @@ class LossIsReported(Checker):
             return
         if fact.who in self._stopped:
             self.fail(f"{fact.who} continues after: {self._stopped[fact.who]}")
-        for each in fact.plan.ranges:
-            if (_incarnation(fact.plan.member_id), each.key) in self._reported:
+        for offset_range in fact.plan.ranges:
+            if (_incarnation(fact.plan.member_id), offset_range.key) in self._reported:
                 continue
-            end, cut_at = self._unreported.get(each.key, (each.from_offset, 0.0))
-            if each.from_offset > end and self.scene.now - cut_at > ANSWER_AGE_S:
+            end, cut_at = self._unreported.get(offset_range.key, (offset_range.from_offset, 0.0))
+            if offset_range.from_offset > end and self.scene.now - cut_at > ANSWER_AGE_S:
                 self.fail(
-                    f"{fact.who} planned {each}, but its log was truncated at {end}"
+                    f"{fact.who} planned {offset_range}, but its log was truncated at {end}"
                     " and it has not reported that"
                 )
 
@@ -211,7 +211,9 @@ class NoFinalFailure(Checker):
         """Return whether two runs of one query compete for its instance id, as paused ones do."""
         if not event.message.startswith(FIGHTS):
             return False
-        current = [each.member for each in self.scene.participants if each.member]
+        current = [
+            participant.member for participant in self.scene.participants if participant.member
+        ]
         is_current = any(each.member_id == event.member_id for each in current)
         return not is_current or bool(self.scene.swarm.static and self.scene.swarm.zombies)
 

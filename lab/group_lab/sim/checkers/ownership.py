@@ -91,11 +91,13 @@ class SingleOwner(Checker):
         coordination, plan = self.scene.coordination, fact.plan
         if plan is None or self.is_unaware(plan.member_id):
             return
-        for each in plan.ranges:
-            holder = coordination.holder(each.key)
-            is_taken_unaware = self.scene.late.is_taken_unaware(plan.member_id, each.key)
+        for offset_range in plan.ranges:
+            holder = coordination.holder(offset_range.key)
+            is_taken_unaware = self.scene.late.is_taken_unaware(plan.member_id, offset_range.key)
             if holder != plan.member_id and not is_taken_unaware:
-                self.fail(f"{fact.who} planned {each} as {plan.member_id}, but {holder} holds it")
+                self.fail(
+                    f"{fact.who} planned {offset_range} as {plan.member_id}, but {holder} holds it"
+                )
 
 
 class OnlyAssigned(Checker):
@@ -180,13 +182,20 @@ class CleanHandOver(Checker):
     def _finished(self, fact: facts.Finished) -> None:
         if self._running.get(fact.who) == fact.plan:
             del self._running[fact.who]
-            members = [each.member for each in self.scene.participants if each.name == fact.who]
-            is_own = any(each and each.member_id == fact.plan.member_id for each in members)
-            for each in fact.plan.ranges:
+            members = [
+                participant.member
+                for participant in self.scene.participants
+                if participant.name == fact.who
+            ]
+            is_own = any(member and member.member_id == fact.plan.member_id for member in members)
+            for offset_range in fact.plan.ranges:
                 if is_own:
-                    self._reached[fact.plan.member_id, each.key] = each.until_offset
+                    self._reached[fact.plan.member_id, offset_range.key] = offset_range.until_offset
                 else:
-                    self._replayed[fact.who, each.key] = (each.from_offset, each.until_offset)
+                    self._replayed[fact.who, offset_range.key] = (
+                        offset_range.from_offset,
+                        offset_range.until_offset,
+                    )
 
     @on(facts.Committed)
     def _committed_offset(self, fact: facts.Committed) -> None:
@@ -219,9 +228,12 @@ class CleanHandOver(Checker):
         if not isinstance(event, PartitionsRevoked | PartitionsLost):
             return
         # A member that leaves during a rebalance has no generation to commit with.
-        members = [each.member for each in self.scene.participants if each.member]
+        members = [
+            participant.member for participant in self.scene.participants if participant.member
+        ]
         is_member = any(
-            each.member_id == event.member_id and each.state in _IN_A_GENERATION for each in members
+            member.member_id == event.member_id and member.state in _IN_A_GENERATION
+            for member in members
         )
         for key in event.partitions:
             reached = self._consumed_to.pop((fact.who, key), 0)
@@ -247,11 +259,11 @@ class CleanHandOver(Checker):
     def _check(self, who: str, member_id: str, key: TopicIdPartition) -> None:
         query = next(
             (
-                each.name
-                for each in self.scene.participants
-                if each.member
-                and each.member.member_id == member_id
-                and each.member.state is MemberState.ACKNOWLEDGING
+                participant.name
+                for participant in self.scene.participants
+                if participant.member
+                and participant.member.member_id == member_id
+                and participant.member.state is MemberState.ACKNOWLEDGING
             ),
             None,
         )

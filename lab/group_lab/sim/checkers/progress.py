@@ -148,14 +148,18 @@ class AvailableNowBounds(Checker):
             return
         since = self._jobs[fact.who] - OLD_LEADER_ANSWERS_S
         logs = self.scene.storage.logs
-        for each in fact.plan.ranges:
+        for offset_range in fact.plan.ranges:
             # The job may read up to the end before the truncation.
-            if each.key not in logs or self._cut_at.get(each.key, -inf) >= since:
+            if offset_range.key not in logs or self._cut_at.get(offset_range.key, -inf) >= since:
                 continue
-            by = (fact.plan.member_id, each.key)
-            bound = self._bounds.setdefault(by, max(logs[each.key].end_offset, each.until_offset))
-            if each.until_offset > bound:
-                self.fail(f"{fact.who} planned {each}, but its log ended at {bound} when it began")
+            by = (fact.plan.member_id, offset_range.key)
+            bound = self._bounds.setdefault(
+                by, max(logs[offset_range.key].end_offset, offset_range.until_offset)
+            )
+            if offset_range.until_offset > bound:
+                self.fail(
+                    f"{fact.who} planned {offset_range}, but its log ended at {bound} when it began"
+                )
 
     @on(facts.Drained)
     def _drained(self, fact: facts.Drained) -> None:
@@ -204,7 +208,7 @@ class TriggerDelay(Checker):
         swarm, now = self.scene.swarm, self.scene.now
         if fact.plan is None or not fact.plan.ranges or fact.who in self._jobs:
             return
-        planned = sum(len(each) for each in fact.plan.ranges)
+        planned = sum(len(offset_range) for offset_range in fact.plan.ranges)
         waited_s = now - self._read_at.get(fact.who, now - swarm.max_delay_s)
         self._read_at[fact.who] = now
         # maxOffsetsPerTrigger may admit fewer records than available.

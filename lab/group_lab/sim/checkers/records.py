@@ -121,13 +121,13 @@ class ReadOnce(Checker):
             return
         if fact.plan.warm_up_tasks:
             self._check_last_batch(fact.who)
-        for each in fact.plan.ranges:
-            committed = self.scene.coordination.committed(each.key)
-            if self.scene.late.overtook(each.key, committed):
+        for offset_range in fact.plan.ranges:
+            committed = self.scene.coordination.committed(offset_range.key)
+            if self.scene.late.overtook(offset_range.key, committed):
                 continue
-            floor = 0 if committed is None else self.history.floor(each.key, committed)
-            if each.from_offset < floor:
-                self.fail(f"{fact.who} planned {each} again: {committed} is committed")
+            floor = 0 if committed is None else self.history.floor(offset_range.key, committed)
+            if offset_range.from_offset < floor:
+                self.fail(f"{fact.who} planned {offset_range} again: {committed} is committed")
 
     def _check_last_batch(self, who: str) -> None:
         last = self._last.get(who)

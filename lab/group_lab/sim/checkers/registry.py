@@ -76,4 +76,4 @@ cause of a gap that `NoGap` also finds."""
 
 def all_checkers(scene: Scene, history: History) -> list[Checker]:
     """Return one checker of each kind for a run."""
-    return [each(scene, history) for each in CHECKERS]
+    return [checker(scene, history) for checker in CHECKERS]

@@ -48,9 +48,9 @@ class ExactlyOnce(Checker):
 
     @on(facts.Swallowed)
     def _swallow(self, fact: facts.Swallowed) -> None:
-        for each in fact.ranges:
-            places = self._swallowed.setdefault(each.key, [])
-            places.append((each.from_offset, each.until_offset))
+        for offset_range in fact.ranges:
+            places = self._swallowed.setdefault(offset_range.key, [])
+            places.append((offset_range.from_offset, offset_range.until_offset))
 
     @on(facts.OffsetReset, facts.OffsetDeleted, facts.SetBack)
     def _disturb(self, fact: facts.OffsetReset | facts.OffsetDeleted | facts.SetBack) -> None:
@@ -77,7 +77,7 @@ class ExactlyOnce(Checker):
     def _refused(self, fact: facts.WriteRefused) -> None:
         keys = {TopicIdPartition(each.topic_id, each.partition) for each in fact.partitions}
         # A table that does not exist has no entry that an operator could set.
-        keys = keys or {each.key for each in fact.batch.ranges}
+        keys = keys or {offset_range.key for offset_range in fact.batch.ranges}
         excused = [key for key in keys if self._may_be_refused(key)]
         if not excused or (fact.partitions and len(excused) < len(keys)):
             self.fail(f"{fact.incarnation} cannot write, but nothing is lost: {fact.reason}")
@@ -155,7 +155,7 @@ class ExactlyOnce(Checker):
         table, key = self.scene.table, TopicIdPartition(of.topic_id, of.partition)
         assert table is not None
         rows = table.rows.get(key, [])
-        offsets, records = {each[0] for each in rows}, {each[1] for each in rows}
+        offsets, records = {row[0] for row in rows}, {row[1] for row in rows}
         if len(records) < len(rows) or len(offsets) < len(rows):
             self.fail(f"{key} has rows twice")
         if rows and max(offsets) >= entry.next_offset:

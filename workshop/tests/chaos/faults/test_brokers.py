@@ -98,7 +98,7 @@ def test_fault_of_the_coordinator(
     done(faults, cluster)
     assert cluster.calls == calls
     assert faults.outcomes == {(kind, Outcome.DONE): 1}
-    (found,) = (each for each in faults.disruptions if each.coordinated)
+    (found,) = (disruption for disruption in faults.disruptions if disruption.coordinated)
     assert (found.kind, found.node, found.led) == (kind.value, 2, ())
     assert found.from_s <= found.down_s <= found.up_s <= found.in_sync_s
 

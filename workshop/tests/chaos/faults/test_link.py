@@ -36,7 +36,7 @@ def test_one_connection_keeps_its_order_and_different_ones_overtake_each_other()
     assert due_s == sorted(due_s)
     others = [table.due_s(10.0, 1, SLOWNESS, 0.0) for _ in range(50)]
     assert others != sorted(others)
-    assert all(10.5 <= each <= 12.7 for each in others)
+    assert all(10.5 <= other <= 12.7 for other in others)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_fault_hits_the_links_of_one_side_until_it_is_over(
     faults.carry_out(fault(1, 3, takes_s=0.0))
     assert held(network) == {(Side.EAST, 1), (Side.EAST, 3)}
     faults.tick(0.0)
-    assert all(each.condition == WORKING for each in network.links.values())
+    assert all(link.condition == WORKING for link in network.links.values())
     assert faults.outcomes == {(NetworkFaultKind.BLACKHOLE, Outcome.DONE): 1}
     (found,) = faults.troubles
     assert (found.kind, found.where) == ("network: nothing passes", "east to broker 1, 3")
@@ -102,7 +102,7 @@ def test_without_a_network_nothing_is_drawn() -> None:
 def brokers_of(servers: str) -> set[str]:
     """Return the addresses that the brokers give a client."""
     known = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=240.0)
-    return {f"{each.host}:{each.port}" for each in known.brokers.values()}
+    return {f"{broker.host}:{broker.port}" for broker in known.brokers.values()}
 
 
 def cluster_of(servers: str) -> str:

@@ -27,7 +27,7 @@ def drawn(seed: int) -> tuple[NetworkFault, ...]:
 def test_same_seed_draws_the_same_faults_in_order() -> None:
     faults = drawn(7)
     assert faults == drawn(7) != drawn(8)
-    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
     assert 0 < faults[0].at_s < faults[-1].at_s < 720.0
 
 

@@ -61,12 +61,12 @@ class Members:
 
     def hold(self, killed: Iterable[str]) -> bool:
         self.killed |= set(killed)
-        for each in self.members.values():
-            each.is_running = False
+        for member in self.members.values():
+            member.is_running = False
         return True
 
     def waiting(self) -> list[str]:
-        return [name for name, each in self.members.items() if not each.is_running]
+        return [name for name, member in self.members.items() if not member.is_running]
 
     def start(self, names: Iterable[str]) -> None:
         for name in names:
@@ -166,7 +166,7 @@ def test_offsets_are_set_back_and_a_query_starts_before_all_others(stage: Stage)
     (trouble,) = stage.resets.troubles
     history = stage.broker.commit_history(stage.group_id)
     resets = [each for found in history.values() for each in found if each.offset == 0]
-    assert all(trouble.from_s <= each.at_s <= trouble.until_s for each in resets)
+    assert all(trouble.from_s <= reset.at_s <= trouble.until_s for reset in resets)
     assert stage.resets.stood_s > 0
 
 
@@ -239,5 +239,5 @@ def test_what_cannot_be_done_is_skipped_and_members_start_nevertheless(stage: St
     stage.checkpoint("q1").go_back(-1, is_finished=True)
     kinds: tuple[Any, ...] = (ResetFaultKind.COPIED, ResetFaultKind.METADATA_KEPT)
     assert stage.carry_out(*kinds) == {0: COMMITTED, 1: COMMITTED}
-    assert stage.resets.outcomes == {(each, Outcome.SKIPPED): 1 for each in kinds}
+    assert stage.resets.outcomes == {(kind, Outcome.SKIPPED): 1 for kind in kinds}
     assert sorted(stage.members.started) == ["all others", "c1", "q1", "q2"]

@@ -85,7 +85,7 @@ def test_deletion_without_an_answer_may_have_happened(error: Exception) -> None:
     retention = deleted_by(broker, 0.5)
     assert retention.problems == []
     assert retention.outcomes == {(RetentionFaultKind.OVERTAKE, Outcome.SKIPPED): 1}
-    assert [each.before_offset for each in retention.deletions] == [50]
+    assert [deletion.before_offset for deletion in retention.deletions] == [50]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

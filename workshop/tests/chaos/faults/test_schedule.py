@@ -55,7 +55,7 @@ def test_same_seed_draws_the_same_faults_and_queries() -> None:
 
 def test_faults_are_in_order_and_within_the_time() -> None:
     faults = drawn(7)
-    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
     assert 0 < faults[0].at_s < faults[-1].at_s < 720.0
     assert drawn(7, duration_s=0.0) == ()
 
@@ -101,7 +101,7 @@ def drawn_of_brokers(seed: int) -> tuple[BrokerFault, ...]:
 def test_same_seed_draws_the_same_faults_of_brokers_in_order() -> None:
     faults = drawn_of_brokers(7)
     assert faults == drawn_of_brokers(7) != drawn_of_brokers(8)
-    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
     assert 0 < faults[0].at_s < faults[-1].at_s < 720.0
 
 
@@ -129,16 +129,16 @@ def test_class_adds_faults_of_all_brokers(part: FaultClass) -> None:
         rules={kind: rule},
         gap_s=FURTHER_BROKER_GAP_S,
     )
-    assert {each.kind for each in faults} == {kind}
-    assert {each.node for each in faults} == {None, 1, 2, 3}
-    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert {fault.kind for fault in faults} == {kind}
+    assert {fault.node for fault in faults} == {None, 1, 2, 3}
+    assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
     low_s, high_s = rule.takes_s
-    assert low_s <= min(each.takes_s for each in faults)
-    assert max(each.takes_s for each in faults) <= high_s
+    assert low_s <= min(fault.takes_s for fault in faults)
+    assert max(fault.takes_s for fault in faults) <= high_s
 
 
 def drawn_of_machine(seed: int, *parts: FaultClass) -> tuple[MachineFault, ...]:
-    chances = {each: random.Random(f"{seed}-{each.value}") for each in parts}
+    chances = {part: random.Random(f"{seed}-{part.value}") for part in parts}
     return draw_machine_faults(chances, duration_s=720.0, queries=QUERIES, clocks=("q2", "q3"))
 
 
@@ -153,23 +153,25 @@ def test_faults_of_one_part_of_the_machine_are_the_same_beside_another() -> None
 
 def test_every_fault_of_the_machine_is_drawn_for_whom_it_is_meant() -> None:
     faults = [each for seed in range(10) for each in drawn_of_machine(seed, *FaultClass)]
-    assert {each.kind for each in faults} == set(MachineFaultKind)
-    assert {each.spare_bytes for each in faults} == {4096 * each for each in SPARE_PAGES}
-    jumps_s = [each.ahead_s for each in faults if each.kind is MachineFaultKind.JUMP]
+    assert {fault.kind for fault in faults} == set(MachineFaultKind)
+    assert {fault.spare_bytes for fault in faults} == {
+        4096 * spare_page for spare_page in SPARE_PAGES
+    }
+    jumps_s = [fault.ahead_s for fault in faults if fault.kind is MachineFaultKind.JUMP]
     assert min(jumps_s) < -3_600
     assert max(jumps_s) > 3_600
     assert any(1.0 <= abs(each) <= 120.0 for each in jumps_s)
-    for each in faults:
-        is_jump = each.kind is MachineFaultKind.JUMP
-        assert each.target in (("q2", "q3") if is_jump else QUERIES)
+    for fault in faults:
+        is_jump = fault.kind is MachineFaultKind.JUMP
+        assert fault.target in (("q2", "q3") if is_jump else QUERIES)
     chances = {FaultClass.CLOCK: random.Random(7)}
     assert draw_machine_faults(chances, duration_s=720.0, queries=QUERIES, clocks=()) == ()
 
 
 def test_queries_differ_in_what_matters() -> None:
     queries = draw_queries(random.Random(7), 8, fast=True)
-    assert {each.starting_offsets for each in queries} == {"earliest", "latest"}
-    instance_ids = [each.instance_id for each in queries if each.instance_id is not None]
+    assert {query.starting_offsets for query in queries} == {"earliest", "latest"}
+    instance_ids = [query.instance_id for query in queries if query.instance_id is not None]
     assert len(instance_ids) == len(set(instance_ids)) == 2
     assert {each.reader for each in draw_queries(random.Random(7), 8, fast=False)} == {"librdkafka"}
 
@@ -194,6 +196,6 @@ def test_each_kind_is_done_between_runs_checkpoints_before_offsets() -> None:
 
 def test_queries_of_each_starting_offset_fail_and_continue_where_offsets_are_gone() -> None:
     queries = with_losses(draw_queries(random.Random(7), 4, fast=True))
-    found = {(each.starting_offsets, each.fails_on_loss) for each in queries}
+    found = {(query.starting_offsets, query.fails_on_loss) for query in queries}
     assert len(found) == 4
-    assert [each.name for each in queries if "failOnDataLoss=false" in str(each)] == ["q1", "q4"]
+    assert [query.name for query in queries if "failOnDataLoss=false" in str(query)] == ["q1", "q4"]

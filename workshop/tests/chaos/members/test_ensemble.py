@@ -131,7 +131,7 @@ def test_topic_that_cannot_grow_any_more_is_left_alone(ensemble: Ensemble, files
         (FaultKind.GROW, Outcome.SKIPPED): 1,
     }
     notes = read_notes((files.journals / "ensemble.jsonl").read_text().splitlines())
-    assert [(each["what"], each["topic"]) for each in notes] == [(Note.GREW.value, "ants")]
+    assert [(note["what"], note["topic"]) for note in notes] == [(Note.GREW.value, "ants")]
 
 
 @pytest.mark.parametrize(("exit_code", "starts"), [(REFUSED_GAP, 1), (3, FAILURES_MAX)])

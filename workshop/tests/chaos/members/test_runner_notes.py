@@ -55,8 +55,8 @@ def test_plan_is_noted_with_the_number_that_its_batch_will_have(files: Files) ->
     ]
     batches = facts_of(files).batches
     assert list(batches) == keys
-    assert {each.planned_by for each in batches.values()} == {KEY}
-    assert [list(each.planned_s) for each in batches.values()] == [[("ants", 0)]] * 2
+    assert {batch.planned_by for batch in batches.values()} == {KEY}
+    assert [list(batch.planned_s) for batch in batches.values()] == [[("ants", 0)]] * 2
 
 
 def test_nothing_is_noted_before_the_first_plan(files: Files) -> None:

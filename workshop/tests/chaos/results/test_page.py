@@ -23,8 +23,8 @@ def bars(lane: tuple[Bar, ...], state: State) -> list[tuple[float, float, str]]:
 
 def test_member_has_its_processes_and_their_faults() -> None:
     timeline, _ = laid_out(eventful())
-    lane = next(each for each in timeline.members if each.name == "q1")
-    assert [each.name for each in timeline.members] == ["q1", "q2", "q9"]
+    lane = next(member for member in timeline.members if member.name == "q1")
+    assert [member.name for member in timeline.members] == ["q1", "q2", "q9"]
     assert bars(lane.bars, State.RUNNING) == [(1.0, 15.0, "q1.1"), (29.0, 30.0, "q1.2")]
     assert bars(lane.bars, State.STOPPED) == [(9.0, 13.0, "stopped")]
     assert bars(lane.bars, State.DOWN) == [(15.0, 29.0, "down")]
@@ -54,7 +54,7 @@ def test_broker_is_down_until_it_runs_and_behind_until_it_is_in_sync() -> None:
     assert bars(lanes["broker 2"].bars, State.DOWN) == [(17.0, 19.0, "SIGKILL")]
     assert bars(lanes["broker 2"].bars, State.BEHIND) == [(19.0, 20.0, "behind")]
     assert "the coordinator; leader of 1 partitions" in lanes["broker 2"].bars[0].title
-    assert [(each.from_s, each.until_s) for each in timeline.disruptions] == [
+    assert [(disruption.from_s, disruption.until_s) for disruption in timeline.disruptions] == [
         (17.0, 20.0),
         (2.0, 3.0),
     ]
@@ -78,7 +78,7 @@ def test_fault_of_a_kind_that_is_new_is_drawn_by_its_name() -> None:
 
 
 def test_topics_that_grow_are_no_process() -> None:
-    assert "ensemble" not in {each.member for each in read_facts(eventful().lines).runs}
+    assert "ensemble" not in {run.member for run in read_facts(eventful().lines).runs}
 
 
 def test_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
