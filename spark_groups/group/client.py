@@ -23,7 +23,7 @@ from spark_groups.group.ledger.events import (
 from spark_groups.group.ledger.ledger import NO_LEADER_EPOCHS
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.messages import RequestFailed, Response
-from spark_groups.group.requests.channels import Outgoing, check_kind
+from spark_groups.group.requests.channels import Channel, Outgoing, check_kind
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 
@@ -55,23 +55,31 @@ class GroupClient:
 
     def handle_response(self, outgoing: Outgoing, response: Response, now: float) -> None:
         """Process the response to a request of `poll_requests`."""
-        asked, request = self.parts.channels.ended(outgoing, now), outgoing.request
+        parts, request = self.parts, outgoing.request
+        asked = parts.channels.free(outgoing)
         if asked is not None:
             requester, sent_at = asked
-            self.parts.metrics.answered(request, response, now - sent_at, now)
+            parts.metrics.answered(request, response, now - sent_at, now)
             check_kind(request, response)
             requester.answered(request, response, now)
+            # A listing without some of the ends is awaited as one without a response.
+            problem = parts.log_ends.problem if requester is parts.log_ends else ""
+            parts.channels.ended(outgoing, sent_at, now, problem)
         self._after_input.advance(now)
 
     def handle_failure(self, outgoing: Outgoing, failed: RequestFailed, now: float) -> None:
         """Note that a request of `poll_requests` got no response."""
         parts = self.parts
-        asked, request = parts.channels.ended(outgoing, now, failed), outgoing.request
+        asked, request = parts.channels.free(outgoing), outgoing.request
         if asked is not None:
+            requester, sent_at = asked
+            parts.channels.ended(outgoing, sent_at, now, failed.reason)
             parts.metrics.unanswered(request)
-            parts.search.unreachable(failed.reason, now)
-            self._emit(RequestUnanswered(now, type(request).__name__, failed.reason))
-            asked[0].failed(request, failed, now)
+            if outgoing.channel is not Channel.TRIGGER:
+                # A leader without an answer says nothing about the group.
+                parts.search.unreachable(failed.reason, now)
+                self._emit(RequestUnanswered(now, type(request).__name__, failed.reason))
+            requester.failed(request, failed, now)
         self._after_input.advance(now)
 
     def next_wakeup(self, now: float) -> float | None:

@@ -303,7 +303,7 @@ class Trigger:
         known = {key: sample for key, sample in self._samples.items() if key in assigned}
         self._sizes = sizes = BytesSearch(unread, limit.max_bytes, limit.max_offsets, known)
         while wanted := sizes.wanted():
-            asked.ask(wanted, max(0.0, until - self._now))
+            asked.ask(wanted, until - self._now, self._now)
             # The request itself has a deadline.
             yield self._until(lambda: asked.is_sampled, inf)
             sizes.take(asked.found, asked.reached)

@@ -78,12 +78,7 @@ class World:
         coordination = Coordination(
             GROUP_ID, profile, _settings(swarm), storage, schedule, chance, swarm.replication_s
         )
-        if swarm.computing and profile.kip_heartbeats:
-            computing = ComputingNetwork(schedule, chance, swarm, self._serve, self._serve_late)
-            computing.publish = self._computed
-            network: Network = computing
-        else:
-            network = Network(schedule, chance, swarm, self._serve, self._serve_late)
+        network = self._network(schedule, chance, profile, swarm)
         self.scene = scene = Scene(schedule, chance, swarm, storage, coordination, network)
         scene.table = _table(scene) if swarm.table else None
         scene.starting = _starting(swarm, storage, chance)
@@ -133,6 +128,15 @@ class World:
         scene.listen([self._deployment.listeners()])
         self._written = dict.fromkeys(storage.logs, 0)
         """Records that a run for capacity planning has written to each partition."""
+
+    def _network(
+        self, schedule: Schedule, chance: Chance, profile: Profile, swarm: Swarm
+    ) -> Network:
+        if not (swarm.computing and profile.kip_heartbeats):
+            return Network(schedule, chance, swarm, self._serve, self._serve_late)
+        computing = ComputingNetwork(schedule, chance, swarm, self._serve, self._serve_late)
+        computing.publish = self._computed
+        return computing
 
     @property
     def quiet_s(self) -> float:

@@ -129,6 +129,8 @@ class FirstBatches:
         Args:
             sizes: How the batch was limited in bytes; None: it was not.
         """
+        # A late report of the batch before must not count as one of this batch.
+        self._finished_at = None
         if not plan.ranges:
             return []
         said: list[Event] = []

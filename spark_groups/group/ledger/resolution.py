@@ -191,12 +191,14 @@ class PositionResolver:
         unread = GroupRead.OTHERS if others_read else GroupRead.NOTHING
         read = QueryRead.TOPIC if topics.has_read(topic_id) else QueryRead.NOTHING
         option = self._starting.option(self._partition(key))
+        if topic_id in topics.created_again and option is not Option.EARLIEST:
+            option = Option.OF_EARLIER_TOPIC
         return Facts(
             group_read=GroupRead.TOPIC if is_read else unread,
             query_read=QueryRead.PARTITION if self._ledger.checkpointed(key) else read,
             checkpoint=topics.in_checkpoint(topic_id),
             added=topics.added(key, self._count(key, read_topics)),
-            option=Option.OF_EARLIER_TOPIC if topic_id in topics.created_again else option,
+            option=option,
             skipping=Skipping.POSSIBLE if self._starting.may_skip else Skipping.IMPOSSIBLE,
         )
 

@@ -152,19 +152,22 @@ class Channels:
             outgoing.append(Outgoing(channel, request, node, timeout_s))
         return outgoing
 
-    def ended(
-        self, outgoing: Outgoing, now: float, failure: RequestFailed | None = None
-    ) -> tuple[Requester, float] | None:
+    def free(self, outgoing: Outgoing) -> tuple[Requester, float] | None:
         """Free the channel of a request; return its requester and send time, if in flight."""
-        asked = self._under_way.pop(outgoing.channel, None)
-        if asked is not None:
-            name = _name(outgoing.channel, outgoing.request)
-            took_s = now - asked[1]
-            if failure is None:
-                self._open_requests.answered(name, took_s)
-            else:
-                self._open_requests.failed(name, failure.reason, took_s, now)
-        return asked
+        return self._under_way.pop(outgoing.channel, None)
+
+    def ended(self, outgoing: Outgoing, sent_at: float, now: float, problem: str) -> None:
+        """Note how a request ended that was in flight.
+
+        Args:
+            sent_at: When it was sent, in seconds.
+            problem: Why it has no response, or none that is complete; empty: it has one.
+        """
+        name, took_s = _name(outgoing.channel, outgoing.request), now - sent_at
+        if problem:
+            self._open_requests.failed(name, problem, took_s, now)
+        else:
+            self._open_requests.answered(name, took_s)
 
     def is_under_way(self, channel: Channel) -> bool:
         """Return whether a request is in flight on a channel."""

@@ -112,22 +112,25 @@ class LogEnds:
             return
         self._request = None
         self.found, failed = found_and_failed(response.answers)
-        codes = {key: code for key, code in failed.items() if key not in self._shown}
-        names = ", ".join(ErrorCode.name_of(code) for code in sorted(set(codes.values())))
-        problem = f"{len(codes)} partitions: {names}" if codes else ""
+        missing = {key: code for key, code in failed.items() if key not in self._shown}
+        codes = sorted(set(missing.values()))
+        names = ", ".join(map(ErrorCode.name_of, codes))
+        self._note(f"{len(missing)} partitions: {names}" if missing else "", now)
+        final = next((code for code in codes if rule_for(code).lookup is Reaction.FAIL), None)
+        if final is not None:
+            remedy = rule_for(final).remedy
+            self._refusal = GroupError(f"log ends cannot be listed: {names}: {remedy}")
+
+    def failed(self, request: ListOffsetsRequest, failure: RequestFailed, now: float) -> None:
+        """Let the trigger continue without ends."""
+        if request is self._request:
+            self._request = None
+            self._note(failure.reason, now)
+
+    def _note(self, problem: str, now: float) -> None:
         if problem and problem != self.problem:
             self._positions.emit(LogEndsMissing(now, problem))
         self.problem = problem
-        for code in sorted(set(codes.values())):
-            if rule_for(code).lookup is Reaction.FAIL:
-                self._refusal = GroupError(
-                    f"log ends cannot be listed: {names}: {rule_for(code).remedy}"
-                )
-
-    def failed(self, request: ListOffsetsRequest, failure: RequestFailed, _now: float) -> None:
-        """Let the trigger continue without ends."""
-        if request is self._request:
-            self._request, self.problem = None, failure.reason
 
     def take(
         self, ends: Mapping[TopicIdPartition, int], now: float
@@ -174,8 +177,8 @@ class RecordSamples:
         self._is_sent = False
         self._problem = ""
 
-    def ask(self, offsets: Mapping[TopicIdPartition, int], timeout_s: float) -> None:
-        """Ask for samples.
+    def ask(self, offsets: Mapping[TopicIdPartition, int], timeout_s: float, now: float) -> None:
+        """Ask for samples; if no time is left, there are none.
 
         Args:
             timeout_s: How long that may take, in seconds.
@@ -184,6 +187,8 @@ class RecordSamples:
         self._request = SampleRecordsRequest(
             offsets=offsets, read_committed=self._read_committed, timeout_s=timeout_s
         )
+        if timeout_s <= 0:
+            self._end(self._request, "their leaders did not answer in time", now)
 
     @property
     def is_sampled(self) -> bool:

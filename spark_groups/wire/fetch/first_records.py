@@ -122,7 +122,7 @@ class FirstRecordSearch:
         requests = {node_id: self._request(keys) for node_id, keys in asked.items()}
         for node_id, answer in ask_each(self._pool, self._leaders, FETCH, requests, deadline):
             if isinstance(answer, Exception):
-                is_sent = isinstance(answer, RequestError) and answer.may_have_arrived
+                is_sent = not isinstance(answer, RequestError) or answer.may_have_arrived
                 self._refuse_all((asked if is_sent else by_leader)[node_id], str(answer))
             else:
                 self._take(answer, asked[node_id], deadline)

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from spark_groups.group.batches.first_batches import FirstOffsets
+from spark_groups.group.batches.first_batches import FirstBatches, FirstOffsets
 from spark_groups.group.batches.plan_limit import PlanLimit, divide
 from spark_groups.types import BatchPlan, OffsetRange
 
@@ -71,3 +71,16 @@ def test_first_batches_are_not_larger_than_the_option_allows() -> None:
     first.planned(batch(limit, 10**6), limit, 0.0)
     first.finished(1.0, 1.0)
     assert first.limited(own, 2, 1.0) is own
+
+
+def test_late_finish_of_the_batch_before_does_not_end_the_next_one() -> None:
+    first, own = FirstBatches(), PlanLimit()
+    first.begin(1, 0.0)
+    first.planned(batch(first.limited(own, is_available_now=False), 10**6), None, 0.0)
+    first.begin(1, 0.0)
+    limit = first.limited(own, is_available_now=False)
+    first.finished(5.0)
+    first.planned(batch(limit, 10**6), None, 6.0)
+    first.finished(16.0)
+    first.begin(1, 0.0)
+    assert first.limited(own, is_available_now=False).max_offsets == 20_000

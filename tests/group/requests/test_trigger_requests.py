@@ -6,9 +6,10 @@ import pytest
 
 from spark_groups.errors import ErrorCode, GroupError
 from spark_groups.group.batches.plan_limit import PlanLimit
-from spark_groups.group.ledger.events import LogEndsMissing, RecordsNotSampled
+from spark_groups.group.ledger.events import LogEndsMissing, RecordsNotSampled, RequestUnanswered
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
+from spark_groups.group.snapshot import take_snapshot
 from tests.answers import list_answer
 from tests.group.harness import ClientHarness, key
 
@@ -108,7 +109,7 @@ def test_samples_that_fail_are_reported_once_and_the_trigger_continues() -> None
     harness = owner()
     samples = harness.client.parts.samples
     for _ in range(2):
-        samples.ask({key(0): 3}, 1.5)
+        samples.ask({key(0): 3}, 1.5, harness.now)
         harness.pump()
         request = harness.request(Channel.TRIGGER)
         assert request == m.SampleRecordsRequest(
@@ -119,3 +120,34 @@ def test_samples_that_fail_are_reported_once_and_the_trigger_continues() -> None
         assert samples.found == {}
     (event,) = harness.find(RecordsNotSampled)
     assert "1 partitions could not be sampled" in event.text(lambda _: "orders")
+    samples.ask({key(0): 3}, 0.0, harness.now)
+    assert samples.is_sampled, "no time is left"
+
+
+def test_leader_without_an_answer_says_nothing_about_the_group() -> None:
+    harness = owner()
+    asked(harness)
+    harness.fail(Channel.TRIGGER)
+    parts = harness.client.parts
+    assert parts.search.failing_since is None
+    assert not harness.find(RequestUnanswered)
+    assert len(harness.find(LogEndsMissing)) == 1
+    asked(harness)
+    harness.fail(Channel.TRIGGER)
+    assert len(harness.find(LogEndsMissing)) == 1, "once for each reason"
+
+
+def test_log_ends_that_stay_missing_are_shown_as_awaited() -> None:
+    harness = owner()
+    moved = {key(1): ErrorCode.LEADER_NOT_AVAILABLE.value}
+    for _ in range(3):
+        asked(harness)
+        harness.answer(Channel.TRIGGER, list_answer(offsets={key(0): 5}, errors=moved))
+        harness.wait(1.0)
+    (awaited,) = [
+        each
+        for each in take_snapshot(harness.client, harness.now).awaited_answers
+        if "for a plan" in each.request
+    ]
+    assert awaited.reason == "1 partitions: LEADER_NOT_AVAILABLE"
+    assert awaited.age_s >= 2.0
