@@ -398,21 +398,20 @@ class Query(RestartedApplication[Incarnation]):
         self._say(current, "runs", *plan.ranges)
         logs = scene.storage.logs
         if self._is_strict and any(
-            offset_range.key not in logs
-            or offset_range.from_offset
-            < min(logs[offset_range.key].start_offset, offset_range.until_offset)
-            for offset_range in plan.ranges
+            span.key not in logs
+            or span.from_offset < min(logs[span.key].start_offset, span.until_offset)
+            for span in plan.ranges
         ):
             # Its tasks fail: their records are gone.
             current.after(0.01, lambda: self._fail_for_loss(current))
             return
         read_committed = bool(scene.swarm.read_committed)
         records: Records = {
-            offset_range.key: logs[offset_range.key].shown(
-                offset_range.from_offset, offset_range.until_offset, read_committed=read_committed
+            span.key: logs[span.key].shown(
+                span.from_offset, span.until_offset, read_committed=read_committed
             )
-            for offset_range in plan.ranges
-            if offset_range.key in logs
+            for span in plan.ranges
+            if span.key in logs
         }
         scene.publish(Read(self.name, plan, records))
 
