@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,8 +54,17 @@ class EventLog:
         return [_line(*row) for row in self._rows]
 
 
+_SET: Final = re.compile(r"frozenset\(\{(.*?)\}\)")
+_BETWEEN_ELEMENTS: Final = re.compile(r"(?<=\)), (?=Topic)|(?<='), (?=')")
+
+
+def _in_order(found: re.Match[str]) -> str:
+    """Sort a set: its order depends on the process."""
+    return f"frozenset({{{', '.join(sorted(_BETWEEN_ELEMENTS.split(found[1])))}}})"
+
+
 def _line(now: float, who: str, epoch: str, what: str, details: tuple[object, ...]) -> str:
-    text = " ".join(map(str, details)).replace("\n", " ")
+    text = _SET.sub(_in_order, " ".join(map(str, details)).replace("\n", " "))
     # Ids of topics are counted from one: most of each is zeroes.
     text = text.replace("00000000-0000-0000-0000-00000000000", "").replace(
         "AAAAAAAAAAAAAAAAAAAA", ""

@@ -201,7 +201,7 @@ class Planted:
 PLANTED = (
     Planted("legal target", one_partition_for_everybody, CALM),
     Planted("member epochs", member_ahead_of_the_target, CALM),
-    Planted("single owner", frees_a_partition_too_early, replace(CALM, batch_s=6.0)),
+    Planted("single owner", frees_a_partition_too_early, replace(CALM, batch_s=6.0), seeds=1),
     Planted("stable group", calls_a_waiting_member_stable, replace(CALM, batch_s=6.0)),
     Planted(
         "commit ownership",
@@ -238,7 +238,7 @@ PLANTED = (
         "timeouts enforced",
         waits_for_ever,
         replace(CALM, pauses=20, stops=8, holds=1, rebalance_s=5.0, session_s=60.0),
-        seeds=4,
+        seeds=6,
     ),
     Planted(
         "group settles",

@@ -13,12 +13,13 @@ from group_lab.sim.storage import OLD_LEADER_ANSWERS_S
 from spark_groups.errors import ErrorCode
 from spark_groups.group.ledger.events import DataLost
 from spark_groups.group.member.events import MemberFailed
-from spark_groups.group.member.messages import HeartbeatRequest
+from spark_groups.group.member.messages import HeartbeatRequest, ListOffsetsRequest
+from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.metadata import BELIEVED_S
 from spark_groups.types import TopicIdPartition
 
 ANSWER_AGE_S: Final = OLD_LEADER_ANSWERS_S + 0.1
-"""How long after an election a plan may rely on answers of the old leader."""
+"""For how long after an election the old leader may answer for the log ends of a plan."""
 
 
 class LossIsReported(Checker):
@@ -43,6 +44,14 @@ class LossIsReported(Checker):
         """Incarnations with `failOnDataLoss`."""
         self._stopped: dict[str, str] = {}
         """The loss reported by an incarnation that must stop, by query."""
+        self._listed_at: dict[str, float] = {}
+        """When an incarnation last asked for the log ends of a plan."""
+
+    @on(facts.Sent)
+    def _sent(self, fact: facts.Sent) -> None:
+        is_for_plan = fact.outgoing.channel is Channel.TRIGGER
+        if is_for_plan and isinstance(fact.outgoing.request, ListOffsetsRequest):
+            self._listed_at[fact.who] = self.scene.now
 
     @on(facts.Began)
     def _began(self, fact: facts.Began) -> None:
@@ -99,11 +108,13 @@ class LossIsReported(Checker):
             return
         if fact.who in self._stopped:
             self.fail(f"{fact.who} continues after: {self._stopped[fact.who]}")
+        incarnation = _incarnation(fact.plan.member_id)
+        listed_at = self._listed_at.get(incarnation, self.scene.now)
         for offset_range in fact.plan.ranges:
-            if (_incarnation(fact.plan.member_id), offset_range.key) in self._reported:
+            if (incarnation, offset_range.key) in self._reported:
                 continue
             end, cut_at = self._unreported.get(offset_range.key, (offset_range.from_offset, 0.0))
-            if offset_range.from_offset > end and self.scene.now - cut_at > ANSWER_AGE_S:
+            if offset_range.from_offset > end and listed_at - cut_at > ANSWER_AGE_S:
                 self.fail(
                     f"{fact.who} planned {offset_range}, but its log was truncated at {end}"
                     " and it has not reported that"

@@ -49,8 +49,12 @@ class ExactlyOnce(Checker):
     @on(facts.Swallowed)
     def _swallow(self, fact: facts.Swallowed) -> None:
         for offset_range in fact.ranges:
+            span = (offset_range.from_offset, offset_range.until_offset)
+            if self._entry(offset_range.key) is None:
+                # Nothing shows where the group began, once the run that noted it has ended.
+                self._accepted.setdefault(offset_range.key, []).append(span)
             places = self._swallowed.setdefault(offset_range.key, [])
-            places.append((offset_range.from_offset, offset_range.until_offset))
+            places.append(span)
 
     @on(facts.OffsetReset, facts.OffsetDeleted, facts.SetBack)
     def _disturb(self, fact: facts.OffsetReset | facts.OffsetDeleted | facts.SetBack) -> None:
