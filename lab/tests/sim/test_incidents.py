@@ -30,7 +30,7 @@ COUNTED = {
 def test_each_incident_happens_as_often_as_the_swarm_says(name: str) -> None:
     seen = Facts(facts.Incident, facts.Cut, facts.Grown, facts.Aged, facts.Deleted)
     swarm = Swarm.parse(f"{name}=3,topics=2")
-    found = world(swarm, "kafka-4.3", 1, seen)
+    found = world(swarm, "kafka-4.3", 2, seen)
     for query in found.queries:
         query.start()
     found.scene.schedule.run_until(3.0)
@@ -105,7 +105,7 @@ def read(seed: int, seen: Facts) -> World:
 
 def test_offsets_go_back_and_say_what_they_are_or_nothing() -> None:
     kept = set()
-    for seed in range(6):
+    for seed in range(12):
         seen = Facts(facts.OffsetReset)
         found = read(seed, seen)
         found.queries[0].stay_down(60.0, kill=False)
