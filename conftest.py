@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, sync_playwright
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.sql import SparkSession
 
-from spark_groups.broker.artifacts import fetch_kafka
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.broker.java import find_java
+from spark_groups.broker.kafka_jars import fetch_kafka
 from tests.cli.commands import Run, runner
 from tests.runtime.proxy import Switched, switched_kafkas
 from tests.secured import SecuredKafka, secured_kafka

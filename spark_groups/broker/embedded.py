@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spark_groups.broker.artifacts import DEFAULT_VERSION, KafkaArtifacts, fetch_kafka
 from spark_groups.broker.class_archive import ClassArchive
 from spark_groups.broker.java import find_java
 from spark_groups.broker.jvm_process import (
@@ -23,6 +22,7 @@ from spark_groups.broker.jvm_process import (
     await_stopped,
     send_signal,
 )
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION, KafkaArtifacts, fetch_kafka
 from spark_groups.broker.properties import (
     JVM_FLAGS,
     LISTENER,

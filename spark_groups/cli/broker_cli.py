@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka, answers
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION
 from spark_groups.broker.started_broker import (
     StartedBroker,
     forget_started,

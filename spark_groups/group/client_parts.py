@@ -17,7 +17,7 @@ from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.ledger.resolution import PositionResolver
-from spark_groups.group.ledger.validation import PositionValidator
+from spark_groups.group.ledger.truncation import PositionValidator
 from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.member import Member
@@ -32,14 +32,15 @@ from spark_groups.group.requests.describe import (
 )
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.heartbeat import Heartbeats, Releases
-from spark_groups.group.requests.leader_epochs import LeaderEpochs
 from spark_groups.group.requests.list_offsets import DoubtedEnds, StartOffsets
+from spark_groups.group.requests.log_ends import LogEnds
 from spark_groups.group.requests.metadata import AbsentTopics, DeletedTopics, TopicNames
 from spark_groups.group.requests.offset_commit import OffsetCommits
 from spark_groups.group.requests.offset_fetch import OffsetFetches
+from spark_groups.group.requests.offset_for_leader_epoch import LeaderEpochs
 from spark_groups.group.requests.open_requests import OpenRequests
+from spark_groups.group.requests.record_samples import RecordSamples
 from spark_groups.group.requests.settings import GroupSettings, SessionTimeout
-from spark_groups.group.requests.trigger_requests import LogEnds, RecordSamples
 from spark_groups.types import BatchPlan
 
 _LOOKING_UP: Final = (MemberState.WARMING_UP, *ACTIVE)

@@ -19,7 +19,7 @@ from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.member.messages import ListedOffset, RecordSample
 from spark_groups.group.requests.channels import Channel
-from spark_groups.group.requests.trigger_requests import SAMPLING_S
+from spark_groups.group.requests.record_samples import SAMPLING_S
 from spark_groups.types import BatchPlan, TopicIdPartition
 from spark_groups.values import dataclass
 

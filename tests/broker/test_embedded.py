@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.broker.artifacts import fetch_kafka
 from spark_groups.broker.embedded import (
     EmbeddedKafka,
     answers,
@@ -24,6 +23,7 @@ from spark_groups.broker.embedded import (
     check_port,
     free_ports,
 )
+from spark_groups.broker.kafka_jars import fetch_kafka
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.runtime.directories import CACHE_DIR_VARIABLE
 from workshop.parts.brokers import ANSWER_S, admin, create_topic, produce

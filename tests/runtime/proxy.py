@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION
 from spark_groups.broker.properties import LISTENER
 from workshop.parts.brokers import ANSWER_S, admin
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from spark_groups.broker import embedded
-from spark_groups.broker.artifacts import KafkaArtifacts, _fill, _is_complete
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.kafka_jars import KafkaArtifacts, _fill, _is_complete
 from spark_groups.errors import GroupError
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.directories import cache_dir

@@ -35,8 +35,8 @@ from rich.console import Console
 
 from demo.applications import ApplicationError
 from demo.signals import interrupt_on_termination
-from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION
 from spark_groups.errors import SparkGroupsError
 from spark_groups.observation.frames import GroupWatch
 from spark_groups.observation.observe import GroupObserver

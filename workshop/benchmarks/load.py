@@ -28,8 +28,8 @@ from typing import Any, Final
 import pyspark
 from rich.console import Console
 
-from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION
 from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.wire.cluster import Cluster

@@ -28,8 +28,8 @@ from typing import Final
 import pyspark
 from rich.console import Console
 
-from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION
 from spark_groups.runtime.snapshot_sockets import read_snapshots
 from workshop.benchmarks import pictures
 from workshop.benchmarks.heartbeats import coordinator_of

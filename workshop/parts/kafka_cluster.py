@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark_groups.broker.artifacts import DEFAULT_VERSION
 from spark_groups.broker.embedded import DEFAULT_HEAP_MB, HOST, EmbeddedKafka, free_ports
+from spark_groups.broker.kafka_jars import DEFAULT_VERSION
 from spark_groups.broker.properties import LISTENER, random_cluster_id
 from spark_groups.errors import EmbeddedKafkaError, ProtocolError
 from spark_groups.wire.connection import Connection, RequestError

@@ -3,7 +3,7 @@
     python -m workshop.tools.kafka_digests 4.3.1
 
 Ivy downloads the jars into an empty folder and compares each with the SHA-1 that Maven
-publishes. `spark_groups.broker.artifacts` then accepts no others for that version.
+publishes. `spark_groups.broker.kafka_jars` then accepts no others for that version.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from spark_groups.broker import artifacts
-from spark_groups.broker.artifacts import UNPUBLISHED
+from spark_groups.broker import kafka_jars
 from spark_groups.broker.ivy import MAVEN_FOLDERS, retrieve
 from spark_groups.broker.java import find_spark_jars
+from spark_groups.broker.kafka_jars import UNPUBLISHED
 
 FETCH_S = 900.0
 
@@ -37,10 +37,10 @@ def main(versions: list[str]) -> None:
                 layout=MAVEN_FOLDERS,
             )
             lines = [
-                f"{artifacts.digest_of(jar)}  {jar.relative_to(jars)}\n"
+                f"{kafka_jars.digest_of(jar)}  {jar.relative_to(jars)}\n"
                 for jar in sorted(jars.rglob("*.jar"))
             ]
-        path = Path(artifacts.__file__).parent / artifacts.FOLDER / f"{version}.sha256"
+        path = Path(kafka_jars.__file__).parent / kafka_jars.FOLDER / f"{version}.sha256"
         path.write_text("".join(lines), encoding="ascii")
         sys.stderr.write(f"{path}: {len(lines)} jars\n")
 

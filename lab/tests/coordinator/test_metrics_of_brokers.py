@@ -15,9 +15,9 @@ from group_lab.coordinator.shard import Origin
 from group_lab.sim.swarm import Swarm
 from lab.tests.scenarios.broker_world import SERVER_PROPERTIES, BrokerWorld
 from lab.tests.sim.scenes import scene
-from spark_groups.broker.artifacts import fetch_kafka
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.broker.java import find_java
+from spark_groups.broker.kafka_jars import fetch_kafka
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel, Outgoing
 from spark_groups.types import NO_PARTITIONS, TopicId, TopicIdPartition

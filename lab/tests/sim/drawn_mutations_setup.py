@@ -21,7 +21,7 @@ from spark_groups.group.batches.planner import BatchPlanner
 from spark_groups.group.batches.warm_up import WarmUp
 from spark_groups.group.ledger.resolution import PositionResolver
 from spark_groups.group.ledger.starting import StartingOffsets
-from spark_groups.group.ledger.validation import PositionValidator
+from spark_groups.group.ledger.truncation import PositionValidator
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.member import Member
 from workshop.parts.member_bugs import (

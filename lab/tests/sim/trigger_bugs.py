@@ -7,7 +7,7 @@ import pytest
 from spark_groups.group import trigger as triggers
 from spark_groups.group.batches.available_now import AvailableNowEnd
 from spark_groups.group.client import GroupClient
-from spark_groups.group.ledger.validation import PositionValidator
+from spark_groups.group.ledger.truncation import PositionValidator
 from spark_groups.group.trigger import Trigger
 
 Patch = pytest.MonkeyPatch

@@ -12,8 +12,8 @@ from spark_groups.group.ledger.events import BatchPlanned
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.member.member_states import PLANNING, MemberState
 from spark_groups.group.requests.describe import PendingOffsets, TargetAssignment
+from spark_groups.group.requests.log_ends import LogEnds
 from spark_groups.group.requests.settings import SessionTimeout
-from spark_groups.group.requests.trigger_requests import LogEnds
 from spark_groups.types import BatchPlan, TopicIdPartition
 
 

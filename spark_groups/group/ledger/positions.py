@@ -20,7 +20,7 @@ from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, Phase
 from spark_groups.group.ledger.resolution import PositionResolver
 from spark_groups.group.ledger.resolved import Resolved
-from spark_groups.group.ledger.validation import PositionValidator
+from spark_groups.group.ledger.truncation import PositionValidator
 from spark_groups.group.member.events import Event
 from spark_groups.group.member.member import Member
 from spark_groups.types import Assignment, TopicId, TopicIdPartition

@@ -12,7 +12,6 @@ successful answer is always taken, even while leaving.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import ErrorCode, Reaction, rule_for
@@ -47,6 +46,7 @@ from spark_groups.group.member.messages import (
     HeartbeatResponse,
 )
 from spark_groups.group.member.pace import Pace
+from spark_groups.group.member.reported_state import ReportedState
 from spark_groups.types import NO_PARTITIONS, Assignment
 
 __all__ = ["Member", "MemberConfig"]
@@ -56,81 +56,6 @@ FAILED_JOIN_PAUSE_S: Final = 30.0
 before its first generation fails so, and interrupts its members (measured): the pause must outlast
 their `group.initial.rebalance.delay.ms`, 3 s by default."""
 _COMMITTING: Final = (*PLANNING, MemberState.PREPARE_LEAVING)
-
-
-class ReportedState:
-    """What the coordinator knows of this member: a heartbeat carries everything, or the changes.
-
-    Args:
-        everything: A heartbeat with the fields that never change: group, instance id, rack,
-            subscription, assignor.
-    """
-
-    def __init__(self, everything: HeartbeatRequest) -> None:
-        self.rebalance_timeout_s = 0.0
-        """The rebalance timeout that the coordinator last accepted; `forget` keeps it."""
-        self._everything = everything
-        self._owned: Assignment | None = None
-        self._rebalance_timeout_ms = -1
-
-    def forget(self) -> None:
-        """Make the next heartbeat full."""
-        self._owned = None
-        self._rebalance_timeout_ms = -1
-
-    def accepted(self, request: HeartbeatRequest) -> None:
-        """Note the fields of an accepted heartbeat."""
-        if request.topic_partitions is not None:
-            self._owned = request.topic_partitions
-        if request.rebalance_timeout_ms != -1:
-            self._rebalance_timeout_ms = request.rebalance_timeout_ms
-            self.rebalance_timeout_s = request.rebalance_timeout_ms / 1000
-
-    def knows(self, owned: Assignment) -> bool:
-        """Return whether the coordinator knows exactly these owned partitions."""
-        return self._owned == owned
-
-    def bare(self, member_id: str, member_epoch: int) -> HeartbeatRequest:
-        """Return a heartbeat with nothing but the ids and the epoch."""
-        return HeartbeatRequest(
-            group_id=self._everything.group_id,
-            member_id=member_id,
-            member_epoch=member_epoch,
-            instance_id=self._everything.instance_id,
-        )
-
-    def next_heartbeat(
-        self,
-        member_id: str,
-        member_epoch: int,
-        *,
-        owned: Assignment,
-        rebalance_timeout_ms: int,
-        acknowledge: bool,
-    ) -> HeartbeatRequest:
-        """Return a heartbeat with everything that the coordinator does not know yet.
-
-        Args:
-            member_id: Member id.
-            member_epoch: Member epoch.
-            owned: The owned partitions.
-            rebalance_timeout_ms: The rebalance timeout to report.
-            acknowledge: True to report `owned` even if it is unchanged.
-        """
-        if self._owned is None:
-            return replace(
-                self._everything,
-                member_id=member_id,
-                member_epoch=member_epoch,
-                rebalance_timeout_ms=rebalance_timeout_ms,
-                topic_partitions=owned,
-            )
-        changes = self.bare(member_id, member_epoch)
-        if rebalance_timeout_ms != self._rebalance_timeout_ms:
-            changes = replace(changes, rebalance_timeout_ms=rebalance_timeout_ms)
-        if acknowledge or not self.knows(owned):
-            changes = replace(changes, topic_partitions=owned)
-        return changes
 
 
 class Member:
@@ -169,18 +94,7 @@ class Member:
         self.instance_wait = InstanceWait()
         self._new_member_id = new_member_id
         self._in_flight: HeartbeatRequest | None = None
-        self._report = ReportedState(
-            HeartbeatRequest(
-                group_id=config.group_id,
-                member_id="",
-                member_epoch=JOIN_GROUP_MEMBER_EPOCH,
-                instance_id=config.instance_id,
-                rack_id=config.rack_id,
-                subscribed_topic_names=config.subscription.topic_names,
-                subscribed_topic_regex=config.subscription.topic_regex,
-                server_assignor=config.server_assignor,
-            )
-        )
+        self._report = ReportedState(config)
         self._leave_epoch = LEAVE_GROUP_MEMBER_EPOCH
         self.events: list[MemberEvent] = []
         """Events since the last `poll_events`."""
@@ -251,7 +165,6 @@ class Member:
 
         Args:
             reason: Kafka's message.
-            now: Seconds.
             new_id: True to rejoin under a new member id.
         """
         if self.state in SILENT:
@@ -283,7 +196,6 @@ class Member:
         """Prepare to leave: heartbeats continue until `leave_now`.
 
         Args:
-            now: Seconds.
             will_return: True to keep a static member's partitions for its return (epoch -2).
         """
         static = will_return and self.config.instance_id is not None
@@ -323,7 +235,13 @@ class Member:
 
     def next_wakeup(self) -> float | None:
         """Return when to poll again, None while only an answer can change anything."""
-        return None if self._is_quiet() else self.pace.due_at()
+        leaves_before_joining = (
+            self.state is MemberState.PREPARE_LEAVING
+            and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        )
+        is_silent = self.state in SILENT or self.state is MemberState.WARMING_UP
+        is_quiet = is_silent or self._in_flight is not None or leaves_before_joining
+        return None if is_quiet else self.pace.due_at()
 
     def poll_events(self) -> list[MemberEvent]:
         """Return and forget the events since the last call."""
@@ -470,12 +388,8 @@ class Member:
                 now,
             )
         elif is_report_due:
-            self._emit(
-                InstanceUnreleased,
-                now,
-                instance_id=self.config.instance_id or "",
-                deadline=deadline,
-            )
+            instance_id = self.config.instance_id or ""
+            self._emit(InstanceUnreleased, now, instance_id=instance_id, deadline=deadline)
 
     def _left(self, now: float) -> None:
         if self.state is not MemberState.LEAVING:
@@ -483,14 +397,6 @@ class Member:
         self._move(MemberInput.LEFT)
         self._hold(NO_PARTITIONS, NO_PARTITIONS)
         self._emit(MemberLeft, now)
-
-    def _is_quiet(self) -> bool:
-        leaves_before_joining = (
-            self.state is MemberState.PREPARE_LEAVING
-            and self.member_epoch == JOIN_GROUP_MEMBER_EPOCH
-        )
-        is_silent = self.state in SILENT or self.state is MemberState.WARMING_UP
-        return is_silent or self._in_flight is not None or leaves_before_joining
 
     def _hold(self, assigned: Assignment, owned: Assignment) -> None:
         self.assigned, self.owned = assigned, owned

@@ -15,8 +15,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
-from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState, holds
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column, columns_of
 from spark_groups.spark.tables.postgres_columns import (

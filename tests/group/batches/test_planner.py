@@ -9,7 +9,7 @@ from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.commit_metadata import is_truncated
 from spark_groups.group.ledger.events import DataLost
 from spark_groups.group.ledger.resolved import Resolved
-from spark_groups.group.ledger.validation import DOUBT_S
+from spark_groups.group.ledger.truncation import DOUBT_S
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
 from tests.answers import epoch_answer, list_answer

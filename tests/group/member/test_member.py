@@ -20,10 +20,11 @@ from spark_groups.group.member.events import (
     RevocationRequested,
 )
 from spark_groups.group.member.instance_wait import EXPIRY_S, REPORT_AGAIN_S, InstanceWait
-from spark_groups.group.member.member import FAILED_JOIN_PAUSE_S, ReportedState
+from spark_groups.group.member.member import FAILED_JOIN_PAUSE_S
 from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.messages import HeartbeatRequest
+from spark_groups.group.member.reported_state import ReportedState
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment
 from tests.group.member.members import (
@@ -245,13 +246,11 @@ def test_deadline_counts_from_the_first_refusal_and_ends_with_the_wait() -> None
     assert wait.deadline(1_000) == 72.0 + EXPIRY_S
 
 
-EVERYTHING = HeartbeatRequest(
+EVERYTHING = MemberConfig(
     group_id="g",
-    member_id="",
-    member_epoch=0,
+    subscription=Subscription.of_names("orders"),
     instance_id="i1",
     rack_id="r1",
-    subscribed_topic_names=("orders",),
     server_assignor="range",
 )
 BARE = HeartbeatRequest(group_id="g", member_id="m1", member_epoch=3, instance_id="i1")

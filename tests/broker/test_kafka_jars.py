@@ -9,15 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from spark_groups.broker import artifacts
-from spark_groups.broker.artifacts import DEFAULT_VERSION, check_jars, expected_digests, fetch_kafka
+from spark_groups.broker import kafka_jars
 from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.kafka_jars import (
+    DEFAULT_VERSION,
+    check_jars,
+    expected_digests,
+    fetch_kafka,
+)
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.runtime.directories import cache_dir
 from tests.broker.maven import publish, settings_for
 from workshop.parts.processes import environment
 
-FETCH = "from spark_groups.broker.artifacts import fetch_kafka; fetch_kafka('4.9.1')"
+FETCH = "from spark_groups.broker.kafka_jars import fetch_kafka; fetch_kafka('4.9.1')"
 
 
 @pytest.fixture
@@ -39,7 +44,7 @@ def test_a_version_is_fetched_once(mirror: Path, capfd: pytest.CaptureFixture[st
     artifacts = fetch_kafka("4.9.1")
     assert {"kafka_2.13-4.9.1.jar", "kafka-tools-4.9.1.jar"} < kept()
     assert any(name.startswith("log4j-slf4j2-impl-") for name in kept())
-    assert artifacts.class_path == str(cache_dir() / "kafka" / "4.9.1" / "*")
+    assert kafka_jars.class_path == str(cache_dir() / "kafka" / "4.9.1" / "*")
     assert "fetching Apache Kafka 4.9.1" in capfd.readouterr().err
 
     assert fetch_kafka("4.9.1") == artifacts
@@ -154,7 +159,7 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("a.jar", "b.jar"):
         (tmp_path / name).write_text(name)
         digests[f"org/{name}"] = hashlib.sha256(name.encode()).hexdigest()
-    monkeypatch.setattr(artifacts, "expected_digests", lambda version: digests)
+    monkeypatch.setattr(kafka_jars, "expected_digests", lambda version: digests)
     return tmp_path
 
 

@@ -10,7 +10,7 @@ import pytest
 from spark_groups.errors import ErrorCode, Reaction
 from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, OwnedPartition, Phase
-from spark_groups.group.ledger.validation import DOUBT_S, PositionValidator
+from spark_groups.group.ledger.truncation import DOUBT_S, PositionValidator
 from spark_groups.group.member.messages import EpochEnd, EpochLookup, TopicMetadata
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicIdPartition
 from tests.answers import epoch_answer, list_answer

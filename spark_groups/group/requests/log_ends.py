@@ -1,33 +1,24 @@
-"""The requests of one trigger: the log ends of its plan, and samples of unread records.
-
-They have a channel of their own, so that a slow leader delays neither commits nor positions.
-"""
+"""ListOffsets of the log ends of a plan, on a channel of its own: no commit waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from spark_groups.errors import ErrorCode, GroupError, Reaction, rule_for
-from spark_groups.group.ledger.events import LogEndsMissing, RecordsNotSampled
+from spark_groups.group.ledger.events import LogEndsMissing
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.member.messages import (
     LATEST_TIMESTAMP,
     ListedOffset,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    RecordSample,
     RequestFailed,
-    SampleRecordsRequest,
-    SampleRecordsResponse,
     found_and_failed,
 )
 from spark_groups.group.requests.describe import PendingOffsets
 from spark_groups.types import Assignment, TopicIdPartition
-
-SAMPLING_S: Final = 3.0
-"""How long leaders may take to send samples of records."""
 
 
 class LogEnds:
@@ -156,69 +147,3 @@ class LogEnds:
             for key, end in ends.items()
             if key in owned and owned[key].tenure <= self._last_tenure
         }
-
-
-class RecordSamples:
-    """Fetches a few records at offsets, because brokers list no sizes.
-
-    Args:
-        read_committed: Whether records of aborted transactions have no size.
-    """
-
-    first_wait_s: ClassVar = SAMPLING_S
-
-    def __init__(self, positions: Positions, *, read_committed: bool) -> None:
-        self.found: Mapping[TopicIdPartition, RecordSample] = {}
-        self.reached: Mapping[TopicIdPartition, int] = {}
-        """By partition, an offset before which there is no record."""
-        self._positions = positions
-        self._read_committed = read_committed
-        self._request: SampleRecordsRequest | None = None
-        self._is_sent = False
-        self._problem = ""
-
-    def ask(self, offsets: Mapping[TopicIdPartition, int], timeout_s: float, now: float) -> None:
-        """Ask for samples; if no time is left, there are none.
-
-        Args:
-            timeout_s: How long that may take, in seconds.
-        """
-        self.found, self.reached, self._is_sent = {}, {}, False
-        self._request = SampleRecordsRequest(
-            offsets=offsets, read_committed=self._read_committed, timeout_s=timeout_s
-        )
-        if timeout_s <= 0:
-            self._end(self._request, "their leaders did not answer in time", now)
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the last request was answered, or has failed."""
-        return self._request is None
-
-    def next_request(self, _now: float) -> SampleRecordsRequest | None:
-        """Return the request of the current trigger, once."""
-        if self._is_sent:
-            return None
-        self._is_sent = True
-        return self._request
-
-    def answered(
-        self, request: SampleRecordsRequest, response: SampleRecordsResponse, now: float
-    ) -> None:
-        """Take the samples; an answer for an earlier trigger is ignored."""
-        if request is not self._request:
-            return
-        self.found, self.reached = response.samples, response.reached
-        self._end(request, response.problem, now)
-
-    def failed(self, request: SampleRecordsRequest, failure: RequestFailed, now: float) -> None:
-        """Let the trigger continue without samples."""
-        if request is self._request:
-            self._end(request, failure.reason, now)
-
-    def _end(self, request: SampleRecordsRequest, problem: str, now: float) -> None:
-        self._request = None
-        if problem and problem != self._problem:
-            count = len(request.offsets) - len(self.found)
-            self._positions.emit(RecordsNotSampled(now, count, problem))
-        self._problem = problem
