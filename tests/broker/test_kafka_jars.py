@@ -44,7 +44,7 @@ def test_a_version_is_fetched_once(mirror: Path, capfd: pytest.CaptureFixture[st
     artifacts = fetch_kafka("4.9.1")
     assert {"kafka_2.13-4.9.1.jar", "kafka-tools-4.9.1.jar"} < kept()
     assert any(name.startswith("log4j-slf4j2-impl-") for name in kept())
-    assert kafka_jars.class_path == str(cache_dir() / "kafka" / "4.9.1" / "*")
+    assert artifacts.class_path == str(cache_dir() / "kafka" / "4.9.1" / "*")
     assert "fetching Apache Kafka 4.9.1" in capfd.readouterr().err
 
     assert fetch_kafka("4.9.1") == artifacts
