@@ -46,8 +46,8 @@ class NextBatch:
         Returns:
             Whether there is any to list.
         """
-        self.log_ends.forget()
         if not self._may_plan(now):
+            self.log_ends.forget()
             return False
         return self.log_ends.ask(self.positions.still_pending(self.target.pending))
 
@@ -73,7 +73,7 @@ class NextBatch:
     def knows_all_ends(self, ends: Mapping[TopicIdPartition, int], now: float) -> bool:
         """Return whether "nothing to read" is certain: ownership is proven and all ends are known.
 
-        While an end is doubted or a finished run is unsettled, there may be more to read.
+        While an end is doubted or a finished run is undecided, there may be more to read.
         """
         positions, ends = self.positions, self.log_ends.usable(ends)
         uncertain = positions.validator.doubted() | positions.ledger.undecided()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, Generic, Protocol, TypeVar, get_args
 
 from spark_groups.group.member.messages import Node, Request, RequestFailed, Response
 from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.values import dataclass
+
+R = TypeVar("R")
 
 
 class Channel(Enum):
@@ -107,6 +109,38 @@ class InTurn:
                 self._turn = (each + 1) % count
                 return requester, request
         return None
+
+
+class OneRequest(Generic[R]):
+    """A request that is sent once; a response to an earlier one is ignored."""
+
+    def __init__(self) -> None:
+        self._request: R | None = None
+        """The last request, until it is answered or has failed."""
+        self._is_sent = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last request was answered, or has failed; or there is none."""
+        return self._request is None
+
+    def put(self, request: R | None) -> None:
+        """Replace the last request; None: forget it."""
+        self._request, self._is_sent = request, False
+
+    def take(self) -> R | None:
+        """Return the request to send now, once."""
+        if self._is_sent:
+            return None
+        self._is_sent = True
+        return self._request
+
+    def end(self, request: R) -> bool:
+        """Note the end of a request; return whether it is the last one."""
+        if request is not self._request:
+            return False
+        self._request = None
+        return True
 
 
 class Channels:

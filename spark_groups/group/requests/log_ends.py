@@ -17,6 +17,7 @@ from spark_groups.group.member.messages import (
     RequestFailed,
     found_and_failed,
 )
+from spark_groups.group.requests.channels import OneRequest
 from spark_groups.group.requests.describe import PendingOffsets
 from spark_groups.types import Assignment, TopicIdPartition
 
@@ -43,9 +44,8 @@ class LogEnds:
         self._positions = positions
         self._pending = pending
         self._read_committed = read_committed
-        self._request: ListOffsetsRequest | None = None
-        """The request of the current trigger, until it is answered or has failed."""
-        self._is_sent = False
+        self._request: OneRequest[ListOffsetsRequest] = OneRequest()
+        """That of the current trigger."""
         self._refusal: GroupError | None = None
         self._shown: frozenset[TopicIdPartition] = frozenset()
         """The pending partitions among those that are listed."""
@@ -60,24 +60,23 @@ class LogEnds:
         own = resolving.union(ledger.positions(assigned))
         self._shown = self._pending.to_list(pending, is_alone=not own)
         keys = self._shown.union(own)
-        self.forget()
         self._last_tenure = ledger.last_tenure
-        if keys:
-            self._request = ListOffsetsRequest(
-                partitions=keys,
-                timestamp_ms=LATEST_TIMESTAMP,
-                read_committed=self._read_committed,
-            )
+        request = ListOffsetsRequest(
+            partitions=keys, timestamp_ms=LATEST_TIMESTAMP, read_committed=self._read_committed
+        )
+        self.found = {}
+        self._request.put(request if keys else None)
         return bool(keys)
 
     def forget(self) -> None:
         """Forget the last ends: a plan uses none that were listed for another."""
-        self.found, self._request, self._is_sent = {}, None, False
+        self.found = {}
+        self._request.put(None)
 
     @property
     def is_listed(self) -> bool:
         """Whether the last request was answered, or has failed."""
-        return self._request is None
+        return self._request.is_over
 
     def check(self) -> None:
         """Raise the error of a broker that refuses to list ends.
@@ -90,18 +89,14 @@ class LogEnds:
 
     def next_request(self, _now: float) -> ListOffsetsRequest | None:
         """Return the request of the current trigger, once."""
-        if self._is_sent:
-            return None
-        self._is_sent = True
-        return self._request
+        return self._request.take()
 
     def answered(
         self, request: ListOffsetsRequest, response: ListOffsetsResponse, now: float
     ) -> None:
         """Take the ends; an answer for an earlier trigger is ignored."""
-        if request is not self._request:
+        if not self._request.end(request):
             return
-        self._request = None
         self.found, failed = found_and_failed(response.answers)
         missing = {key: code for key, code in failed.items() if key not in self._shown}
         codes = sorted(set(missing.values()))
@@ -114,8 +109,7 @@ class LogEnds:
 
     def failed(self, request: ListOffsetsRequest, failure: RequestFailed, now: float) -> None:
         """Let the trigger continue without ends."""
-        if request is self._request:
-            self._request = None
+        if self._request.end(request):
             self._note(failure.reason, now)
 
     def _note(self, problem: str, now: float) -> None:

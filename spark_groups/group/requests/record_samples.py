@@ -13,6 +13,7 @@ from spark_groups.group.member.messages import (
     SampleRecordsRequest,
     SampleRecordsResponse,
 )
+from spark_groups.group.requests.channels import OneRequest
 from spark_groups.types import TopicIdPartition
 
 SAMPLING_S: Final = 3.0
@@ -34,8 +35,7 @@ class RecordSamples:
         """By partition, an offset before which there is no record."""
         self._positions = positions
         self._read_committed = read_committed
-        self._request: SampleRecordsRequest | None = None
-        self._is_sent = False
+        self._request: OneRequest[SampleRecordsRequest] = OneRequest()
         self._problem = ""
 
     def ask(self, offsets: Mapping[TopicIdPartition, int], timeout_s: float, now: float) -> None:
@@ -44,41 +44,39 @@ class RecordSamples:
         Args:
             timeout_s: How long that may take, in seconds.
         """
-        self.found, self.reached, self._is_sent = {}, {}, False
-        self._request = SampleRecordsRequest(
+        self.found, self.reached = {}, {}
+        request = SampleRecordsRequest(
             offsets=offsets, read_committed=self._read_committed, timeout_s=timeout_s
         )
-        if timeout_s <= 0:
-            self._end(self._request, "their leaders did not answer in time", now)
+        if timeout_s > 0:
+            self._request.put(request)
+        else:
+            # The reason why there was no response in time is known, unless all were slow.
+            self._note(request, self._problem or "their leaders did not answer in time", now)
 
     @property
     def is_sampled(self) -> bool:
         """Whether the last request was answered, or has failed."""
-        return self._request is None
+        return self._request.is_over
 
     def next_request(self, _now: float) -> SampleRecordsRequest | None:
         """Return the request of the current trigger, once."""
-        if self._is_sent:
-            return None
-        self._is_sent = True
-        return self._request
+        return self._request.take()
 
     def answered(
         self, request: SampleRecordsRequest, response: SampleRecordsResponse, now: float
     ) -> None:
         """Take the samples; an answer for an earlier trigger is ignored."""
-        if request is not self._request:
-            return
-        self.found, self.reached = response.samples, response.reached
-        self._end(request, response.problem, now)
+        if self._request.end(request):
+            self.found, self.reached = response.samples, response.reached
+            self._note(request, response.problem, now)
 
     def failed(self, request: SampleRecordsRequest, failure: RequestFailed, now: float) -> None:
         """Let the trigger continue without samples."""
-        if request is self._request:
-            self._end(request, failure.reason, now)
+        if self._request.end(request):
+            self._note(request, failure.reason, now)
 
-    def _end(self, request: SampleRecordsRequest, problem: str, now: float) -> None:
-        self._request = None
+    def _note(self, request: SampleRecordsRequest, problem: str, now: float) -> None:
         if problem and problem != self._problem:
             count = len(request.offsets) - len(self.found)
             self._positions.emit(RecordsNotSampled(now, count, problem))
