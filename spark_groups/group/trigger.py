@@ -150,8 +150,8 @@ class Trigger:
         if self._parts.liveness.is_absent:
             self._has_begun = False
         self._client.called(now)
-        self._first_batches.begin(tasks, trigger_interval_s)
-        limited = self._first_batches.limited(limit, is_available_now=self._is_available_now)
+        tasks = 0 if self._is_available_now else tasks
+        limited = self._first_batches.limited(limit, tasks, trigger_interval_s)
         self._wait, self._sizes, self._steps = None, None, self._run(limited)
 
     def poll(self, now: float) -> Step:

@@ -82,8 +82,6 @@ class FirstBatches:
     """Both limits of the first batches of a run."""
 
     def __init__(self) -> None:
-        self._tasks = 0
-        self._trigger_interval_s: float | None = None
         self._own = self._limit = PlanLimit()
         """The query's limit, and that of the next batch."""
         self._in_offsets = FirstOffsets()
@@ -94,30 +92,23 @@ class FirstBatches:
         self._has_said_own = False
         self._finished_at: float | None = None
 
-    def begin(self, tasks: int, trigger_interval_s: float | None) -> None:
-        """Raise the limits after the last batch, if that is finished.
-
-        Args:
-            tasks: The number of tasks that read at once; 0: there is no limit in offsets.
-            trigger_interval_s: Seconds between batch starts, 0 if not fixed; None: unknown.
-        """
-        self._tasks, self._trigger_interval_s = tasks, trigger_interval_s
-        if self._finished_at is not None:
-            self._in_offsets.finished(trigger_interval_s, self._finished_at)
-            self._finished_at = None
-
-    def limited(self, own: PlanLimit, *, is_available_now: bool) -> PlanLimit:
-        """Return the limit of the next batch.
+    def limited(self, own: PlanLimit, tasks: int, trigger_interval_s: float | None) -> PlanLimit:
+        """Return the limit of the next batch, which is larger once the last one is finished.
 
         Args:
             own: The query's own.
+            tasks: The number of tasks that read at once; 0: there is no limit in offsets.
+            trigger_interval_s: Seconds between batch starts, 0 if not fixed; None: unknown.
         """
+        if self._finished_at is not None:
+            self._in_offsets.finished(trigger_interval_s, self._finished_at)
+            self._finished_at = None
         self._own = limit = own
         if own.first_bytes is not None and self._bytes_factor is not None:
             limit = replace(own, max_bytes=own.first_bytes * self._bytes_factor)
-        self._is_in_offsets = self._tasks > 0 and not is_available_now
+        self._is_in_offsets = tasks > 0
         if self._is_in_offsets:
-            limit = self._in_offsets.limited(limit, self._tasks, self._trigger_interval_s)
+            limit = self._in_offsets.limited(limit, tasks, trigger_interval_s)
         self._limit = limit
         return limit
 

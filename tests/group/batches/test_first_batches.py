@@ -75,12 +75,9 @@ def test_first_batches_are_not_larger_than_the_option_allows() -> None:
 
 def test_late_finish_of_the_batch_before_does_not_end_the_next_one() -> None:
     first, own = FirstBatches(), PlanLimit()
-    first.begin(1, 0.0)
-    first.planned(batch(first.limited(own, is_available_now=False), 10**6), None, 0.0)
-    first.begin(1, 0.0)
-    limit = first.limited(own, is_available_now=False)
+    first.planned(batch(first.limited(own, 1, 0.0), 10**6), None, 0.0)
+    limit = first.limited(own, 1, 0.0)
     first.finished(5.0)
     first.planned(batch(limit, 10**6), None, 6.0)
     first.finished(16.0)
-    first.begin(1, 0.0)
-    assert first.limited(own, is_available_now=False).max_offsets == 20_000
+    assert first.limited(own, 1, 0.0).max_offsets == 20_000
