@@ -1,7 +1,7 @@
-"""The order in which a batch is written to a table, with every wait between.
+"""The steps in which a batch is written to a table, with every wait between.
 
 The caller calls `step` until that returns `Written`; before the next call it does what the step
-says, and passes on the answer. The order has no clock, no thread and no table; `write_table` and
+says, and passes on the answer. `BatchWrite` has no clock, no thread and no table; `write_table` and
 the simulation drive the same object.
 """
 
@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from spark_groups.errors import TableChangedError
-from spark_groups.fence.beginnings import Batch, Beginnings, Begun, beginnings
+from spark_groups.fence.beginnings import Batch, StartEvidence, UnsavedEntries, beginnings
 from spark_groups.fence.compare import (
     Decision,
     Skip,
@@ -124,7 +124,7 @@ class BatchWrite:
     Args:
         batch: The batch.
         table: The name of the table in errors.
-        begun: Remembers where the group began partitions, while the table does not exist.
+        unsaved: Remembers where the group began partitions, while the table does not exist.
         spread: Returns a random number between two.
     """
 
@@ -132,12 +132,12 @@ class BatchWrite:
         self,
         batch: Batch,
         table: str,
-        begun: Beginnings,
+        unsaved: UnsavedEntries,
         spread: Callable[[float, float], float],
     ) -> None:
         self._batch = batch
         self._table = table
-        self._begun = begun
+        self._unsaved = unsaved
         self._spread = spread
         self._now_s = 0.0
         """The time of the current call."""
@@ -202,7 +202,7 @@ class BatchWrite:
                     continue
             yield CommitRows(decision, state)
             if not self._is_refused(deadline_s):
-                self._begun.note(decision.changes)
+                self._unsaved.note(decision.changes)
                 return
             # Writers that were refused at the same time must not try again at the same time. A
             # longer pause would make a batch later than the refusals that it avoids.
@@ -216,15 +216,15 @@ class BatchWrite:
         if self._is_refused(deadline_s):
             yield Pause(self._spread(0, FIRST_BACKOFF_S))
             return None
-        state = self._begun.read(batch, self._state)
+        state = self._unsaved.read(batch, self._state)
         check_not_restored(batch.group_id, state, table=self._table)
-        needed = self._begun.look(batch, state, self._now_s)
+        needed = self._unsaved.look(batch, state, self._now_s)
         if needed is None:
             return state
         yield AskCommitted(needed)
         yield AskKept(batch.ranges)
-        begun = Begun(self._committed, batch.before, self._kept)
-        entries = beginnings(batch.group_id, batch.ranges, batch.topic_names(), begun, state)
+        evidence = StartEvidence(self._committed, batch.before, self._kept)
+        entries = beginnings(batch.group_id, batch.ranges, batch.topic_names(), evidence, state)
         first = tuple(EntryChange(key, None, entries[key]) for key in sorted(entries))
         if not first:
             return state
@@ -234,7 +234,7 @@ class BatchWrite:
             if self._is_refused(deadline_s):
                 yield Pause(self._spread(0, FIRST_BACKOFF_S))
                 return None
-        self._begun.note(first)
+        self._unsaved.note(first)
         return None
 
     def _is_refused(self, deadline_s: float) -> bool:

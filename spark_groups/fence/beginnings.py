@@ -43,7 +43,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartEvidence:
     """What shows where a group began each partition.
 
     Args:
@@ -61,7 +61,7 @@ def beginnings(
     group_id: str,
     ranges: Sequence[OffsetRange],
     topic_ids: Collection[TopicId],
-    begun: Begun,
+    evidence: StartEvidence,
     state: TableState,
 ) -> dict[FenceKey, Entry]:
     """Return the entries with which a table begins the partitions that it does not have.
@@ -75,23 +75,23 @@ def beginnings(
         group_id: The group whose batch it is.
         ranges: The ranges of the batch.
         topic_ids: The topics that the query reads.
-        begun: What shows where the group began.
+        evidence: What shows where the group began.
         state: The table's fence.
     """
     places: dict[FenceKey, list[int]] = {}
-    for each in (*ranges, *begun.before):
+    for each in (*ranges, *evidence.before):
         if len(each) and each.topic_id in topic_ids:
             key = FenceKey(group_id, each.topic_id, each.partition)
             places.setdefault(key, []).append(each.from_offset)
     had = {key.topic_id for key in state.entries if key.group_id == group_id}
-    for key, found in begun.committed.items():
+    for key, found in evidence.committed.items():
         if key.group_id == group_id and key.topic_id in topic_ids:
             # A query begins a partition that was added later at its beginning: another client, or
             # another tool, was here first.
             is_taken = key.topic_id in had and partition_count_in(found.metadata) is None
             places.setdefault(key, []).append(0 if is_taken else found.committed_offset)
     starts = {key: min(offsets) for key, offsets in places.items() if state.entry(key) is None}
-    for planned, kept in zip(ranges, begun.kept, strict=False):
+    for planned, kept in zip(ranges, evidence.kept, strict=False):
         key = FenceKey(group_id, planned.topic_id, planned.partition)
         if starts.get(key) == planned.from_offset:
             starts[key] = kept.from_offset
@@ -99,7 +99,7 @@ def beginnings(
 
 
 @dataclass(slots=True)
-class Beginnings:
+class UnsavedEntries:
     """The entries of partitions that a table does not have yet, during one run of a query.
 
     A table that does not exist cannot keep them, so this object does, until a batch creates it.

@@ -20,7 +20,7 @@ from spark_groups.fence.batch_write import (
     Warn,
     Written,
 )
-from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.beginnings import Batch, UnsavedEntries
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
@@ -45,7 +45,7 @@ class Carried:
         self.state = state
         self.kept = batch.ranges
         self.committed = {KEY: OffsetAndMetadata(10, commit_metadata(1))}
-        self.begun = Beginnings()
+        self.begun = UnsavedEntries()
         self.now_s = 1.0
         self.order = BatchWrite(batch, "rows", self.begun, lambda _least, most: most)
 

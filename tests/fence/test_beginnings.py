@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import TableGapError
-from spark_groups.fence.beginnings import LOOK_AGAIN_S, Batch, Beginnings
+from spark_groups.fence.beginnings import LOOK_AGAIN_S, Batch, UnsavedEntries
 from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
@@ -41,7 +41,7 @@ def next_batch(number: int, *ranges: OffsetRange, before: OffsetRange | None = N
 def test_table_has_entries_of_all_partitions_where_the_group_stood_at_the_first_comparison(
     tmp_path: Path, is_there: bool
 ) -> None:
-    writer, begun = DeltaWriter(tmp_path), Beginnings()
+    writer, begun = DeltaWriter(tmp_path), UnsavedEntries()
     logs = CutLogs(begun=at(0) | at(7, 1))
     if is_there:
         DeltaWriter(tmp_path, "audit").write(reads(0, 5))
@@ -117,7 +117,7 @@ def test_batch_without_rows_is_no_gap_after_a_restart(tmp_path: Path) -> None:
 def test_partitions_that_no_member_has_begun_are_looked_for_again_but_not_for_each_batch(
     tmp_path: Path,
 ) -> None:
-    writer, begun, logs = DeltaWriter(tmp_path), Beginnings(), CutLogs(begun=at(0))
+    writer, begun, logs = DeltaWriter(tmp_path), UnsavedEntries(), CutLogs(begun=at(0))
     now_s = [1.0]
 
     def write(number: int) -> None:

@@ -32,7 +32,7 @@ from spark_groups.errors import (
     DataLossError,
     GroupError,
 )
-from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.beginnings import Batch, UnsavedEntries
 from spark_groups.group.batches.available_now import USUAL_WAIT
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proofs
@@ -122,7 +122,7 @@ class Query(RestartedApplication[Incarnation]):
         """The proofs of the batches of this run."""
         self._offset: PlanJson = NOTHING_PLANNED
         """Where the last batch of the checkpoint ended."""
-        self._begun = Beginnings()
+        self._begun = UnsavedEntries()
         """Where this run has begun partitions of a table that did not exist."""
         self._before: BatchPlan | None = None
         """The plan of the batch before the last one."""
@@ -174,7 +174,7 @@ class Query(RestartedApplication[Incarnation]):
         self._calls = calls = Trigger(client, self._patience())
         self._proofs = self._new_proofs()
         self._offset = NOTHING_PLANNED if logged is None else json.loads(logged)
-        self._begun = Beginnings()
+        self._begun = UnsavedEntries()
         before = logs.plan_before
         self._before = parse_plan_text(before) if before is not None else None
         self._say(current, "starts", "from", logged)

@@ -26,7 +26,7 @@ from spark_groups.fence.batch_write import (
     Warn,
     Written,
 )
-from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.beginnings import Batch, UnsavedEntries
 from spark_groups.fence.compare import Decision, kept_of
 from spark_groups.fence.entries import FenceKey, TableState
 from spark_groups.group.ledger.commit_metadata import is_truncated
@@ -76,7 +76,7 @@ class SimulatedWrite:
     table: Table
     run: Writer
     batch: Batch
-    begun: Beginnings
+    begun: UnsavedEntries
     is_strict: bool
     planned_at: float | None
     staging_s: float

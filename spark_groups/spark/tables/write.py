@@ -37,7 +37,7 @@ from spark_groups.fence.batch_write import (
     Warn,
     Written,
 )
-from spark_groups.fence.beginnings import Batch, Beginnings
+from spark_groups.fence.beginnings import Batch, UnsavedEntries
 from spark_groups.fence.compare import Skip, kept_of
 from spark_groups.fence.entries import FenceKey
 from spark_groups.group.member.messages import (
@@ -95,7 +95,7 @@ class TableWriter:
         self._table = table
         self._transform: Any = transform
         self._notices = Notices()
-        self._beginnings = Beginnings()
+        self._unsaved = UnsavedEntries()
         self._frames: dict[int, tuple[str, int]] = {}
         """The run and batch of the last frame."""
 
@@ -131,7 +131,7 @@ class TableWriter:
             lambda ranges, attempt: self._staged(batch, running, ranges, attempt),
             self._notices,
             GroupLogs(running),
-            self._beginnings,
+            self._unsaved,
         )
 
     def _check_frame(self, batch: DataFrame, of: tuple[str, int]) -> None:
@@ -204,7 +204,7 @@ def write_batch(  # noqa: PLR0917
     stage: Stage,
     notices: Notices,
     logs: GroupLogs | None = None,
-    begun: Beginnings | None = None,
+    unsaved: UnsavedEntries | None = None,
     *,
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
@@ -217,22 +217,22 @@ def write_batch(  # noqa: PLR0917
         stage: Stages the rows of ranges for an attempt.
         notices: Remembers which WARNs were logged.
         logs: Reports deleted records and the group's committed offsets; None: there are none.
-        begun: Remembers where the group began partitions, while the table does not exist.
+        unsaved: Remembers where the group began partitions, while the table does not exist.
         pause: Waits before a refused writer compares again.
         now: The clock, in seconds.
 
     Raises:
         TableError: The batch cannot be written.
     """
-    order = BatchWrite(batch, str(table), begun or Beginnings(), random.uniform)
+    write = BatchWrite(batch, str(table), unsaved or UnsavedEntries(), random.uniform)
     attempt: Attempt = _new_attempt(batch)
     pieces: Sequence[Piece] = ()
-    while not isinstance(step := order.step(now()), Written):
+    while not isinstance(step := write.step(now()), Written):
         match step:
             case AskCommitted(needed=needed):
-                order.committed(logs.committed(needed) if logs else {})
+                write.committed(logs.committed(needed) if logs else {})
             case AskKept(ranges=ranges):
-                order.kept(logs.kept(ranges) if logs else ranges)
+                write.kept(logs.kept(ranges) if logs else ranges)
             case Warn(skips=skips, others=others):
                 notices.log(table, skips, others)
             case StageRows(ranges=ranges):
@@ -242,22 +242,22 @@ def write_batch(  # noqa: PLR0917
                 pause(seconds)
             case ReadFence() | CommitEntries() | CommitRows():
                 try:
-                    _read_or_commit(table, batch, order, step, (attempt, pieces))
+                    _read_or_commit(table, batch, write, step, (attempt, pieces))
                 except TableChangedError as error:
-                    order.refused(error)
+                    write.refused(error)
                     logger.info("batch %d is compared again: %s", batch.batch_id, error)
 
 
 def _read_or_commit(
     table: FencedTable,
     batch: Batch,
-    order: BatchWrite,
+    write: BatchWrite,
     step: ReadFence | CommitEntries | CommitRows,
     staged: tuple[Attempt, Sequence[Piece]],
 ) -> None:
     match step:
         case ReadFence(topic_ids=topic_ids):
-            order.fence_read(table.read(batch.group_id, topic_ids))
+            write.fence_read(table.read(batch.group_id, topic_ids))
         case CommitEntries(decision=decision, state=state):
             table.commit(_new_attempt(batch), [], decision, state)
         case CommitRows(decision=decision, state=state):

@@ -19,7 +19,7 @@ from pyspark.sql.functions import col, length
 import spark_groups
 from spark_groups.errors import TableChangedError, TableGapError
 from spark_groups.fence.batch_write import COMMIT_WAIT_S
-from spark_groups.fence.beginnings import Beginnings
+from spark_groups.fence.beginnings import UnsavedEntries
 from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import Entry, EntryChange, TableState
 from spark_groups.group.member.backoff import MAX_BACKOFF_S
@@ -129,7 +129,7 @@ def test_writer_that_is_always_refused_gives_up(
 
 
 def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Path) -> None:
-    writer, logs, begun = DeltaWriter(tmp_path), CutLogs({KEY: 5}), Beginnings()
+    writer, logs, begun = DeltaWriter(tmp_path), CutLogs({KEY: 5}), UnsavedEntries()
     writer.write(reads(0, 10))
     write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs, begun)
     assert logs.asked == 1, "the first comparison looks where the group stands"
