@@ -26,7 +26,7 @@ _REVOCABLE: Final = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
 
 
 class AfterInput:
-    """Applies to all parts of a member what one of them decided."""
+    """Does, after each input, all that is due, in this order."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.leave_by: float | None = None
@@ -113,9 +113,9 @@ class AfterInput:
         parts.ledger.drop(partitions)
         dropped = {each.key for each in parts.commits.drop(partitions)}
         ranges = [parts.ledger.uncommitted(key) for key in sorted(dropped)]
-        unsettled = tuple(offset_range for offset_range in ranges if offset_range is not None)
-        if unsettled:
-            parts.positions.emit(RangesLost(now, unsettled, reason))
+        uncommitted = tuple(offset_range for offset_range in ranges if offset_range is not None)
+        if uncommitted:
+            parts.positions.emit(RangesLost(now, uncommitted, reason))
 
     def _continue_leaving(self, now: float, leave_by: float) -> None:
         parts, member = self._parts, self._parts.member

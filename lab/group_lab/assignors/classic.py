@@ -127,7 +127,7 @@ class ClassicRangeAssignor(_Eager):
         for member_id in _ordered(members):
             for topic in dict.fromkeys(members[member_id].subscription.topics):
                 subscribers.setdefault(topic, []).append(member_id)
-        found: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        found: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         for topic, member_ids in subscribers.items():
             for member_id, numbers in ranges(partition_counts.get(topic, 0), member_ids).items():
                 found[member_id] += [TopicPartition(topic, number) for number in numbers]
@@ -149,8 +149,8 @@ class RoundRobinAssignor(_Eager):
         self, members: Mapping[str, ClassicMember], partition_counts: Mapping[str, int]
     ) -> dict[str, EmbeddedAssignment]:
         """Return what every member was dealt."""
-        found: dict[str, list[TopicPartition]] = {member: [] for member in members}
-        topics = {member: frozenset(known.subscription.topics) for member, known in members.items()}
+        found: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+        topics = {key: frozenset(known.subscription.topics) for key, known in members.items()}
         turns = cycle(_ordered(members))
         for topic in sorted(frozenset[str]().union(*topics.values())):
             for partition in range(partition_counts.get(topic, 0)):
@@ -160,4 +160,4 @@ class RoundRobinAssignor(_Eager):
 
 
 def _ordered(members: Mapping[str, ClassicMember]) -> list[str]:
-    return static_first({member: known.group_instance_id for member, known in members.items()})
+    return static_first({key: known.group_instance_id for key, known in members.items()})

@@ -194,8 +194,8 @@ def _joined(
     resources: Mapping[str, Collection[int]],
     memory: LeaderMemory,
 ) -> _Group:
-    subscribed = {member: frozenset(known.topics) for member, known in members.items()}
-    claimed = {member: known.owned_partitions for member, known in members.items()}
+    subscribed = {member_id: frozenset(known.topics) for member_id, known in members.items()}
+    claimed = {member_id: known.owned_partitions for member_id, known in members.items()}
     existing = frozenset(
         TopicPartition(topic, number)
         for topic in frozenset[str]().union(*subscribed.values())

@@ -94,7 +94,7 @@ class RangeAssignor:
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
         """Return the target of every member; raise AssignorError for unknown topics."""
-        targets: dict[str, list[TopicIdPartition]] = {member: [] for member in group.members}
+        targets: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in group.members}
         had = _had(group) if self.cut is sticky else {}
         for topic_id, member_ids in _subscribers(group).items():
             count = group.partition_counts[topic_id]
@@ -121,7 +121,9 @@ def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
     For a homogeneous group the topics of the first member count for all.
     """
     found: dict[TopicId, list[str]] = {}
-    ordered = static_first({member: known.instance_id for member, known in group.members.items()})
+    ordered = static_first(
+        {member_id: known.instance_id for member_id, known in group.members.items()}
+    )
     for member_id in ordered:
         for topic_id in group.members[ordered[0] if group.is_homogeneous else member_id].subscribed:
             if topic_id not in group.partition_counts:

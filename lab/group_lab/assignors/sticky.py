@@ -119,7 +119,7 @@ def _claim_of_fields(member: ClassicMember) -> Claim:
 
 
 def _subscribed(members: Mapping[str, ClassicMember]) -> dict[str, frozenset[str]]:
-    return {member: frozenset(known.subscription.topics) for member, known in members.items()}
+    return {member_id: frozenset(known.subscription.topics) for member_id, known in members.items()}
 
 
 def sticky_assignment(

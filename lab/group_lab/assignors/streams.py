@@ -237,7 +237,7 @@ def _members(
         for member_id, member in spec.members.items()
         for partition in member.target
     }
-    active: dict[str, set[TaskId]] = {member: set() for member in spec.members}
+    active: dict[str, set[TaskId]] = {member_id: set() for member_id in spec.members}
     for task, inputs in tasks.items():
         owner = next((owners[each] for each in inputs if each in owners), None)
         if owner is not None:

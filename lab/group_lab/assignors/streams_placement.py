@@ -138,7 +138,7 @@ class _Placement:
         Members keep their tasks up to their quota. They give up those whose state is nearest to
         a member with room, so that a task that has begun to move continues to.
         """
-        kept: dict[str, list[TaskId]] = {member: [] for member in self._members}
+        kept: dict[str, list[TaskId]] = {member_id: [] for member_id in self._members}
         for task in self._tasks:
             if task in self._owners:
                 kept[self._owners[task]].append(task)

@@ -78,7 +78,7 @@ def _fields(metadata: str) -> Mapping[str, object]:
 
 def committed_topics(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> set[TopicId]:
     """Return the topics with any committed offset."""
-    return {key.topic_id for key, offset in offsets.items() if offset.committed_offset != NO_OFFSET}
+    return {key.topic_id for key, each in offsets.items() if each.committed_offset != NO_OFFSET}
 
 
 def known_counts(offsets: Mapping[TopicIdPartition, OffsetAndMetadata]) -> dict[TopicId, int]:
