@@ -26,7 +26,9 @@ forked = os.fork() if sys.argv[2] == "forks" else 0
 if sys.argv[2] == "forks" and not forked:
     time.sleep(600)
 print(owned.pid, forked, flush=True)
-time.sleep(600)
+while True:
+    # Python handles a signal that comes before a sleep begins only after that sleep.
+    time.sleep(0.05)
 """
 
 

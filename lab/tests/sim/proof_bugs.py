@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -41,11 +42,11 @@ def proves_only_the_first_batch(patch: Patch) -> None:
 
 def keeps_the_first_plan_that_it_read(patch: Patch) -> None:
     plan_of = Proofs._plan_of
-    kept: dict[int, Any] = {}
+    kept: WeakKeyDictionary[Proofs, Any] = WeakKeyDictionary()
 
     def first(self: Proofs, offset: PlanJson) -> BatchPlan | None:
-        plan = kept.get(id(self)) or plan_of(self, offset)
-        kept[id(self)] = plan
+        plan = kept.get(self) or plan_of(self, offset)
+        kept[self] = plan
         return plan
 
     patch.setattr(Proofs, "_plan_of", first)
