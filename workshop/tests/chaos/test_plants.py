@@ -137,7 +137,7 @@ def test_replayed_batch_delays_no_revocation_with_the_bug(
 ) -> None:
     def delayed(ledger: Ledger) -> set[Any]:
         ledger.replay(plan(span(0, 5, 9), member_id="m0"))
-        return set(ledger.delaying_revocation(parts(0), frozenset(), settle_first=False))
+        return set(ledger.delaying_revocation(parts(0), frozenset(), commits_start_first=False))
 
     assert delayed(owning({0: 5})) == {key(0)}
     plant_in_member(Plant.REPLAY_UNNOTED, monkeypatch)
