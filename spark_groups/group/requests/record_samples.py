@@ -48,9 +48,8 @@ class RecordSamples:
         request = SampleRecordsRequest(
             offsets=offsets, read_committed=self._read_committed, timeout_s=timeout_s
         )
-        if timeout_s > 0:
-            self._request.put(request)
-        else:
+        self._request.put(request if timeout_s > 0 else None)
+        if timeout_s <= 0:
             # The reason why there was no response in time is known, unless all were slow.
             self._note(request, self._problem or "their leaders did not answer in time", now)
 

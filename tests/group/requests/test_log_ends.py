@@ -124,6 +124,19 @@ def test_samples_that_fail_are_reported_once_and_the_trigger_continues() -> None
     assert samples.is_sampled, "no time is left"
 
 
+def test_samples_without_time_left_take_the_place_of_those_that_are_awaited() -> None:
+    harness = owner()
+    samples = harness.client.parts.samples
+    samples.ask({key(0): 3}, 1.5, harness.now)
+    harness.pump()
+    assert not samples.is_sampled
+    samples.ask({key(0): 3}, 0.0, harness.now)
+    assert samples.is_sampled
+    late = {key(0): m.RecordSample(size_bytes=10, offsets=1, skipped_offsets=0)}
+    harness.answer(Channel.TRIGGER, m.SampleRecordsResponse(samples=late))
+    assert samples.found == {}
+
+
 def test_leader_without_an_answer_says_nothing_about_the_group() -> None:
     harness = owner()
     asked(harness)
