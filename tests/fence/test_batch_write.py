@@ -1,4 +1,4 @@
-"""The order of a write, step by step, without a table."""
+"""The steps of a write, one by one, without a table."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ HAS = TableState(is_there=True, entries={KEY: Entry(0, 10)})
 
 
 class Carried:
-    """An order whose steps are answered from a table's fence and a log."""
+    """A write whose steps are answered from a table's fence and a log."""
 
     def __init__(self, state: TableState, batch: Batch = BATCH) -> None:
         self.state = state
         self.kept = batch.ranges
         self.committed = {KEY: OffsetAndMetadata(10, commit_metadata(1))}
-        self.begun = UnsavedEntries()
+        self.unsaved = UnsavedEntries()
         self.now_s = 1.0
-        self.order = BatchWrite(batch, "rows", self.begun, lambda _least, most: most)
+        self.write = BatchWrite(batch, "rows", self.unsaved, lambda _least, most: most)
 
     def until(self, kind: type, *, taken: list[str] | None = None) -> object:
         """Return the first step of a kind; the names of those before it are added to `taken`."""
-        while not isinstance(step := self.order.step(self.now_s), kind):
+        while not isinstance(step := self.write.step(self.now_s), kind):
             assert not isinstance(step, Written)
             if taken is not None:
                 taken.append(type(step).__name__)
             match step:
                 case ReadFence():
-                    self.order.fence_read(self.state)
+                    self.write.fence_read(self.state)
                 case AskCommitted():
-                    self.order.committed(self.committed)
+                    self.write.committed(self.committed)
                 case AskKept():
-                    self.order.kept(self.kept)
+                    self.write.kept(self.kept)
         return step
 
 
@@ -75,17 +75,17 @@ def test_rows_are_staged_between_two_looks_at_the_log_and_then_committed() -> No
     assert isinstance(step, CommitRows)
     assert step.decision.changes == (EntryChange(KEY, Entry(0, 10), Entry(0, 20)),)
     assert step.state.entries == HAS.entries
-    assert isinstance(carried.order.step(1.0), Written)
+    assert isinstance(carried.write.step(1.0), Written)
 
 
 def test_refused_commit_is_compared_again_and_its_rows_are_staged_only_once() -> None:
     carried, taken = Carried(HAS), list[str]()
     carried.until(CommitRows)
-    carried.order.refused(TableChangedError("another writer"))
-    assert isinstance(carried.order.step(1.0), Pause)
+    carried.write.refused(TableChangedError("another writer"))
+    assert isinstance(carried.write.step(1.0), Pause)
     carried.until(CommitRows, taken=taken)
     assert taken == ["ReadFence", "AskKept", "Warn"]
-    carried.order.refused(TableChangedError("another writer"))
+    carried.write.refused(TableChangedError("another writer"))
     carried.until(Pause)
     carried.state = TableState(is_there=True, entries={KEY: Entry(0, 15)})
     step = carried.until(StageRows)
@@ -97,7 +97,7 @@ def test_batch_that_the_table_has_ends_without_a_commit() -> None:
     warned = carried.until(Warn)
     assert isinstance(warned, Warn)
     assert [each.until_offset for each in warned.skips] == [20]
-    assert isinstance(carried.order.step(1.0), Written)
+    assert isinstance(carried.write.step(1.0), Written)
 
 
 def test_records_that_are_deleted_while_rows_are_staged_are_found_before_the_commit() -> None:
@@ -129,6 +129,6 @@ def test_batch_that_is_always_refused_ends_with_the_last_reason() -> None:
     carried = Carried(HAS)
     carried.until(CommitRows)
     carried.now_s += COMMIT_WAIT_S
-    carried.order.refused(TableChangedError("another writer"))
+    carried.write.refused(TableChangedError("another writer"))
     with pytest.raises(TableChangedError, match=r"batch 3 .* for 300 s.*: another writer"):
-        carried.order.step(carried.now_s)
+        carried.write.step(carried.now_s)

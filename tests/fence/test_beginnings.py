@@ -41,13 +41,13 @@ def next_batch(number: int, *ranges: OffsetRange, before: OffsetRange | None = N
 def test_table_has_entries_of_all_partitions_where_the_group_stood_at_the_first_comparison(
     tmp_path: Path, is_there: bool
 ) -> None:
-    writer, begun = DeltaWriter(tmp_path), UnsavedEntries()
+    writer, unsaved = DeltaWriter(tmp_path), UnsavedEntries()
     logs = CutLogs(begun=at(0) | at(7, 1))
     if is_there:
         DeltaWriter(tmp_path, "audit").write(reads(0, 5))
 
     def write(batch: Batch) -> None:
-        write_batch(writer.table, batch, Staging(writer), Notices(), logs, begun)
+        write_batch(writer.table, batch, Staging(writer), Notices(), logs, unsaved)
 
     write(next_batch(0))
     # A plain consumer reads partition 1 before the table's first batch of it.
@@ -117,13 +117,13 @@ def test_batch_without_rows_is_no_gap_after_a_restart(tmp_path: Path) -> None:
 def test_partitions_that_no_member_has_begun_are_looked_for_again_but_not_for_each_batch(
     tmp_path: Path,
 ) -> None:
-    writer, begun, logs = DeltaWriter(tmp_path), UnsavedEntries(), CutLogs(begun=at(0))
+    writer, unsaved, logs = DeltaWriter(tmp_path), UnsavedEntries(), CutLogs(begun=at(0))
     now_s = [1.0]
 
     def write(number: int) -> None:
         batch = next_batch(number, reads(10 * number, 10 * number + 10))
         write_batch(
-            writer.table, batch, Staging(writer), Notices(), logs, begun, now=lambda: now_s[0]
+            writer.table, batch, Staging(writer), Notices(), logs, unsaved, now=lambda: now_s[0]
         )
 
     write(0)

@@ -150,7 +150,9 @@ class RoundRobinAssignor(_Eager):
     ) -> dict[str, EmbeddedAssignment]:
         """Return what every member was dealt."""
         found: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
-        topics = {key: frozenset(known.subscription.topics) for key, known in members.items()}
+        topics = {
+            member_id: frozenset(known.subscription.topics) for member_id, known in members.items()
+        }
         turns = cycle(_ordered(members))
         for topic in sorted(frozenset[str]().union(*topics.values())):
             for partition in range(partition_counts.get(topic, 0)):
@@ -160,4 +162,6 @@ class RoundRobinAssignor(_Eager):
 
 
 def _ordered(members: Mapping[str, ClassicMember]) -> list[str]:
-    return static_first({key: known.group_instance_id for key, known in members.items()})
+    return static_first(
+        {member_id: known.group_instance_id for member_id, known in members.items()}
+    )

@@ -122,7 +122,7 @@ class Query(RestartedApplication[Incarnation]):
         """The proofs of the batches of this run."""
         self._offset: PlanJson = NOTHING_PLANNED
         """Where the last batch of the checkpoint ended."""
-        self._begun = UnsavedEntries()
+        self._unsaved = UnsavedEntries()
         """Where this run has begun partitions of a table that did not exist."""
         self._before: BatchPlan | None = None
         """The plan of the batch before the last one."""
@@ -174,7 +174,7 @@ class Query(RestartedApplication[Incarnation]):
         self._calls = calls = Trigger(client, self._patience())
         self._proofs = self._new_proofs()
         self._offset = NOTHING_PLANNED if logged is None else json.loads(logged)
-        self._begun = UnsavedEntries()
+        self._unsaved = UnsavedEntries()
         before = logs.plan_before
         self._before = parse_plan_text(before) if before is not None else None
         self._say(current, "starts", "from", logged)
@@ -453,7 +453,7 @@ class Query(RestartedApplication[Incarnation]):
                 before=before,
                 run_id=current.name,
             ),
-            begun=self._begun,
+            unsaved=self._unsaved,
             is_strict=self._is_strict,
             planned_at=self._triggered_at if current.name in plan.member_id else None,
             staging_s=runs_s,

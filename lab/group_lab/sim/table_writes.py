@@ -76,7 +76,7 @@ class SimulatedWrite:
     table: Table
     run: Writer
     batch: Batch
-    begun: UnsavedEntries
+    unsaved: UnsavedEntries
     is_strict: bool
     planned_at: float | None
     staging_s: float
@@ -85,7 +85,7 @@ class SimulatedWrite:
     refused: Callable[[], None]
     lost: Callable[[], None]
     _began_at: float = 0.0
-    _order: BatchWrite = field(init=False)
+    _write: BatchWrite = field(init=False)
     _rows: Rows = field(default_factory=dict)
     """The rows that were staged last."""
     _is_truncated: frozenset[FenceKey] = frozenset()
@@ -95,23 +95,23 @@ class SimulatedWrite:
         """Take the first step."""
         chance = self.scene.chance
         self._began_at = self.scene.now
-        self._order = BatchWrite(self.batch, "the table", self.begun, chance.uniform)
+        self._write = BatchWrite(self.batch, "the table", self.unsaved, chance.uniform)
         self._continue()
 
     def _continue(self) -> None:
-        order, run = self._order, self.run
+        write, run = self._write, self.run
         try:
-            step = order.step(run.now)
+            step = write.step(run.now)
         except TableError as error:
             self._refuse(error)
             return
         match step:
             case ReadFence(topic_ids=topic_ids):
-                self._soon(lambda: order.fence_read(self.table.read(topic_ids)))
+                self._soon(lambda: write.fence_read(self.table.read(topic_ids)))
             case AskCommitted(needed=needed):
                 self._ask_committed(needed)
             case AskKept(ranges=ranges):
-                self._soon(lambda: order.kept(self._kept(ranges)))
+                self._soon(lambda: write.kept(self._kept(ranges)))
             case StageRows(ranges=ranges):
                 run.after(self.staging_s, lambda: self._stage(ranges))
             case CommitEntries(decision=decision, state=state):
@@ -173,7 +173,7 @@ class SimulatedWrite:
             self._is_truncated = frozenset(
                 key for key, each in committed.items() if is_truncated(each.metadata)
             )
-            self._order.committed(committed)
+            self._write.committed(committed)
             self._continue()
 
         scene.network.send(
@@ -223,7 +223,7 @@ class SimulatedWrite:
         is_faulty = self.scene.is_faulty and swarm.table_errors > 0.0
         is_refused, is_unheard = self._has_fault(), self._has_fault()
         is_fatal = is_unheard and chance.random() < 0.5
-        order = self._order
+        write = self._write
 
         def arrive() -> None:
             error: TableChangedError | None = None
@@ -243,7 +243,7 @@ class SimulatedWrite:
                 self._fail()
                 return
             if error is not None:
-                order.refused(error)
+                write.refused(error)
             self._continue()
 
         self.scene.schedule.after(chance.choice(COMMIT_S if is_faulty else COMMIT_S[:2]), arrive)

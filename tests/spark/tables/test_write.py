@@ -129,16 +129,16 @@ def test_writer_that_is_always_refused_gives_up(
 
 
 def test_truncated_offsets_are_fetched_only_if_offsets_are_skipped(tmp_path: Path) -> None:
-    writer, logs, begun = DeltaWriter(tmp_path), CutLogs({KEY: 5}), UnsavedEntries()
+    writer, logs, unsaved = DeltaWriter(tmp_path), CutLogs({KEY: 5}), UnsavedEntries()
     writer.write(reads(0, 10))
-    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs, begun)
+    write_batch(writer.table, batch_of(reads(10, 20)), Staging(writer), Notices(), logs, unsaved)
     assert logs.asked == 1, "the first comparison looks where the group stands"
-    write_batch(writer.table, batch_of(reads(20, 30)), Staging(writer), Notices(), logs, begun)
+    write_batch(writer.table, batch_of(reads(20, 30)), Staging(writer), Notices(), logs, unsaved)
     assert logs.asked == 1
-    write_batch(writer.table, batch_of(reads(10, 30)), Staging(writer), Notices(), logs, begun)
+    write_batch(writer.table, batch_of(reads(10, 30)), Staging(writer), Notices(), logs, unsaved)
     assert logs.asked == 2
     with pytest.raises(TableGapError, match="departures-0 ended at offset 5"):
-        write_batch(writer.table, batch_of(reads(5, 40)), Staging(writer), Notices(), logs, begun)
+        write_batch(writer.table, batch_of(reads(5, 40)), Staging(writer), Notices(), logs, unsaved)
     assert offsets(tmp_path) == list(range(30))
 
 
