@@ -214,6 +214,10 @@ class Query(RestartedApplication[Incarnation]):
         if self.current is None:
             self._scene.log.add(self._scene.now, self.name, "", "restores", backup.name)
             self._logs.restore(backup._logs, self._scene.chance)
+            text = self._logs.last_plan
+            copied = parse_plan_text(text) if text is not None else None
+            if backup is not self and copied is not None:
+                self._scene.copied_member_ids.add(copied.member_id)
 
     def stop(self, for_s: float | None) -> None:
         """Finish the running batch, leave the group, and restart after some seconds.

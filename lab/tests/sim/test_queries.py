@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from group_lab.sim import facts
@@ -270,3 +272,20 @@ def test_the_last_entry_of_the_log_runs_again_if_the_commit_log_lacks_it() -> No
     wait(found, 1.05)
     again = [fact.plan for fact in seen.seen if isinstance(fact, facts.Read)][len(reads) :]
     assert again == [first]
+
+
+def test_a_query_that_starts_from_a_copied_checkpoint_removes_the_member_of_the_original() -> None:
+    found, seen = started(replace(ONE, queries=2), facts.Finished)
+    found.queries[1].start()
+    while not seen.seen:
+        wait(found, 0.1)
+    found.queries[1].kill(0.1, forget=False)
+    original = found.queries[0].member
+    assert original is not None
+    removed_id = original.member_id
+    found.queries[1].restore(found.queries[0])
+    assert found.scene.copied_member_ids == {removed_id}
+    assert removed_id in found.scene.coordination.member_ids
+    while removed_id in found.scene.coordination.member_ids and found.scene.now < 30.0:
+        wait(found, 0.1)
+    assert removed_id not in found.scene.coordination.member_ids

@@ -63,13 +63,14 @@ class Checker:
     def is_unaware(self, member_id: str) -> bool:
         """Return whether a member was removed from the group and cannot know it yet.
 
-        The next answer informs a member that revoked too slowly. A member whose session timed out
-        notices by its own clock, a moment late if that is slow.
+        The next answer informs a member that revoked too slowly, or that a query with a copy of
+        its checkpoint removed. A member whose session timed out notices by its own clock, a moment
+        late if that is slow.
         """
         coordination, swarm = self.scene.coordination, self.scene.swarm
         if member_id in coordination.member_ids:
             return False
-        if member_id in coordination.removed_for_slowness:
+        if member_id in coordination.removed_for_slowness | self.scene.copied_member_ids:
             return True
         removed_s = self.scene.now - coordination.removed_at.get(member_id, -inf)
         return removed_s < 2 * swarm.skew * swarm.session_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from group_lab.coordinator.topic_images import TopicImage
 from group_lab.sim import facts
 from group_lab.sim.checkers.checker import BrokenInvariantError
 from group_lab.sim.checkers.failures import ABSENCE_AGE_S, FullHeartbeats, NoFinalFailure
-from group_lab.sim.checkers.ownership import OnlyAssigned
+from group_lab.sim.checkers.ownership import OnlyAssigned, SingleOwner
 from group_lab.sim.history import History
 from lab.tests.sim.scenes import scene
 from spark_groups.group.member.messages import HeartbeatRequest, HeartbeatResponse
@@ -72,3 +73,17 @@ def test_a_recreated_topic_does_not_count_as_missing_for_ever() -> None:
     listeners[facts.Triggered](facts.Triggered("q1", CLIENT, None))
     with pytest.raises(BrokenInvariantError, match="no topic was missing"):
         listeners[facts.Unavailable](unavailable)
+
+
+def test_a_member_that_a_copy_of_its_checkpoint_removed_may_plan_until_its_next_answer() -> None:
+    found = scene()
+    listeners = SingleOwner(found, History()).listeners()
+    plan = BatchPlan("g", "q1.1.1", 1, (OffsetRange(KEY.topic_id, "a", 0, 0, 5),))
+    triggered = facts.Triggered("q1", CLIENT, plan)
+    with pytest.raises(BrokenInvariantError, match="but None holds it"):
+        listeners[facts.Triggered](triggered)
+    found.copied_member_ids.add("q1.1.1")
+    listeners[facts.Triggered](triggered)
+    other = facts.Triggered("q2", CLIENT, replace(plan, member_id="q2.1.1"))
+    with pytest.raises(BrokenInvariantError, match=r"as q2\.1\.1"):
+        listeners[facts.Triggered](other)
