@@ -6,7 +6,7 @@ PYTHON ?= python3
 LOCK_FLAGS ?=
 PYTEST_FLAGS ?=
 # The versions of Spark that `make spark-versions` tests, in addition to that in requirements.lock.
-SPARK_VERSIONS ?= 4.0.1 4.1.1 4.3.0
+SPARK_VERSIONS ?= 4.0.1 4.1.1 4.2.0
 # The number of schedules that `make simulate` plays, and their first seed.
 SCHEDULES ?= 20000
 FIRST_SEED ?= 1000
@@ -230,6 +230,7 @@ spark-%: .venvs/spark-%/.installed
 	$(call step,pytest: the source on Spark $*)
 	PYSPARK_PYTHON=$(CURDIR)/.venvs/spark-$*/bin/python .venvs/spark-$*/bin/python -m pytest \
 	  tests/spark/source/test_source.py tests/spark/control/test_listener.py \
+	  tests/spark/tables/test_contract.py \
 	  $(PYTEST_FLAGS)
 
 .PRECIOUS: .venvs/spark-%/.installed

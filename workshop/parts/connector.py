@@ -11,6 +11,7 @@ from pathlib import Path
 from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE
 from spark_groups.broker.java import find_java, find_spark_jars
 from spark_groups.runtime.directories import cache_dir
+from spark_groups.spark.source.foreach_batch_rows import connector_version
 
 # Any 4.x of the token provider works on the path of records; not every release of it is published.
 _MODULE = """\
@@ -54,8 +55,9 @@ _CENTRAL = """\
 """
 
 
-def fetch_connector(version: str) -> list[Path]:
-    """Return the jars of a version of Spark's Kafka source, fetched if they are not there yet."""
+def fetch_connector(spark_version: str) -> list[Path]:
+    """Return the jars of Spark's Kafka source for a version, fetched if they are not there yet."""
+    version = connector_version(spark_version)
     return _fetch(f"connector-{version}", _MODULE.format(version=version))
 
 

@@ -173,9 +173,10 @@ def _rows(
     except AnalysisException as error:
         if "Failed to find data source" not in str(error):
             raise
+        version = connector_version(session.version)
         raise OptionsError(
             "foreach_batch_rows requires Spark's Kafka connector: start Spark with"
-            f" --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+            f" --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
         ) from error
     finally:
         session.conf.set(_V1_SOURCES, before)
@@ -301,3 +302,11 @@ def _providers(options: Mapping[str, str]) -> dict[str, str]:
             paths = ",".join(allowed.paths or ())
             named[f"kafka.config.providers.{each}.param.allowed.paths"] = paths
     return named
+
+
+def connector_version(spark_version: str) -> str:
+    """Return the version of Spark's Kafka source to use with a version of Spark.
+
+    None is published for Spark 4.3; that of 4.2 works there.
+    """
+    return min(spark_version, "4.2.0")

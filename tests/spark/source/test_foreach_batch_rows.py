@@ -19,7 +19,12 @@ import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
 from spark_groups.group.member.messages import found_and_failed
-from spark_groups.spark.source.foreach_batch_rows import TUNING, check_further, reading_options
+from spark_groups.spark.source.foreach_batch_rows import (
+    TUNING,
+    check_further,
+    connector_version,
+    reading_options,
+)
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from tests.secured import PASSWORDS, SecuredKafka
@@ -163,7 +168,8 @@ def test_missing_connector_is_named_with_its_coordinate(
         .trigger(availableNow=True)
         .start()
     )
-    wanted = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    version = connector_version(pyspark.__version__)
+    wanted = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
     with pytest.raises(StreamingQueryException, match=wanted):
         running.awaitTermination(READ_S)
     assert query.committed() == dict.fromkeys(range(PARTITIONS), 0)
@@ -347,3 +353,11 @@ def test_stores_that_only_the_jvm_knows_are_left_to_it() -> None:
         "kafka.ssl.truststore.type": "JKS",
     }
     assert reading(further)["kafka.ssl.truststore.type"] == "JKS"
+
+
+@pytest.mark.parametrize(
+    ("spark_version", "version"),
+    [("4.0.1", "4.0.1"), ("4.1.1", "4.1.1"), ("4.2.0", "4.2.0"), ("4.3.0", "4.2.0")],
+)
+def test_the_newest_connector_that_is_published_is_named(spark_version: str, version: str) -> None:
+    assert connector_version(spark_version) == version

@@ -12,6 +12,7 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -317,6 +318,9 @@ def delta_spark(spark: SparkSession) -> SparkSession:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(
+    not pyspark.__version__.startswith("4.2."), reason="delta-spark is published for Spark 4.2"
+)
 @pytest.mark.parametrize(
     "name",
     [name for name, fault in FAULTS.items() if "Delta" in fault.systems and not fault.refused],
