@@ -165,7 +165,7 @@ def test_the_screen_is_that_of_watch_with_the_written_rows() -> None:
         console.print(as_screen(Seen(frame, {"flights-1": 1_234}), console))
     assert "rows written: flights-1 1,234" in shown.get()
     moved = "flights 1 moved from app-1 11111111 to app-2 22222222"
-    assert f"  2.5 s  {moved}" in shown.get()
+    assert f"  2.5 s  app-2 22222222 joined from 127.0.0.1; {moved} (2 events)" in shown.get()
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -106,6 +106,11 @@ class Brokers:
     security: Security | None = None
     _identity: ClusterIdentity = field(default_factory=ClusterIdentity, compare=False, repr=False)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of their cluster; None: no broker was reached yet, or they report none."""
+        return self._identity.cluster_id
+
     def observer(
         self, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> GroupObserver:

@@ -18,12 +18,14 @@ from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.observation.frames import Staleness, steady_clock
 from spark_groups.observation.plain_values import View
 from spark_groups.observation.reading import GroupReading
-from spark_groups.observation.views import view_group
+from spark_groups.observation.views import GroupView, view_group
 
 DETAILS_EACH_LOOK: Final = 5
 """How many groups each poll reads in detail."""
 DETAILS_PAUSE_S: Final = 5.0
 """The minimum age of details before they are read again."""
+TOPICS_SHOWN: Final = 10
+"""How many topics of a group are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +35,16 @@ class GroupDetails:
     Args:
         read_at_s: Seconds since 1970.
         lag: The sum of all known lags; None if none is known.
+        topics: The names of its first topics, sorted.
+        topic_count: How many topics have an assigned partition or a committed offset.
     """
 
     read_at_s: float
     members: int
     lag: int | None
     unknown_lag_partitions: int
+    topics: tuple[str, ...] = ()
+    topic_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class GroupListFrame(View):
         view: The latest list; None: no list succeeded yet.
         seen_at_s: The time of the latest list.
         stale: Why the latest list is outdated; None: it is current.
+        cluster_id: The cluster's id; None: unknown.
+        brokers: Its live brokers as host:port (id).
         ages: By group id.
         details: By group id, for the groups read so far.
     """
@@ -72,6 +80,8 @@ class GroupListFrame(View):
     view: GroupListView | None = None
     seen_at_s: float | None = None
     stale: Staleness | None = None
+    cluster_id: str | None = None
+    brokers: tuple[str, ...] = ()
     ages: Mapping[str, StateAge] = field(default_factory=dict)
     details: Mapping[str, GroupDetails] = field(default_factory=dict)
 
@@ -81,6 +91,8 @@ class GroupListFrame(View):
             "at_s": self.at_s,
             "seen_at_s": self.seen_at_s,
             "stale": None if self.stale is None else asdict(self.stale),
+            "cluster_id": self.cluster_id,
+            "brokers": list(self.brokers),
             "groups": None
             if self.view is None
             else [self._row(group) for group in self.view.groups],
@@ -139,6 +151,7 @@ class GroupListWatch:
         try:
             with self._brokers.cluster() as cluster:
                 view = view_groups(cluster.list_groups())
+                nodes = cluster.nodes()
         except SparkGroupsError as error:
             at_s, stale = self._now(), self._frame.stale
             since_s = at_s if stale is None else stale.since_s
@@ -148,7 +161,13 @@ class GroupListWatch:
         ages = {group.group_id: self._age(group, at_s) for group in view.groups}
         details = self._read_details(view, at_s, deadline_s)
         self._frame = GroupListFrame(
-            at_s=at_s, view=view, seen_at_s=at_s, ages=ages, details=details
+            at_s=at_s,
+            view=view,
+            seen_at_s=at_s,
+            cluster_id=self._brokers.cluster_id,
+            brokers=tuple(map(str, nodes)),
+            ages=ages,
+            details=details,
         )
         return self._frame
 
@@ -174,16 +193,23 @@ class GroupListWatch:
                 break
             tried[group_id] = at_s
             try:
-                totals = view_group(self._observer.observe(group_id, timeout_s=left_s)).totals
+                found = view_group(self._observer.observe(group_id, timeout_s=left_s))
             except BrokerUnreachableError:
                 # The timeout is used up; the next poll starts with another group.
                 break
             except SparkGroupsError:
                 continue
-            known[group_id] = GroupDetails(
-                read_at_s=at_s,
-                members=totals.members,
-                lag=totals.lag,
-                unknown_lag_partitions=totals.unknown_lag_partitions,
-            )
+            known[group_id] = _details(found, at_s)
         return known
+
+
+def _details(view: GroupView, at_s: float) -> GroupDetails:
+    topics = sorted({each.topic for each in view.partitions})
+    return GroupDetails(
+        read_at_s=at_s,
+        members=view.totals.members,
+        lag=view.totals.lag,
+        unknown_lag_partitions=view.totals.unknown_lag_partitions,
+        topics=tuple(topics[:TOPICS_SHOWN]),
+        topic_count=len(topics),
+    )

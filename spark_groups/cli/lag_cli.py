@@ -204,7 +204,7 @@ def judge_group_lag(
 
 def _judge_alert(alert: DeletionAlert, outlook: Outlook) -> Verdict:
     """Return WARN if the partition may still be read in time, else ERR."""
-    reads_on = outlook in (Outlook.CAUGHT_UP, Outlook.CATCHING_UP)
+    reads_on = outlook in (Outlook.KEEPS_UP, Outlook.CATCHING_UP)
     return Verdict.WARN if alert.kind is AlertKind.EXPIRING and reads_on else Verdict.ERR
 
 
@@ -392,11 +392,8 @@ def _line(group: GroupLag) -> Text:
 
 
 def _catching_up(group: GroupLag) -> str:
-    outlooks = {
-        Outlook.CATCHING_UP: f"  catches up {catch_up_text(group.catch_up)}",
-        Outlook.NEVER: "  never catches up",
-    }
-    return outlooks.get(group.catch_up.outlook, "")
+    is_told = group.catch_up.outlook in (Outlook.CATCHING_UP, Outlook.NEVER)
+    return f"  {catch_up_text(group.catch_up)}" if is_told else ""
 
 
 def _partitions(group: GroupLag, max_partition_rows: int | None) -> list[RenderableType]:
@@ -439,9 +436,9 @@ def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
             is_number=True,
             is_shown=any(partition.time.seconds_behind is not None for partition in partitions),
         ),
-        Column("CATCHES UP", lambda each: catch_up_text(each.catch_up), True, judged),
+        Column("OUTLOOK", lambda each: catch_up_text(each.catch_up), True, judged),
         Column(
-            "DELETION",
+            "RECORDS EXPIRE",
             lambda each: deletion_text(each.time),
             is_shown=any(deletion_text(partition.time) for partition in partitions),
         ),

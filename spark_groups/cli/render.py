@@ -80,7 +80,7 @@ def render_group(
 
 
 def group_header(view: GroupView, width: int) -> RenderableType:
-    """Return state, epochs and totals of a group, in three lines if the width allows."""
+    """Return state, totals and epochs of a group, in three lines if the width allows."""
     totals = view.totals
     title = Text.assemble(
         ("group ", QUIET_STYLE),
@@ -89,35 +89,30 @@ def group_header(view: GroupView, width: int) -> RenderableType:
         (printable(view.group_state) or UNKNOWN, STATE_STYLES.get(view.group_state, "bold")),
         f"  {view.state_meaning}",
     )
-    lines = [
-        title,
-        _facts(
-            width,
-            ("coordinator", view.coordinator or UNKNOWN),
-            ("assignor", printable(view.assignor_name) or UNKNOWN),
-            ("group epoch", plain(view.group_epoch)),
-            ("assignment epoch", plain(view.assignment_epoch)),
-        ),
-    ]
     unknown = totals.unknown_lag_partitions
     lag = number(totals.lag) + (
         f" ({unknown:,} of {totals.partitions:,} partitions unknown)" if unknown else ""
     )
     moving = [("moving", number(totals.moving_partitions))] if totals.moving_partitions else []
     behind = [("behind", duration_text(seconds))] if (seconds := totals.seconds_behind) else []
-    lines.append(
-        _facts(
-            width,
-            ("members", number(totals.members)),
-            ("partitions", number(totals.partitions)),
-            ("assigned", number(totals.assigned_partitions)),
-            ("unassigned", number(totals.unassigned_partitions)),
-            *moving,
-            ("total lag", lag),
-            *behind,
-        )
+    figures = _facts(
+        width,
+        ("total lag", lag),
+        *behind,
+        ("members", number(totals.members)),
+        ("partitions", number(totals.partitions)),
+        ("assigned", number(totals.assigned_partitions)),
+        ("unassigned", number(totals.unassigned_partitions)),
+        *moving,
     )
-    return Group(*lines)
+    epochs = _facts(
+        width,
+        ("coordinator", view.coordinator or UNKNOWN),
+        ("assignor", printable(view.assignor_name) or UNKNOWN),
+        ("group epoch", plain(view.group_epoch)),
+        ("assignment epoch", plain(view.assignment_epoch)),
+    )
+    return Group(title, figures, epochs)
 
 
 def _operations(view: GroupView) -> str:

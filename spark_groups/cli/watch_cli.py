@@ -64,6 +64,7 @@ from spark_groups.observation.lag_times import (
     largest_behind_s,
 )
 from spark_groups.observation.lag_trends import LagTrend, sum_if_known
+from spark_groups.observation.moves import GroupMove, folded
 from spark_groups.observation.plain_values import duration_text, partition_ranges
 from spark_groups.observation.revocations import Revocation
 from spark_groups.observation.views import GroupView, PartitionView
@@ -81,6 +82,7 @@ class EventLines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._summary_at_s: float | None = None
+        self._written_at_s: float | None = None
 
     def show(self, frame: Frame) -> None:
         """Write the new events of a frame."""
@@ -92,7 +94,9 @@ class EventLines:
             self._write(frame.at_s, summary_line(frame))
 
     def _write(self, at_s: float, text: str) -> None:
-        self._console.print(f"{clock_time(at_s)}  {text}", soft_wrap=True)
+        before_s, self._written_at_s = self._written_at_s, at_s
+        when = clock_time(at_s) if before_s is None else moment(at_s, before_s)
+        self._console.print(f"{when}  {text}", soft_wrap=True)
         self._console.file.flush()
 
 
@@ -196,7 +200,19 @@ _ALARMING: Final = frozenset(
 
 def clock_time(at_s: float) -> str:
     """Return a time as local HH:MM:SS."""
-    return datetime.fromtimestamp(at_s, tz=timezone.utc).astimezone().strftime("%H:%M:%S")
+    return _local(at_s).strftime("%H:%M:%S")
+
+
+def moment(at_s: float, now_s: float) -> str:
+    """Return a time as `clock_time` does, with the date if it is of another day than `now_s`."""
+    at = _local(at_s)
+    if at.date() == _local(now_s).date():
+        return clock_time(at_s)
+    return f"{at.day} {at:%b} {clock_time(at_s)}"
+
+
+def _local(at_s: float) -> datetime:
+    return datetime.fromtimestamp(at_s, tz=timezone.utc).astimezone()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +230,7 @@ def divide(height: int, frame: Frame) -> Lines:
     # Header and trend, two table headers, three empty lines, and one free line.
     left = height - 10 - min(len(frame.revocations), REVOCATIONS_SHOWN) - 2 * bool(frame.stale)
     left -= min(len(frame.alerts), ALERTS_SHOWN + 1)
-    events = max(3, min(len(frame.events), left // 4))
+    events = max(3, min(len(folded(frame.events, frame.moves)), left // 4))
     members = max(2, min(members, (left - events) // 3))
     return Lines(members, max(3, left - events - members), events)
 
@@ -224,9 +240,14 @@ def render_frame(
     *,
     width: int,
     height: int,
-    clock: Callable[[float], str] = clock_time,
+    clock: Callable[[float], str] | None = None,
 ) -> RenderableType:
-    """Return a frame as text and tables."""
+    """Return a frame as text and tables.
+
+    Args:
+        clock: Writes times; None: as `moment`, at the time of the frame.
+    """
+    clock = clock or (lambda at_s: moment(at_s, frame.at_s))
     lines = divide(height, frame)
     parts: list[RenderableType] = _stale_lines(frame, clock)
     view = frame.view
@@ -242,7 +263,8 @@ def render_frame(
         parts += [Text(), *_partitions(frame, view, names, lines.partitions)]
     if frame.events:
         parts.append(Text())
-        parts += [_event_line(event, clock) for event in frame.events[: -lines.events - 1 : -1]]
+        shown = folded(frame.events, frame.moves)
+        parts += [_event_line(each, clock) for each in shown[: -lines.events - 1 : -1]]
     return Group(*parts)
 
 
@@ -266,11 +288,11 @@ def summary_line(frame: Frame) -> str:
     return "  ".join(
         (
             view.group_state or UNKNOWN,
-            f"group epoch {plain(view.group_epoch)}",
-            f"members {totals.members:,}",
-            f"partitions {totals.partitions:,}" + (f" ({', '.join(unsettled)})" * bool(unsettled)),
             f"lag {number(totals.lag)} ({rate_text(frame.trend.lag_rate)})",
             *(f"behind {duration_text(behind)}" for behind in [totals.seconds_behind] if behind),
+            f"members {totals.members:,}",
+            f"partitions {totals.partitions:,}" + (f" ({', '.join(unsettled)})" * bool(unsettled)),
+            f"group epoch {plain(view.group_epoch)}",
         )
     )
 
@@ -311,7 +333,7 @@ def _trend_line(trend: LagTrend) -> Text:
     )
     line = Text("  ".join(f"{name} {rate_text(rate)}" for name, rate in rates), QUIET_STYLE)
     line.append(f"  {sparkline(trend.recent_lags, 2 * SPARKLINE_COLUMNS)}")
-    return line.append(f"  catches up: {catch_up_text(trend.catch_up)}", QUIET_STYLE)
+    return line.append(f"  outlook: {catch_up_text(trend.catch_up)}", QUIET_STYLE)
 
 
 def _members(view: GroupView, names: MemberNames, width: int, rows: int) -> list[RenderableType]:
@@ -329,7 +351,7 @@ def _alerts(alerts: Sequence[DeletionAlert]) -> list[RenderableType]:
         for alert in alerts[:ALERTS_SHOWN]
     ]
     rest = len(alerts) - ALERTS_SHOWN
-    return [*shown, _more(rest, "partitions with a deletion alert")] if rest > 0 else [*shown]
+    return [*shown, _more(rest, "partitions with an alert")] if rest > 0 else [*shown]
 
 
 def _revocation(revocation: Revocation) -> str:
@@ -372,7 +394,7 @@ def _partitions(
         Column("LAG", lambda row: lag_text(row[0]) if single else _shared_lag(row), True),
         Column("BEHIND", _behind, is_number=True, is_shown=bool(view.totals.seconds_behind)),
         Column(
-            "DELETION",
+            "RECORDS EXPIRE",
             lambda row: deletion_text(row[0].time),
             is_shown=single and bool(frame.alerts),
         ),
@@ -420,10 +442,15 @@ def _one_line_each(table: Table) -> Table:
     return table
 
 
-def _event_line(event: GroupEvent, clock: Callable[[float], str]) -> Text:
+def _event_line(shown: GroupEvent | GroupMove, clock: Callable[[float], str]) -> Text:
+    if isinstance(shown, GroupMove):
+        at_s, is_alarming = shown.from_s, False
+        text = f"{shown.text} ({shown.event_count:,} events)"
+    else:
+        at_s, is_alarming, text = shown.at_s, shown.kind in _ALARMING, shown.text
     return Text.assemble(
-        (f"{clock(event.at_s)}  ", QUIET_STYLE),
-        (printable(event.text), ALARM_STYLE if event.kind in _ALARMING else ""),
+        (f"{clock(at_s)}  ", QUIET_STYLE),
+        (printable(text), ALARM_STYLE if is_alarming else ""),
         no_wrap=True,
         overflow="ellipsis",
     )

@@ -27,11 +27,11 @@ SAMPLES_MAX: Final = 40
 class Outlook(Enum):
     """Whether a partition will catch up at its current rates.
 
-    It is caught up without lag, or if all records that were there at an earlier sample of the
+    It keeps up if it has no lag, or if all records that were there at an earlier sample of the
     window are read: between two batches a query always lags a little.
     """
 
-    CAUGHT_UP = "caught up"
+    KEEPS_UP = "keeps up"
     CATCHING_UP = "catching up"
     NEVER = "never"
     UNKNOWN = "unknown"
@@ -56,7 +56,7 @@ class CatchUp:
     """When a partition will have caught up.
 
     Args:
-        catch_up_s: 0.0 if it is caught up; None: never, or unknown.
+        catch_up_s: 0.0 if it keeps up; None: never, or unknown.
     """
 
     outlook: Outlook = Outlook.UNKNOWN
@@ -71,7 +71,7 @@ def catch_up(samples: Sequence[Progress]) -> CatchUp:
     """
     known = [found for sample in samples if (found := _known(sample)) is not None]
     if samples and samples[-1].lag == 0:
-        return CatchUp(Outlook.CAUGHT_UP, 0.0)
+        return CatchUp(Outlook.KEEPS_UP, 0.0)
     if len(known) < 2 or known[-1].at_s != samples[-1].at_s:
         return CatchUp()
     return _judge(known)
@@ -113,7 +113,7 @@ def slowest(found: Iterable[CatchUp]) -> CatchUp:
         if any(each.outlook is outlook for each in listed):
             return CatchUp(outlook)
     latest = max(listed, key=lambda each: each.catch_up_s or 0.0, default=None)
-    return CatchUp(Outlook.CAUGHT_UP, 0.0) if latest is None else latest
+    return CatchUp(Outlook.KEEPS_UP, 0.0) if latest is None else latest
 
 
 class _Known(NamedTuple):
@@ -137,7 +137,7 @@ def _judge(known: Sequence[_Known]) -> CatchUp:
     since_s = min((last.at_s - WINDOW_S, *(each.at_s for each in commits)))
     earlier = [each for each in known[:-1] if each.at_s >= since_s]
     if any(last.committed_offset >= each.log_end_offset for each in earlier):
-        return CatchUp(Outlook.CAUGHT_UP, 0.0)
+        return CatchUp(Outlook.KEEPS_UP, 0.0)
     if len(commits) < 2 or commits[-1].at_s <= commits[0].at_s:
         return CatchUp()
     # From commit to commit: until now, the rate would be too high just after a commit, and too low

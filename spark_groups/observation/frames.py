@@ -21,6 +21,7 @@ from spark_groups.observation.lag_times import (
     deletion_alert,
 )
 from spark_groups.observation.lag_trends import LagHistory, LagTrend, LagTrends
+from spark_groups.observation.moves import GroupMove, Moves
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.ownership import Ownership, OwnershipSpan
 from spark_groups.observation.plain_values import View, partition_ranges
@@ -73,10 +74,11 @@ class Frame(View):
         stale: Why the latest view is outdated; None: it is current.
         view: The latest view; None: the group was never read.
         trend: The trend of the group's total lag.
-        lag_history: The total lag in each minute of the last day.
+        lag_history: The total lag of the last minutes, and of a day.
         partitions: In the order of the view.
         alerts: Partitions whose unread records are, or may soon be, deleted.
         events: The latest last.
+        moves: What the events of each move amount to, the latest last.
     """
 
     group_id: str
@@ -90,6 +92,7 @@ class Frame(View):
     revocations: tuple[Revocation, ...] = ()
     alerts: tuple[DeletionAlert, ...] = ()
     events: tuple[GroupEvent, ...] = ()
+    moves: tuple[GroupMove, ...] = ()
 
     @property
     def new_events(self) -> tuple[GroupEvent, ...]:
@@ -111,6 +114,7 @@ class GroupHistory:
         self._trends = LagTrends()
         self._ownership = Ownership()
         self._revocations = Revocations()
+        self._moves = Moves()
         self._events: deque[GroupEvent] = deque(maxlen=EVENTS_MAX)
 
     def seen(self, view: GroupView, at_s: float) -> Frame:
@@ -120,10 +124,10 @@ class GroupHistory:
             away_s = at_s - self._frame.stale.since_s
             what = "there" if self._frame.stale.is_missing else "readable"
             self._add_event(EventKind.READABLE, f"{what} again after {away_s:.1f} s", at_s)
-        if before is not None:
-            self._events.extend(group_changes(before, view, at_s))
-        self._events.extend(self._revocations.look(view, at_s))
-        self._events.extend(self._ownership.look(view, at_s))
+        changes = [] if before is None else list(group_changes(before, view, at_s))
+        changes += self._revocations.look(view, at_s)
+        changes += self._ownership.look(view, at_s)
+        self._events.extend(self._moves.look(view, changes))
         self._trends.look(view, at_s)
         alerts = _with_unknown(deletion_alerts(view, self._alert_hours), self._frame.alerts, view)
         self._events.extend(_alert_events(self._frame.alerts, alerts, at_s))
@@ -149,6 +153,7 @@ class GroupHistory:
             revocations=self._revocations.under_way(),
             alerts=alerts,
             events=tuple(self._events),
+            moves=self._moves.of(self._events),
         )
         return self._frame
 
@@ -166,6 +171,7 @@ class GroupHistory:
             at_s=at_s,
             stale=Staleness(reason, at_s if stale is None else stale.since_s, is_missing),
             events=tuple(self._events),
+            moves=self._moves.of(self._events),
         )
         return self._frame
 
@@ -218,7 +224,7 @@ def _alert_events(
         yield GroupEvent(
             at_s=at_s,
             kind=EventKind.DELETION_ALERT_ENDED,
-            text=f"deletion alert ended: {partition_ranges(ended)}",
+            text=f"alert ended: {partition_ranges(ended)}",
             partitions=ended,
         )
 

@@ -44,6 +44,7 @@ class GroupEvent:
         took_s: Time since the change was first observed in progress; None: it never was.
         budget_used: Time taken as a fraction of the rebalance timeout, possibly above 1; None:
             unknown.
+        move: The number of the group's move that it belongs to; None: it stands alone.
     """
 
     at_s: float
@@ -54,6 +55,7 @@ class GroupEvent:
     partitions: tuple[TopicPartition, ...] = ()
     took_s: float | None = None
     budget_used: float | None = None
+    move: int | None = None
 
 
 def member_label(client_id: str, member_id: str) -> str:

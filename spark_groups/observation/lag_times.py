@@ -252,7 +252,7 @@ class DeletionAlert:
 
 
 def deletion_text(time: LagTime) -> str:
-    """Return when retention may delete the first unread record, as a few words; else nothing."""
+    """Return when unread records may expire, as a few words; nothing if there is no answer."""
     if time.deletion_in_s is not None:
         age = f"in {duration_text(time.deletion_in_s)}" if time.deletion_in_s else "at any time"
         return f"{age}, or by size" if time.deletion is Deletion.BY_AGE_OR_SIZE else age

@@ -20,6 +20,8 @@ RATE_WINDOW_S: Final = 30.0
 HISTORY_STEP_S: Final = 60.0
 HISTORY_STEPS_MAX: Final = 24 * 60
 """One day."""
+RECENT_STEP_S: Final = 5.0
+RECENT_S: Final = 900.0
 
 PartitionKey = tuple[str, int]
 """Topic id, as Kafka's tools print it, and partition."""
@@ -45,19 +47,33 @@ class LagTrend:
     catch_up: CatchUp = field(default_factory=CatchUp)
 
 
+class LagPoint(NamedTuple):
+    """The lag of a group at one time.
+
+    Args:
+        at_s: Seconds since 1970.
+        lag: None: unknown.
+    """
+
+    at_s: float
+    lag: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagHistory:
-    """The lag of a group over a day.
+    """The lag of a group over a day, and closer over the last minutes.
 
     Args:
         from_s: The start of the first step, in seconds since 1970; None: no poll yet.
         step_s: The length of a step.
         lags: The largest lag in each step, the oldest first; None: unknown.
+        recent: The last 15 minutes, the oldest first: the largest lag within 5 s each.
     """
 
     from_s: float | None = None
     step_s: float = HISTORY_STEP_S
     lags: tuple[int | None, ...] = ()
+    recent: tuple[LagPoint, ...] = ()
 
 
 class _Seen(NamedTuple):
@@ -75,6 +91,7 @@ class LagTrends:
         self._totals: deque[Progress] = deque(maxlen=SAMPLES_MAX)
         self._steps: deque[int | None] = deque(maxlen=HISTORY_STEPS_MAX)
         self._last_step = 0
+        self._recent: deque[LagPoint] = deque(maxlen=int(RECENT_S / RECENT_STEP_S))
 
     def look(self, view: GroupView, at_s: float) -> None:
         """Record the lags of a view, and forget partitions that are no longer in it."""
@@ -93,6 +110,7 @@ class LagTrends:
         end = sum_if_known(partition.log_end_offset for partition in view.partitions)
         self._totals.append(Progress(at_s, lag, committed, end))
         self._note(lag, int(at_s // HISTORY_STEP_S))
+        self._note_recent(LagPoint(at_s, lag))
 
     def trend(self, key: PartitionKey) -> LagTrend:
         """Return the trend of one partition."""
@@ -100,11 +118,13 @@ class LagTrends:
         return LagTrend() if seen is None else _trend(seen.polls, seen.progress.catch_up())
 
     def history(self) -> LagHistory:
-        """Return the total lag over a day."""
+        """Return the total lag over a day, and over the last minutes."""
         if not self._steps:
             return LagHistory()
         first = self._last_step - len(self._steps) + 1
-        return LagHistory(from_s=first * HISTORY_STEP_S, lags=tuple(self._steps))
+        return LagHistory(
+            from_s=first * HISTORY_STEP_S, lags=tuple(self._steps), recent=tuple(self._recent)
+        )
 
     def _note(self, lag: int | None, step: int) -> None:
         if not self._steps or step > self._last_step:
@@ -114,6 +134,15 @@ class LagTrends:
             self._last_step = step
         elif lag is not None:
             self._steps[-1] = max(lag, self._steps[-1] or 0)
+
+    def _note_recent(self, point: LagPoint) -> None:
+        recent = self._recent
+        while recent and point.at_s - recent[0].at_s > RECENT_S:
+            recent.popleft()
+        if not recent or point.at_s - recent[-1].at_s >= RECENT_STEP_S:
+            recent.append(point)
+        elif point.lag is not None:
+            recent[-1] = LagPoint(recent[-1].at_s, max(point.lag, recent[-1].lag or 0))
 
     def total(self) -> LagTrend:
         """Return the trend of the total lag."""

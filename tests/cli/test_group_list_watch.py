@@ -15,6 +15,7 @@ from spark_groups.cli.group_list_watch import (
     GroupListWatch,
 )
 from spark_groups.errors import BrokerUnreachableError, ProtocolError
+from spark_groups.group.member.messages import Node
 from spark_groups.observation.reading import GroupReading
 from spark_groups.wire.cluster import ListedGroup
 from tests.observation.groups import ONE, TWO, member, read
@@ -40,6 +41,7 @@ class Cluster:
     groups: tuple[ListedGroup, ...] = (listed("flight-readers"),)
     is_lost: bool = False
     timeout_s: float = 10.0
+    cluster_id: str = "the-cluster"
     times: Iterator[float] = field(default_factory=lambda: map(float, count(1)))
     clock_s: float = 0.0
     takes_s: float = 0.0
@@ -52,7 +54,7 @@ class Cluster:
     def cluster(self) -> Iterator[SimpleNamespace]:
         if self.is_lost:
             raise BrokerUnreachableError("b:9092: refused")
-        yield SimpleNamespace(list_groups=lambda: self.groups)
+        yield SimpleNamespace(list_groups=lambda: self.groups, nodes=lambda: (Node(1, "b", 9092),))
 
     def observer(self) -> Cluster:
         return self
@@ -95,6 +97,8 @@ def test_a_lost_broker_leaves_the_last_list_marked_stale() -> None:
         "at_s": 1.0,
         "seen_at_s": None,
         "stale": {"reason": "b:9092: refused", "since_s": 1.0, "is_missing": False},
+        "cluster_id": None,
+        "brokers": [],
         "groups": None,
     }
     assert (found["seen_at_s"], found["stale"]) == (2.0, None)
@@ -106,7 +110,12 @@ def test_a_lost_broker_leaves_the_last_list_marked_stale() -> None:
     assert brokers.closed == 1
 
 
-def test_a_row_tells_members_lag_and_since_when_the_group_is_in_its_state() -> None:
+def test_the_list_names_the_cluster_and_its_brokers() -> None:
+    found = watching(Cluster()).look().to_json()
+    assert (found["cluster_id"], found["brokers"]) == ("the-cluster", ["b:9092 (id 1)"])
+
+
+def test_a_row_tells_members_lag_topics_and_since_when_the_group_is_in_its_state() -> None:
     brokers = Cluster((listed("a"), listed("s", group_type="Share")))
     watch = watching(brokers)
     first = rows(watch.look())
@@ -115,6 +124,8 @@ def test_a_row_tells_members_lag_and_since_when_the_group_is_in_its_state() -> N
         "members": 2,
         "lag": 7,
         "unknown_lag_partitions": 2,
+        "topics": ("flights",),
+        "topic_count": 1,
     }
     assert (first["a"]["state_since_s"], first["a"]["state_began_earlier"]) == (1.0, True)
     assert first["s"]["details"] is None

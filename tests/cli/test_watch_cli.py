@@ -6,12 +6,14 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from spark_groups.cli.watch_cli import (
     clock_time,
     divide,
     drawing,
+    moment,
     rate_text,
     render_frame,
     sparkline,
@@ -56,7 +59,7 @@ def test_without_a_terminal_each_event_is_a_line_with_figures_between() -> None:
         output.show(history.seen(SHARED, 107.0))
         output.show(history.seen(SHARED, 110.0))
         output.show(history.failed("refused", 117.5))
-    figures = "Stable  group epoch 7  members {}  partitions 2 (unknown lag 2)  lag — (—)"
+    figures = "Stable  lag — (—)  members {}  partitions 2 (unknown lag 2)  group epoch 7"
     assert written.get().splitlines() == [
         f"{clock_time(100.0)}  {figures.format(1)}",
         f"{clock_time(107.0)}  app-2 22222222 joined from 127.0.0.1",
@@ -65,6 +68,19 @@ def test_without_a_terminal_each_event_is_a_line_with_figures_between() -> None:
         f"{clock_time(117.5)}  not readable: refused",
         f"{clock_time(117.5)}  stale: refused",
     ]
+
+
+def test_a_line_of_another_day_has_its_date() -> None:
+    console = Console(file=io.StringIO(), width=10_000, color_system=None, _environ={})
+    output, history = EventLines(console), GroupHistory("flight-readers")
+    late = datetime(2026, 3, 1, 23, 59, 59).astimezone().timestamp()
+    with console.capture() as written:
+        output.show(history.seen(ALONE, late))
+        output.show(history.seen(SHARED, late + 3.0))
+    times = [line.partition("  ")[0] for line in written.get().splitlines()]
+    assert times == ["23:59:59", "2 Mar 00:00:02", "00:00:02", "00:00:02"]
+    yesterday, today = (moment(each, late + 3.0) for each in (late, late + 3.0))
+    assert (yesterday, today) == ("1 Mar 23:59:59", "00:00:02")
 
 
 def test_a_terminal_keeps_the_last_frame_when_it_ends() -> None:
@@ -235,6 +251,11 @@ AFTER = view_group(
 )
 
 
+DONE = view_group(
+    read(member(ONE, [0]), member(TWO, [1]), committed={0: 9, 1: 0}, ends={0: 10, 1: 7})
+)
+
+
 def frame_of(*views) -> Frame:
     history = GroupHistory("flight-readers")
     for at_s, view in enumerate(views):
@@ -274,15 +295,18 @@ def test_lag_in_time_and_deletion_alerts_are_shown_in_few_lines() -> None:
         deletion_in_s=4_800.0,
     )
     frame = frame_of(timed(BEFORE, soon), timed(AFTER, soon))
-    text = shown(frame)
-    assert any(line.endswith("total lag 8   behind 6 d 22 h") for line in text)
-    assert any("catches up: —" in line for line in text)
+    text = shown(frame, width=200)
+    # Lag, time and members come before epochs.
+    assert text[1].startswith("total lag 8   behind 6 d 22 h   members 2   partitions 2")
+    assert text[2].endswith("group epoch 7   assignment epoch 6")
+    assert any("outlook: —" in line for line in text)
+    assert any("RECORDS EXPIRE" in line for line in text)
     alerts = [line for line in text if line.startswith("flights-")]
     assert [line.partition(":")[0] for line in alerts] == ["flights-0", "flights-1"]
     assert "unread records may be deleted in 1 h 20 min" in alerts[0]
     (first, _) = (line for line in text if line.startswith("flights "))
-    assert "6 d 22 h  in 1 h 20" in first
-    assert summary_line(frame).endswith("behind 6 d 22 h")
+    assert "6 d 22 h  in 1 h 20 min" in first
+    assert "lag 8 (0/s)  behind 6 d 22 h  members 2" in summary_line(frame)
     many = timed(
         view_group(
             read(
@@ -295,7 +319,7 @@ def test_lag_in_time_and_deletion_alerts_are_shown_in_few_lines() -> None:
         soon,
     )
     text = shown(frame_of(many), height=24)
-    assert "and 47 more partitions with a deletion alert" in text
+    assert "and 47 more partitions with an alert" in text
     assert len(text) <= 24
 
 
@@ -304,6 +328,16 @@ def test_the_latest_event_comes_first() -> None:
     lines_at = [line for line in text if line.startswith("1 s")]
     assert lines_at[-1].endswith("group Stable → Reconciling")
     assert lines_at[0].endswith("must revoke flights 1")
+
+
+def test_the_events_of_a_move_are_one_line_when_the_group_is_settled_again() -> None:
+    under_way, over = frame_of(BEFORE, AFTER), frame_of(BEFORE, AFTER, DONE)
+    assert sum(line.startswith("1 s") for line in shown(under_way)) == len(under_way.events)
+    told = [line for line in shown(over) if re.match(r"\d s  ", line)]
+    assert told == [
+        "1 s  app-2 22222222 joined from 127.0.0.1; flights 1 moved from app-1 11111111 to app-2"
+        f" 22222222 in 1.0 s ({len(over.events)} events)"
+    ]
 
 
 def test_the_budget_of_a_revocation_is_shown() -> None:
@@ -420,7 +454,7 @@ def test_bars_are_as_high_as_numbers(values: list[int | None], bars: str) -> Non
 
 def test_a_summary_is_one_line_of_figures() -> None:
     assert summary_line(frame_of(BEFORE, AFTER)) == (
-        "Reconciling  group epoch 7  members 2  partitions 2 (moving 1)  lag 8 (0/s)"
+        "Reconciling  lag 8 (0/s)  members 2  partitions 2 (moving 1)  group epoch 7"
     )
     unknown = replace(BEFORE, group_epoch=None)
     assert "group epoch —" in summary_line(frame_of(unknown))

@@ -21,7 +21,7 @@ from spark_groups.observation.catch_up import (
 
 UNKNOWN = CatchUp()
 NEVER = CatchUp(Outlook.NEVER)
-CAUGHT_UP = CatchUp(Outlook.CAUGHT_UP, 0.0)
+KEEPS_UP = CatchUp(Outlook.KEEPS_UP, 0.0)
 
 
 def seen(at_s: float, committed: int | None, end: int | None) -> Progress:
@@ -38,7 +38,7 @@ def catching_up(seconds: float) -> CatchUp:
     [
         ((), UNKNOWN),
         (((0, 5, 9),), UNKNOWN),
-        (((0, 9, 9),), CAUGHT_UP),
+        (((0, 9, 9),), KEEPS_UP),
         (((0, None, 9), (5, None, 9)), UNKNOWN),
         (((0, 0, 900), (5, 10, None)), UNKNOWN),
         # 10 commits per second more than records: 880 are left.
@@ -48,7 +48,7 @@ def catching_up(seconds: float) -> CatchUp:
         (((0, 0, 900), (10, 100, 1000), (20, 200, 1100)), NEVER),
         (((0, 0, 900), (10, 100, 1100), (20, 200, 1300)), NEVER),
         # A query of one batch per 10 s lags by the records since its last one: it keeps up.
-        (((0, 100, 140), (5, 100, 160), (10, 140, 180), (15, 140, 200)), CAUGHT_UP),
+        (((0, 100, 140), (5, 100, 160), (10, 140, 180), (15, 140, 200)), KEEPS_UP),
         # Too few commits to have a rate; after a while the query counts as stopped.
         (((0, 0, 900), (2, 0, 910)), UNKNOWN),
         (((0, 0, 900), (2, 50, 910)), UNKNOWN),
@@ -61,12 +61,12 @@ def catching_up(seconds: float) -> CatchUp:
         (((0, 0, 900), (300, 150, 900), (600, 300, 900)), catching_up(1200.0)),
         (((0, 0, 900), (300, 150, 900), (600, 300, 900), (1499, 300, 900)), catching_up(1200.0)),
         (((0, 0, 900), (300, 150, 900), (600, 300, 900), (1500, 300, 900)), NEVER),
-        (((0, 50, 90), (300, 90, 150), (600, 150, 200), (890, 150, 250)), CAUGHT_UP),
+        (((0, 50, 90), (300, 90, 150), (600, 150, 200), (890, 150, 250)), KEEPS_UP),
         # Of quick batches the window has many: one slow batch is no end.
         (((0, 0, 900), (1, 10, 900), (2, 20, 900), (WINDOW_S + 1, 20, 900)), catching_up(88.0)),
         (((0, 0, 900), (1, 10, 900), (2, 20, 900), (WINDOW_S + 2, 20, 900)), NEVER),
         # A time without lag is no silence.
-        (((0, 0, 10), (5, 10, 20), (10, 20, 20), (400, 20, 20), (405, 20, 21)), CAUGHT_UP),
+        (((0, 0, 10), (5, 10, 20), (10, 20, 20), (400, 20, 20), (405, 20, 21)), KEEPS_UP),
         # A rate is from commit to commit, not from the first sample.
         (((0, 0, 900), (9, 100, 900), (10, 100, 900), (19, 200, 900)), catching_up(70.0)),
         # A reset goes back.
@@ -90,9 +90,9 @@ def test_when_a_partition_will_have_caught_up(
 @pytest.mark.parametrize(
     ("partitions", "expected"),
     [
-        ((), CAUGHT_UP),
-        ((CAUGHT_UP, catching_up(5.0), catching_up(7.0)), catching_up(7.0)),
-        ((CAUGHT_UP, CAUGHT_UP), CAUGHT_UP),
+        ((), KEEPS_UP),
+        ((KEEPS_UP, catching_up(5.0), catching_up(7.0)), catching_up(7.0)),
+        ((KEEPS_UP, KEEPS_UP), KEEPS_UP),
         ((catching_up(5.0), UNKNOWN), UNKNOWN),
         ((catching_up(5.0), UNKNOWN, NEVER), NEVER),
     ],
@@ -117,8 +117,8 @@ def test_a_slow_trigger_is_not_taken_for_a_stop(trigger_s: int, poll_s: int) -> 
     commits_s = 2 * trigger_s // poll_s
     assert set(outlooks[behind][:commits_s]) == {Outlook.UNKNOWN}
     assert set(outlooks[behind][commits_s:]) == {Outlook.CATCHING_UP}
-    assert set(outlooks[level][:commits_s]) <= {Outlook.UNKNOWN, Outlook.CAUGHT_UP}
-    assert set(outlooks[level][commits_s:]) == {Outlook.CAUGHT_UP}
+    assert set(outlooks[level][:commits_s]) <= {Outlook.UNKNOWN, Outlook.KEEPS_UP}
+    assert set(outlooks[level][commits_s:]) == {Outlook.KEEPS_UP}
 
 
 STEPS = st.tuples(st.integers(1, 6), st.integers(0, 9), st.integers(0, 9), st.booleans())

@@ -79,7 +79,12 @@ def test_a_frame_has_the_lag_of_a_day() -> None:
     assert history.failed("b:9092: refused", 30.0).lag_history == LagHistory()
     history.seen(view_group(read(partitions=1, committed={0: 5}, ends={0: 13})), 61.0)
     frame = history.seen(view_group(read(partitions=1, committed={0: 12}, ends={0: 13})), 130.0)
-    assert frame.to_json()["lag_history"] == {"from_s": 60.0, "step_s": 60.0, "lags": [8, 1]}
+    assert frame.to_json()["lag_history"] == {
+        "from_s": 60.0,
+        "step_s": 60.0,
+        "lags": [8, 1],
+        "recent": [[61.0, 8], [130.0, 1]],
+    }
     assert history.failed("b:9092: refused", 140.0).lag_history == frame.lag_history
 
 
@@ -133,7 +138,7 @@ def test_an_alert_begins_and_ends_once_even_if_a_poll_does_not_read_it() -> None
         (4.0, EventKind.DELETION_ALERT_ENDED, (first,)),
     ]
     assert frames[-1].events[0].text.endswith("(and 1 more partitions)")
-    assert frames[-1].events[1].text == "deletion alert ended: flights 0"
+    assert frames[-1].events[1].text == "alert ended: flights 0"
     assert frames[1].to_json()["alerts"][0]["kind"] == "unread records may be deleted soon"
 
 

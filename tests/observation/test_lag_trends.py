@@ -8,6 +8,8 @@ from spark_groups.observation.catch_up import SAMPLES_MAX, CatchUp, Outlook
 from spark_groups.observation.lag_trends import (
     HISTORY_STEPS_MAX,
     RATE_WINDOW_S,
+    RECENT_S,
+    RECENT_STEP_S,
     LagHistory,
     LagTrend,
     LagTrends,
@@ -101,11 +103,27 @@ def test_a_day_has_the_greatest_lag_of_each_minute() -> None:
     assert looked().history() == LagHistory()
     looks = [(600.0, 5), (620.0, 9), (659.0, 2), (661.0, 4), (850.0, 1)]
     trends = looked(*((at_s, group(0, end)) for at_s, end in looks))
-    assert trends.history() == LagHistory(from_s=600.0, lags=(9, 4, None, None, 1))
+    found = trends.history()
+    assert (found.from_s, found.lags) == (600.0, (9, 4, None, None, 1))
     trends.look(group(0, None), 910.0)
     assert trends.history().lags[-2:] == (1, None)
     trends.look(group(0, 3), 911.0)
     assert trends.history().lags[-2:] == (1, 3)
+
+
+def test_the_last_minutes_have_the_greatest_lag_of_each_few_seconds() -> None:
+    looks = [(0.0, 3), (600.0, 5), (602.0, 9), (604.0, 2), (606.0, 4), (898.0, 1)]
+    trends = looked(*((at_s, group(0, end)) for at_s, end in looks))
+    assert trends.history().recent == ((0.0, 3), (600.0, 9), (606.0, 4), (898.0, 1))
+    trends.look(group(0, None), RECENT_S + 5.0)
+    assert trends.history().recent == ((600.0, 9), (606.0, 4), (898.0, 1), (905.0, None))
+
+
+def test_the_last_minutes_have_a_limit() -> None:
+    trends = looked(*((float(at_s), group(0, 7)) for at_s in range(0, 1_200, 2)))
+    recent = trends.history().recent
+    assert recent[-1].at_s - recent[0].at_s <= RECENT_S
+    assert 100 < len(recent) <= RECENT_S / RECENT_STEP_S
 
 
 def test_a_day_has_a_limit() -> None:

@@ -1,17 +1,16 @@
 // One group: its current state and its events.
 
+import { EventList } from "./event_list.js";
 import { LagHistory } from "./lag_history.js";
 import { Ownership } from "./ownership.js";
 import { sparkline } from "./sparkline.js";
 import { Table } from "./table.js";
 import {
-  UNKNOWN, behind, catchUp, clock, deletion, make, number, pill, plain, ranges, rate, setText, shortId,
+  UNKNOWN, behind, catchUp, expiry, make, moment, number, pill, plain, ranges, rate, setText, shortId,
 } from "./text.js";
 
-const EVENTS_SHOWN = 300;
 const ALERTS_SHOWN = 10;
 const MAY_RETURN = -2;
-const ALARMING = new Set(["group missing", "not readable", "commits refused", "deletion alert"]);
 
 export class GroupPage {
   constructor() {
@@ -26,14 +25,13 @@ export class GroupPage {
     );
     this.ownership = new Ownership();
     this.lag = new LagHistory();
-    this.events = make("ol", { reversed: true });
+    this.events = new EventList();
     this.onlyLag = this.choice("only-lag", "lag > 0");
     this.onlyMoving = this.choice("only-moving", "moving or without an owner");
     this.partitions.title.append(this.onlyLag.parentNode, this.onlyMoving.parentNode);
-    const aside = make("aside", { id: "events" }, make("h2", {}, "events"), this.events);
     const tables = [this.lag, this.members, this.partitions, this.ownership].map((each) => each.element);
     this.element = make(
-      "div", { class: "group" }, this.head, make("div", {}, this.alerts, this.revocations, ...tables), aside,
+      "div", { class: "group" }, this.head, make("div", {}, this.alerts, this.revocations, ...tables), this.events.element,
     );
   }
 
@@ -61,8 +59,8 @@ export class GroupPage {
     this.members.show(group.members, (row) => has(filter, this.memberWords(row)));
     this.partitions.show(rows, (row) => this.matches(row, filter));
     this.ownership.show(this.partitions.shown, frame.at_s);
-    this.lag.show(frame.lag_history);
-    this.showEvents(frame.events);
+    this.lag.show(frame);
+    this.events.show(frame.events, frame.moves);
   }
 
   memberWords(row) {
@@ -84,36 +82,12 @@ export class GroupPage {
   }
 
   showHead(frame, group) {
-    const totals = group.totals;
-    const unknown = totals.unknown_lag_partitions;
-    const unknownTimes = totals.seconds_behind === null ? 0 : totals.unknown_time_partitions;
-    const facts = [
-      ["group epoch", plain(group.group_epoch)],
-      ["assignment epoch", plain(group.assignment_epoch)],
-      ["members", number(totals.members)],
-      ["partitions", number(totals.partitions)],
-      ["unassigned", number(totals.unassigned_partitions), totals.unassigned_partitions ? "alarm" : ""],
-      ["moving", number(totals.moving_partitions), totals.moving_partitions ? "moving" : ""],
-      ["lag", number(totals.lag) + (unknown ? ` (${number(unknown)} unknown)` : "")],
-      ["behind", behind(totals.seconds_behind) + (unknownTimes ? ` (${number(unknownTimes)} unknown)` : "")],
-      ["catches up", catchUp(frame.trend.catch_up), frame.trend.catch_up.outlook === "never" ? "alarm" : ""],
-      ["deletion", totals.deletion_in_s === null ? UNKNOWN : deletion({ deletion_in_s: totals.deletion_in_s }),
-        frame.alerts.length ? "alarm" : ""],
-      ["lag change", rate(frame.trend.lag_rate)],
-      ["committed", rate(frame.trend.read_rate)],
-      ["written", rate(frame.trend.written_rate)],
-    ];
-    const spark = make("dd");
-    sparkline(spark, frame.trend.recent_lags, "lag at the last polls");
-    const cards = facts.map(([name, value, style]) =>
-      make("div", {}, make("dt", {}, name), make("dd", { class: style || null }, value)));
-    cards.push(make("div", {}, make("dt", {}, "lag trend"), spark));
-    const state = plain(group.group_state);
     this.head.replaceChildren(
-      make("p", { class: "state" },
-        pill(state), ` ${group.state_meaning}`),
-      make("dl", {}, ...cards),
+      make("p", { class: "state" }, pill(plain(group.group_state)), ` ${group.state_meaning}`),
+      make("dl", {}, ...tiles(frame, group.totals)),
       make("p", { class: "quiet" }, [
+        `group epoch ${plain(group.group_epoch)}`,
+        `assignment epoch ${plain(group.assignment_epoch)}`,
         `${group.group_type} protocol`,
         `assignor ${plain(group.assignor_name)}`,
         `coordinator ${plain(group.coordinator)}`,
@@ -127,7 +101,7 @@ export class GroupPage {
     const shown = alerts.slice(0, ALERTS_SHOWN).map((each) => make("p", { class: "alarm" }, each.text));
     const rest = alerts.length - shown.length;
     if (rest) shown.push(make("p", { class: "quiet" }, `and ${number(rest)} more partitions`));
-    this.alerts.replaceChildren(make("h2", {}, "deletion alerts"), ...shown);
+    this.alerts.replaceChildren(make("h2", {}, "alerts"), ...shown);
   }
 
   showRevocations(revocations) {
@@ -136,52 +110,87 @@ export class GroupPage {
       make("h2", {}, "revocations"), ...revocations.map((each) => revocation(each)));
   }
 
-  showEvents(events) {
-    const latest = events.slice(-EVENTS_SHOWN).reverse();
-    this.events.replaceChildren(...latest.map((each) =>
-      make("li", { class: ALARMING.has(each.kind) ? "alarm" : null },
-        make("time", {}, clock(each.at_s)), ` ${each.text}`)));
-    if (!latest.length) this.events.append(make("li", { class: "quiet" }, "no events yet"));
-  }
-
   memberColumns() {
     return [
       { header: "member", text: (row) => this.name(row.member_id), fill: fillMember, hint: (row) => row.member_id },
-      { header: "instance", rare: true, text: (row) => row.instance_id || "" },
-      { header: "rack", rare: true, text: (row) => row.rack_id || "" },
-      { header: "host", text: (row) => row.client_host },
-      { header: "epoch", numeric: true, text: memberEpoch, order: (row) => row.member_epoch,
-        style: (row) => (row.member_epoch === this.frame.group.group_epoch ? "" : "moving") },
+      { header: "instance", rare: true, roomy: true, text: (row) => row.instance_id || "" },
+      { header: "rack", rare: true, roomy: true, text: (row) => row.rack_id || "" },
       { header: "count", numeric: true, text: (row) => number(size(row.current)), order: (row) => size(row.current) },
       { header: "current", text: (row) => ranges(row.current), style: () => "wide" },
-      { header: "target", text: (row) => ranges(row.target), style: () => "wide" },
-      { header: "+ pending", rare: true, text: (row) => ranges(row.pending), style: () => "moving" },
-      { header: "− to revoke", rare: true, text: (row) => ranges(row.revoking), style: () => "moving" },
+      { header: "target", roomy: true, text: (row) => ranges(row.target), style: () => "wide" },
+      { header: "+ pending", rare: true, roomy: true, text: (row) => ranges(row.pending), style: () => "moving" },
+      { header: "− to revoke", rare: true, roomy: true, text: (row) => ranges(row.revoking), style: () => "moving" },
       { header: "on this machine", rare: true, text: local, fill: fillLocal, style: () => "wide" },
+      { header: "host", roomy: true, text: (row) => row.client_host },
+      { header: "epoch", numeric: true, roomy: true, text: memberEpoch, order: (row) => row.member_epoch,
+        style: (row) => (row.member_epoch === this.frame.group.group_epoch ? "" : "moving") },
     ];
   }
 
   partitionColumns() {
     return [
-      { header: "topic", text: (row) => row.topic },
-      { header: "partition", numeric: true, text: (row) => String(row.partition), order: (row) => row.partition },
-      { header: "owner", text: (row) => (row.owner === null ? "no member" : this.name(row.owner)),
+      { header: "partition", text: (row) => `${row.topic}-${row.partition}` },
+      { header: "owner", text: (row) => this.ownerName(row), fill: (cell, row) => this.fillOwner(cell, row),
         style: (row) => (row.owner === null ? "alarm" : ""), hint: (row) => row.owner || "" },
-      { header: "moves to", rare: true, text: (row) => (row.moves_to === null ? "" : this.name(row.moves_to)),
+      { header: "moves to", rare: true, roomy: true, text: (row) => (row.moves_to === null ? "" : this.name(row.moves_to)),
         style: () => "moving", hint: (row) => since(row) },
-      { header: "committed", numeric: true, text: committed, order: (row) => row.committed_offset },
-      { header: "log end", numeric: true, text: (row) => number(row.log_end_offset), order: (row) => row.log_end_offset },
       { header: "lag", numeric: true, text: lag, order: (row) => row.lag, hint: lagHint },
       { header: "behind", numeric: true, text: (row) => behind(row.time.seconds_behind),
         order: (row) => row.time.seconds_behind, hint: unreadHint },
-      { header: "deletion", rare: true, text: (row) => deletion(row.time), order: (row) => row.time.deletion_in_s,
+      { header: "records expire", rare: true, roomy: true, text: (row) => expiry(row.time),
+        order: (row) => row.time.deletion_in_s, hint: () => "when retention may delete unread records",
         style: (row) => (this.alerting.has(`${row.topic} ${row.partition}`) ? "alarm" : "") },
-      { header: "lag change", numeric: true, text: (row) => rate(row.trend.lag_rate), order: (row) => row.trend.lag_rate },
-      { header: "trend", text: () => "", order: (row) => row.trend.lag_rate,
+      { header: "lag change", numeric: true, roomy: true, text: (row) => rate(row.trend.lag_rate),
+        order: (row) => row.trend.lag_rate },
+      { header: "trend", roomy: true, text: () => "", order: (row) => row.trend.lag_rate,
         fill: (cell, row) => sparkline(cell, row.trend.recent_lags, `lag ${lag(row)}`) },
-      { header: "remark", rare: true, text: (row) => row.remark || row.time.remark, style: () => "alarm" },
+      { header: "committed", numeric: true, roomy: true, text: committed, order: (row) => row.committed_offset },
+      { header: "log end", numeric: true, roomy: true, text: (row) => number(row.log_end_offset),
+        order: (row) => row.log_end_offset },
+      { header: "remark", rare: true, roomy: true, text: (row) => row.remark || row.time.remark, style: () => "alarm" },
     ];
   }
+
+  ownerName(row) {
+    return row.owner === null ? "no member" : this.name(row.owner);
+  }
+
+  // A narrow page has no column for the next owner.
+  fillOwner(cell, row) {
+    if (!cell.firstChild) cell.append(make("span"), make("span", { class: "narrow moving" }));
+    setText(cell.firstChild, this.ownerName(row));
+    setText(cell.lastChild, row.moves_to === null ? "" : ` → ${this.name(row.moves_to)}`);
+  }
+}
+
+// The figures that one looks for first, in two rows on a narrow page.
+function tiles(frame, totals) {
+  const { unassigned_partitions: unassigned, moving_partitions: moving } = totals;
+  const unknownTimes = totals.seconds_behind === null ? 0 : totals.unknown_time_partitions;
+  const outlook = frame.trend.catch_up;
+  return [
+    tile("lag", number(totals.lag), { isMain: true, note: unknownOf(totals.unknown_lag_partitions) }),
+    tile("behind", behind(totals.seconds_behind), { isMain: true, note: unknownOf(unknownTimes) }),
+    tile("members", number(totals.members), { isMain: true }),
+    tile("outlook", catchUp(outlook), { style: outlook.outlook === "never" ? "alarm" : "" }),
+    tile("unread records expire", totals.deletion_in_s === null ? UNKNOWN : expiry(totals),
+      { style: frame.alerts.length ? "alarm" : "" }),
+    tile("partitions", number(totals.partitions), {
+      note: [moving ? `${number(moving)} moving` : "", unassigned ? `${number(unassigned)} unassigned` : ""]
+        .filter(Boolean).join(", "),
+      style: unassigned ? "alarm" : moving ? "moving" : "",
+    }),
+  ];
+}
+
+function tile(name, value, { isMain = false, note = "", style = "" }) {
+  const shown = make("dd", { class: style || null }, value);
+  if (note) shown.append(make("small", {}, ` (${note})`));
+  return make("div", { class: isMain ? "main" : null }, make("dt", {}, name), shown);
+}
+
+function unknownOf(partitions) {
+  return partitions ? `${number(partitions)} unknown` : "";
 }
 
 function has(filter, words) {
@@ -224,7 +233,7 @@ function unreadHint(row) {
 }
 
 function since(row) {
-  return row.unsettled_since_s === null ? "" : `since ${clock(row.unsettled_since_s)}`;
+  return row.unsettled_since_s === null ? "" : `since ${moment(row.unsettled_since_s)}`;
 }
 
 function local(row) {
@@ -258,7 +267,7 @@ function fillLocal(cell, row) {
 function revocation(each) {
   const row = make("p", {}, make("strong", {}, each.label), ` revoking ${ranges(each.partitions)} `);
   if (each.budget_used === null) {
-    row.append(make("span", { class: "quiet" }, `since ${clock(each.since_s)}, rebalance timeout used: ${UNKNOWN}`));
+    row.append(make("span", { class: "quiet" }, `since ${moment(each.since_s)}, rebalance timeout used: ${UNKNOWN}`));
     return row;
   }
   const meter = make("meter", { min: 0, max: 1, high: 0.7, optimum: 0, value: Math.min(1, each.budget_used) });

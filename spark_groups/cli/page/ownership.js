@@ -1,6 +1,7 @@
 // Owners over time: a row for each partition, a colour for each member.
 
-import { clock, draw, make, plain, shortId } from "./text.js";
+import { timeTicks } from "./time_axis.js";
+import { draw, make, moment, plain, shortId } from "./text.js";
 
 const WINDOWS_S = [["15 minutes", 900], ["2 hours", 7_200], ["24 hours", 86_400]];
 const CHART_MIN = 120;
@@ -11,7 +12,6 @@ const PADDING = 12;
 const AXIS = 20;
 const HUES = [210, 28, 130, 345, 265, 52, 180, 310, 95, 5];
 const SHADES = [0, -14, 12];
-const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 const SIZES = [[30, 22], [120, 11], [400, 5], [Infinity, 3]];
 
 export class Ownership {
@@ -139,10 +139,10 @@ function epochText(span) {
 }
 
 function spanText(partition, span) {
-  const until = span.until_s === null ? "now" : clock(span.until_s);
+  const until = span.until_s === null ? "now" : moment(span.until_s);
   const revoking = span.is_revoking ? ", being revoked" : "";
   return `${partition.topic}-${partition.partition}: ${span.client_id} ${span.member_id}, epoch `
-    + `${epochText(span)}${revoking}, ${clock(span.from_s)} to ${until}`;
+    + `${epochText(span)}${revoking}, ${moment(span.from_s)} to ${until}`;
 }
 
 // Math.min(...values) would overflow the stack with thousands of spans.
@@ -156,12 +156,11 @@ function size(svg, width, height) {
 }
 
 function grid(scale, bottom) {
-  const step = STEPS_S.find((each) => (scale.now - scale.from) / each <= scale.width / 90) || 14400;
-  const lines = [];
-  for (let at = Math.ceil(scale.from / step) * step; at < scale.now; at += step) {
+  return timeTicks(scale.from, scale.now, scale.width).flatMap(({ at, words }) => {
     const x = scale.x(at).toFixed(1);
-    lines.push(draw("line", { class: "grid", x1: x, x2: x, y1: AXIS - 4, y2: bottom }));
-    lines.push(draw("text", { class: "quiet", x, y: AXIS - 8 }, clock(at)));
-  }
-  return lines;
+    return [
+      draw("line", { class: "grid", x1: x, x2: x, y1: AXIS - 4, y2: bottom }),
+      draw("text", { class: "quiet", x, y: AXIS - 8 }, words),
+    ];
+  });
 }

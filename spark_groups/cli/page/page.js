@@ -2,7 +2,7 @@
 
 import { GroupPage } from "./group.js";
 import { GroupsPage } from "./groups.js";
-import { clock, setText } from "./text.js";
+import { moment, setText } from "./text.js";
 
 const main = document.getElementById("main");
 const filter = document.getElementById("filter");
@@ -51,9 +51,9 @@ function close() {
 
 function showStale(why) {
   if (why?.is_missing) {
-    showWarning(`${why.reason} (since ${clock(why.since_s)})`, "Brokers answer; polling continues.");
+    showWarning(`${why.reason} (since ${moment(why.since_s)})`, "Brokers answer; polling continues.");
   } else {
-    showWarning(why && `brokers have not answered since ${clock(why.since_s)}`, why?.reason);
+    showWarning(why && `brokers have not answered since ${moment(why.since_s)}`, why?.reason);
   }
 }
 
@@ -62,14 +62,14 @@ function showWarning(problem, reason) {
   stale.hidden = !problem;
   document.body.classList.toggle("stale", Boolean(problem));
   if (!problem) return;
-  const seen = frame && frame.seen_at_s !== null ? `showing data from ${clock(frame.seen_at_s)}` : "no data yet";
+  const seen = frame && frame.seen_at_s !== null ? `showing data from ${moment(frame.seen_at_s)}` : "no data yet";
   setText(stale, `${problem}; ${seen}. ${reason}`);
 }
 
 function show() {
   if (!frame) return;
   page.show(frame, filter.value.trim().toLowerCase());
-  setText(read, frame.seen_at_s === null ? "" : `read at ${clock(frame.seen_at_s)}`);
+  setText(read, frame.seen_at_s === null ? "" : `read at ${moment(frame.seen_at_s)}`);
 }
 
 // Key strokes and resize events within one animation frame are drawn once.

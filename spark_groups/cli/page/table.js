@@ -6,8 +6,9 @@ import { make, number, setText } from "./text.js";
 const collator = new Intl.Collator("en", { numeric: true });
 
 export class Table {
-  // columns: {header, text(row), numeric, rare, order(row), style(row), hint(row), fill(cell, row)};
-  // a rare column is hidden while it is empty in every row.
+  // columns: {header, text(row), numeric, rare, roomy, order(row), style(row), hint(row), fill(cell, row),
+  // total(rows)}; a rare column is hidden while it is empty in every row, a roomy one on a narrow page.
+  // Rows are sorted by the column `first`, if there is one.
   constructor(name, columns, keyOf, words) {
     this.columns = columns;
     this.keyOf = keyOf;
@@ -15,10 +16,14 @@ export class Table {
     this.rows = new Map();
     this.shown = [];
     this.sorted = { column: null, descending: false };
+    this.foot = columns.some((each) => each.total) ? make("tfoot", {}, make("tr", {}, ...columns.map(cellOf))) : null;
     this.body = make("tbody");
     this.count = make("span", { class: "quiet" });
     this.heads = columns.map((column, index) => this.head(column, index));
-    const table = make("table", {}, make("thead", {}, make("tr", {}, ...this.heads)), this.body);
+    const first = columns.findIndex((each) => each.first);
+    if (first >= 0) this.mark(first, Boolean(columns[first].numeric));
+    const head = make("thead", {}, make("tr", {}, ...this.heads));
+    const table = make("table", {}, head, this.body, ...[this.foot].filter(Boolean));
     this.title = make("h2", {}, `${name} `, this.count);
     this.element = make("section", { id: name }, this.title, make("div", { class: "scroll" }, table));
   }
@@ -26,19 +31,23 @@ export class Table {
   head(column, index) {
     const button = make("button", { type: "button" }, column.header);
     button.addEventListener("click", () => this.sortBy(index));
-    return make("th", { scope: "col", class: column.numeric ? "number" : null }, button);
+    return make("th", { scope: "col", class: styles(column) || null }, button);
   }
 
   sortBy(index) {
     // Numbers sort descending first, names ascending.
     const first = Boolean(this.columns[index].numeric);
     const isSame = this.sorted.column === index;
-    this.sorted = { column: index, descending: isSame ? !this.sorted.descending : first };
-    this.heads.forEach((head, each) => {
-      if (each !== index) head.removeAttribute("aria-sort");
-      else head.setAttribute("aria-sort", this.sorted.descending ? "descending" : "ascending");
-    });
+    this.mark(index, isSame ? !this.sorted.descending : first);
     this.show(this.all, this.matches);
+  }
+
+  mark(column, descending) {
+    this.sorted = { column, descending };
+    this.heads.forEach((head, each) => {
+      if (each !== column) head.removeAttribute("aria-sort");
+      else head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    });
   }
 
   show(rows, matches) {
@@ -53,12 +62,13 @@ export class Table {
     this.rows = new Map();
     const elements = this.shown.map((row) => {
       const key = this.keyOf(row);
-      const element = known.get(key) || make("tr", {}, ...this.columns.map(() => make("td")));
+      const element = known.get(key) || make("tr", {}, ...this.columns.map(cellOf));
       this.rows.set(key, element);
       this.fill(element, row);
       return element;
     });
     this.place(elements);
+    this.fillFoot(kept);
     const some = kept.length === rows.length ? "" : `${number(kept.length)} of `;
     setText(this.count, `${some}${number(rows.length)}`);
   }
@@ -80,15 +90,23 @@ export class Table {
     this.columns.forEach((column, index) => {
       const cell = element.children[index];
       cell.hidden = this.heads[index].hidden;
-      // On narrow screens a row is a card, and each cell has its header.
-      if (cell.dataset.label !== column.header) cell.dataset.label = column.header;
       if (column.fill) column.fill(cell, row);
       else setText(cell, column.text(row));
-      const style = [column.numeric ? "number" : "", column.style ? column.style(row) : ""];
-      const name = style.filter(Boolean).join(" ");
+      const name = styles(column, column.style ? column.style(row) : "");
       if (cell.className !== name) cell.className = name;
       const hint = column.hint ? column.hint(row) : "";
       if (cell.title !== hint) cell.title = hint;
+    });
+  }
+
+  fillFoot(rows) {
+    if (!this.foot) return;
+    this.foot.hidden = !rows.length;
+    this.columns.forEach((column, index) => {
+      const cell = this.foot.firstChild.children[index];
+      cell.hidden = this.heads[index].hidden;
+      cell.className = styles(column);
+      setText(cell, column.total ? column.total(rows) : "");
     });
   }
 
@@ -109,4 +127,12 @@ export class Table {
       this.body.append(make("tr", {}, cell));
     }
   }
+}
+
+function cellOf() {
+  return make("td");
+}
+
+function styles(column, more = "") {
+  return [column.numeric ? "number" : "", column.roomy ? "roomy" : "", more].filter(Boolean).join(" ");
 }

@@ -6,6 +6,8 @@ const RANGES_SHOWN = 12;
 
 const whole = new Intl.NumberFormat("en-US");
 const time = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const minute = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const date = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const short = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 
 export function number(value) {
@@ -24,8 +26,19 @@ export function rate(value) {
   return `${value < 0 ? "−" : "+"}${text}/s`;
 }
 
-export function clock(seconds) {
-  return time.format(seconds * 1000);
+// A time of day, with the date if it is not today.
+export function moment(seconds) {
+  return `${dateBefore(seconds)}${time.format(seconds * 1000)}`;
+}
+
+// The same without seconds.
+export function momentInMinutes(seconds) {
+  return `${dateBefore(seconds)}${minute.format(seconds * 1000)}`;
+}
+
+function dateBefore(seconds) {
+  const at = new Date(seconds * 1000);
+  return at.toDateString() === new Date().toDateString() ? "" : `${date.format(at)} `;
 }
 
 // How long something lasts, in its two largest units.
@@ -44,12 +57,12 @@ export function behind(seconds) {
 }
 
 export function catchUp(found) {
-  if (found.outlook === "unknown") return UNKNOWN;
-  return found.outlook === "catching up" ? `in ${age(Math.ceil(found.catch_up_s))}` : found.outlook;
+  if (found.outlook === "catching up") return `catches up in ${age(Math.ceil(found.catch_up_s))}`;
+  return { "keeps up": "keeps up", never: "never catches up" }[found.outlook] || UNKNOWN;
 }
 
-// When retention may delete the first unread record, in the words of `spark-groups lag`.
-export function deletion(time) {
+// When unread records may expire, in the words of `spark-groups lag`.
+export function expiry(time) {
   if (time.deletion_in_s !== null) {
     const when = time.deletion_in_s > 0 ? `in ${age(time.deletion_in_s)}` : "at any time";
     return time.deletion === "by age or size" ? `${when}, or by size` : when;
