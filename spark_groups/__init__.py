@@ -7,8 +7,9 @@ if TYPE_CHECKING:
     simulate: Any
     from spark_groups.broker.embedded import EmbeddedKafka
     from spark_groups.cli.functions import config, groups, lag, preflight, remove
-    from spark_groups.errors import GroupNotFoundError, UnprocessableError
+    from spark_groups.errors import GroupNotFoundError, QueryStartError, UnprocessableError
     from spark_groups.observation.observe import describe
+    from spark_groups.spark.control.application_query import await_end, start
     from spark_groups.spark.control.figures import figures
     from spark_groups.spark.control.listener import GroupListener, PartitionsMoved, listen
     from spark_groups.spark.processing.kafka_record import Record
@@ -43,6 +44,7 @@ __all__ = [
     "NoDeadline",
     "PartitionsMoved",
     "ProgressDeadline",
+    "QueryStartError",
     "Recirculate",
     "Record",
     "RecordProcessing",
@@ -50,6 +52,7 @@ __all__ = [
     "RetryTo",
     "SkipOrDeadLetter",
     "UnprocessableError",
+    "await_end",
     "config",
     "delta_table",
     "describe",
@@ -66,14 +69,16 @@ __all__ = [
     "register",
     "remove",
     "sqlite_table",
+    "start",
     "write_table",
 ]
 
 _NAMES = {
-    "spark_groups.errors": ("GroupNotFoundError", "UnprocessableError"),
+    "spark_groups.errors": ("GroupNotFoundError", "QueryStartError", "UnprocessableError"),
     "spark_groups.broker.embedded": ("EmbeddedKafka",),
     "spark_groups.observation.observe": ("describe",),
     "spark_groups.cli.functions": ("config", "groups", "lag", "preflight", "remove"),
+    "spark_groups.spark.control.application_query": ("await_end", "start"),
     "spark_groups.spark.control.figures": ("figures",),
     "spark_groups.spark.control.listener": ("GroupListener", "PartitionsMoved", "listen"),
     "spark_groups.spark.processing.process": ("RecordProcessing", "process_records"),

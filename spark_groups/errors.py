@@ -67,6 +67,10 @@ class DeliveryError(SparkGroupsError):
     """Records that a batch must write were not acknowledged in time."""
 
 
+class QueryStartError(SparkGroupsError):
+    """Spark could not start the query's Python process in time, as often as it was tried."""
+
+
 class RelinquishedError(SparkGroupsError):
     """A batch released its partitions before its deadline; the query may be restarted."""
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import filled_topic
+from tests.spark.control.shutdown_setup import committed_offsets, member_count
 from workshop.parts.brokers import create_topic
-from workshop.parts.processes import environment
+from workshop.parts.processes import descendants, environment, is_alive
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -95,6 +102,32 @@ for query in spark.streams.active:
     query.stop()
 """
 
+AS_IN_THE_README = """
+import sys
+from pyspark.sql import SparkSession
+from spark_groups import await_end, listen, start
+
+servers, group_id, topic, checkpoint = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .getOrCreate()
+)
+listen(spark)
+rows = spark.readStream.format("kafka-group").options(
+    **{
+        "kafka.bootstrap.servers": servers,
+        "kafka.group.id": group_id,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+).load()
+query = start(rows.writeStream.format("noop").option("checkpointLocation", checkpoint))
+await_end(query)
+print("returned", flush=True)
+"""
+
 
 def run_application(
     script: str, *arguments: str, timeout_s: float = 550.0
@@ -108,6 +141,109 @@ def run_application(
         check=False,
         env=environment(PYSPARK_PYTHON=sys.executable),
     )
+
+
+@dataclass
+class Running:
+    """An application that runs in a process group of its own."""
+
+    process: subprocess.Popen[str]
+    stderr: Path
+
+    def children(self) -> list[int]:
+        return descendants(self.process.pid)
+
+    def jvm(self) -> int:
+        """Return the pid of its JVM."""
+        children = self.children()
+        commands = {each: Path(f"/proc/{each}/cmdline").read_text() for each in children}
+        return next(pid for pid, command in commands.items() if "SparkSubmit" in command)
+
+    def ended(self, timeout_s: float = 60.0) -> tuple[int, str, str]:
+        """Wait for its end; return its exit code and what it printed."""
+        stdout, _ = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, stdout, self.stderr.read_text()
+
+
+@contextmanager
+def running(script: str, directory: Path, *arguments: str) -> Iterator[Running]:
+    """Run a script in a process group of its own, which is killed at the end."""
+    stderr = directory / "stderr"
+    with stderr.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+            env=environment(PYSPARK_PYTHON=sys.executable),
+            start_new_session=True,
+        )
+    one = Running(process, stderr)
+    try:
+        yield one
+    finally:
+        for pid in (process.pid, *one.children()):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(10)
+
+
+@contextmanager
+def reading(kafka: EmbeddedKafka, topic: str, group_id: str, directory: Path) -> Iterator[Running]:
+    """Run the README's program until it has committed what the topic holds."""
+    filled_topic(kafka.bootstrap_servers, topic, 2, ROWS // 2)
+    arguments = (kafka.bootstrap_servers, group_id, topic, str(directory / "checkpoint"))
+    with running(AS_IN_THE_README, directory, *arguments) as one:
+
+        def has_committed() -> bool:
+            assert one.process.poll() is None, one.stderr.read_text()
+            return sum(committed_offsets(kafka, group_id).values()) == ROWS
+
+        wait_until(has_committed, 240, "the commit of the first batch")
+        yield one
+
+
+def unwanted_lines(text: str) -> list[str]:
+    """Return lines that alarm somebody who only ended an application."""
+    alarming = (" ERROR ", "Traceback", "at org.apache.spark", "Exception", "\tat ")
+    return [each for each in text.splitlines() if any(word in each for word in alarming)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_program_of_the_readme_with_one_line(
+    number: signal.Signals, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    with reading(kafka, topic_name, group_id, tmp_path) as one:
+        children = one.children()
+        if number == signal.SIGINT:
+            # As the terminal does.
+            os.killpg(one.process.pid, number)
+        else:
+            one.process.send_signal(number)
+        code, stdout, stderr = one.ended()
+        assert member_count(kafka, group_id) == 0, stderr
+        wait_until(lambda: not any(map(is_alive, children)), what="the end of all processes")
+    assert (code, stdout) == (0, "returned\n"), stderr
+    assert unwanted_lines(stderr) == []
+    ours = [each for each in stderr.splitlines() if "kafka-group [driver" in each]
+    assert len(ours) == 1, stderr
+    assert stderr.splitlines()[-1] == ours[0]
+    assert f"INFO kafka-group [driver {one.process.pid}]: ended by {number.name}:" in ours[0]
+    assert "its offsets are committed, and the member has left its group" in ours[0]
+
+
+@pytest.mark.long
+def test_an_application_whose_jvm_is_killed_says_so_and_fails(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
+) -> None:
+    with reading(kafka, topic_name, group_id, tmp_path) as one:
+        os.kill(one.jvm(), signal.SIGKILL)
+        code, stdout, stderr = one.ended()
+    assert (code, stdout) == (1, ""), stderr
+    assert "Traceback" not in stderr, stderr
+    ours = [each for each in stderr.splitlines() if "kafka-group [driver" in each]
+    assert len(ours) == 1, stderr
+    assert "because its JVM" in ours[0]
 
 
 def test_script_that_listens_and_falls_off_its_end_ends_without_an_error(

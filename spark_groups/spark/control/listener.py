@@ -457,7 +457,7 @@ def _reported(what: str) -> Iterator[None]:
         yield
     except (Py4JNetworkError, ConnectionError) as error:
         # The JVM is gone.
-        logger.info("%s: %r", what, error)
+        logger.debug("%s: %r", what, error)
     except Exception as error:
         logger.warning("%s: %r", what, error)
 

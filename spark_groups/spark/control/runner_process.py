@@ -150,12 +150,14 @@ def log_to_stderr(
     *,
     stream: TextIO | None = None,
     package: str = PACKAGE,
+    process: str = "runner",
 ) -> None:
     """Log to stderr, unless logging is configured in this process.
 
     Args:
         level: None means INFO, or the level that the process has configured.
         query_id: Returns Spark's query ID, or None while it is unknown.
+        process: What this process is, for lines without a query ID.
     """
     logger = logging.getLogger(package)
     is_configured = logger.hasHandlers()
@@ -164,7 +166,7 @@ def log_to_stderr(
     if is_configured:
         return
     lines = logging.StreamHandler(stream or sys.stderr)
-    lines.setFormatter(_Lines(query_id))
+    lines.setFormatter(_Lines(query_id, process))
     # If the process configures logging later, lines go there only.
     lines.addFilter(lambda _: not logging.getLogger().handlers)
     logger.addHandler(lines)
@@ -173,13 +175,14 @@ def log_to_stderr(
 class _Lines(logging.Formatter):
     """Starts each line with time, level and query, in Spark's format."""
 
-    def __init__(self, query_id: Callable[[], str | None]) -> None:
+    def __init__(self, query_id: Callable[[], str | None], process: str) -> None:
         super().__init__("%(asctime)s %(spark_level)s kafka-group [%(query)s]: %(message)s")
         self.datefmt = TIME_FORMAT
         self._query_id = query_id
+        self._process = process
 
     def format(self, record: Any) -> str:
         found = self._query_id()
-        record.query = f"query {found}" if found else f"runner {os.getpid()}"
+        record.query = f"query {found}" if found else f"{self._process} {os.getpid()}"
         record.spark_level = "WARN" if record.levelno == logging.WARNING else record.levelname
         return super().format(record)

@@ -16,13 +16,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -43,34 +46,87 @@ logger = logging.getLogger(__name__)
 
 HOOK_PRIORITY: Final = 100
 """Higher runs first: before the hooks of Spark (40) and the file system (10)."""
+END_TIMEOUT_S: Final = 30.0
+"""How long running batches may take to end, unless configured."""
 LEAVE_TIMEOUT_S: Final = 10.0
 """How long a runner may take to commit and leave after its query has stopped."""
 REACH_RUNNERS_S: Final = 2.0
 """How long runners may take to connect; they poll for drivers twice a second."""
 RUNNER_MODULE: Final = "python_streaming_source_runner"
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+LOST_JVM: Final = 1
+"""The exit code of an application whose JVM has ended."""
 
 _POLL_S: Final = 0.02
+_LOOK_S: Final = 0.2
+"""How often a waiting thread asks whether its query has ended."""
+_SAY_AFTER_S: Final = 2.0
+_AT_ONCE: Final = (
+    b"\nkafka-group: ended at once by the second Ctrl-C: the running batch is read again\n"
+)
+
+
+@dataclass
+class _Progress:
+    """How far a clean end has come; written by the thread that ends the queries."""
+
+    began_s: float = 0.0
+    waits_for: str = "the runners"
+    runners: int = 0
+    unfinished: list[str] = field(default_factory=list)
+    """Queries whose batch did not end, and runners that did not."""
 
 
 class CleanEnd:
-    """Ends all queries of a session when the driver ends; `stop_on_sigterm` returns one.
+    """Ends all queries of a SparkContext when the driver ends; `stop_on_sigterm` returns one.
 
     Attributes:
         signal_number: The signal that this process received; None: none, or only the JVM did.
+        handles_signals: Whether signals to this process end the queries.
     """
 
     signal_number: int | None = None
+    handles_signals = False
 
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
-        self._spark = spark
-        self._timeout_s = timeout_s
+        self.context = spark.sparkContext
+        self._sessions = [spark]
+        self.set_timeout(timeout_s)
+        self._jvm_process = _jvm_process(spark)
+        self._jvm_pid = int(self._jvm_process.pid())
+        gateway: Any = self.context._gateway
+        self._launched = getattr(gateway, "proc", None)
+        """The process of the JVM, unless the JVM started this process, as with spark-submit."""
+        self._is_child_of_jvm = os.getppid() == self._jvm_pid
         # Runners connect now, rather than during the shutdown.
-        directories = directories_of_driver(spark.sparkContext._jvm)
-        self._drain = _Drain(int(_jvm_process(spark).pid()), directories)
+        directories = directories_of_driver(self.context._jvm)
+        self._drain = _Drain(self._jvm_pid, directories)
         self._begun = threading.Lock()
         self._done = threading.Event()
-        self._end_timeout_s = timeout_s + LEAVE_TIMEOUT_S + EVENTS_TIMEOUT_S
+        self._progress = _Progress()
+        self._has_reported = False
         self._hook = _Hook(spark, self.end, int(self._end_timeout_s) + 5)
+        # A signal handler may only write: it can interrupt the holder of any lock, and py4j has one
+        # connection for each thread.
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        threading.Thread(target=self._end_when_woken, name="clean-end", daemon=True).start()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the queries are ending, or have ended so."""
+        return self._begun.locked()
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """Set the seconds that running batches may take to end."""
+        self._timeout_s = timeout_s
+        self._end_timeout_s = timeout_s + LEAVE_TIMEOUT_S + EVENTS_TIMEOUT_S
+
+    def add(self, spark: SparkSession) -> None:
+        """End the queries of another session of the SparkContext as well."""
+        known = {str(each._jsparkSession.sessionUUID()) for each in self._sessions}
+        if str(spark._jsparkSession.sessionUUID()) not in known:
+            self._sessions.append(spark)
 
     def await_termination(self, query: StreamingQuery) -> None:
         """Wait for the end of a query like `query.awaitTermination()`, and for a clean end.
@@ -79,29 +135,191 @@ class CleanEnd:
 
         Raises:
             StreamingQueryException: The query failed.
+            SystemExit: The JVM has ended.
         """
-        if self._begun.locked():
+        if self.has_begun:
             # The signal came before the query started, so that its end may have missed it.
             self._done.wait(self._end_timeout_s)
             query.stop()
             # The runner leaves the group before this process, its ancestor, ends.
-            _await_runners(_jvm_process(self._spark), time.monotonic() + LEAVE_TIMEOUT_S)
-        query.awaitTermination()
-        if self._begun.locked():
-            self._done.wait(self._end_timeout_s)
+            _await_runners(self._jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
+        try:
+            self._await_inactive(query)
+        except (Py4JError, OSError) as error:
+            if isinstance(error, Py4JJavaError) or not self._jvm_has_ended():
+                raise
+        if self._jvm_has_ended() and not self.has_begun:
+            logger.error(
+                "the application ends, because its JVM (pid %d) has ended: killed, or out of"
+                " memory; the next run from the same checkpoint continues",
+                self._jvm_pid,
+            )
+            raise SystemExit(LOST_JVM)
+        if self.has_begun:
+            self.await_done()
+            if not self._has_reported:
+                self._has_reported = True
+                logger.info("%s", self._summary())
+
+    def _await_inactive(self, query: StreamingQuery) -> None:
+        """Wait until a query or the JVM has ended, or a clean end has taken too long."""
+        has_said = False
+        # Not in a call to the JVM: py4j reports one that the JVM's death interrupts as an error.
+        while not self._jvm_has_ended() and query.isActive:
+            time.sleep(_LOOK_S)
+            if not self.has_begun or not self._progress.began_s:
+                continue
+            waited_s = time.monotonic() - self._progress.began_s
+            if waited_s > self._end_timeout_s or self._done.is_set():
+                return
+            if waited_s > _SAY_AFTER_S and not has_said:
+                has_said = True
+                logger.info(
+                    "ending: waiting for %s, for at most %g s%s",
+                    self._progress.waits_for,
+                    self._timeout_s,
+                    "; Ctrl-C again ends at once" if self.signal_number == signal.SIGINT else "",
+                )
+        if not self._jvm_has_ended():
+            # At once, with the query's error.
+            query.awaitTermination()
+
+    def _jvm_has_ended(self) -> bool:
+        if self._launched is not None:
+            return self._launched.poll() is not None
+        return self._is_child_of_jvm and os.getppid() != self._jvm_pid
+
+    def await_done(self) -> None:
+        """Wait until an end that has begun is done, or has taken too long."""
+        began_s = self._progress.began_s or time.monotonic()
+        left_s = began_s + self._end_timeout_s - time.monotonic()
+        if not self._done.wait(max(0.0, left_s)):
+            self._progress.unfinished.append(self._progress.waits_for)
+
+    def _summary(self) -> str:
+        by = "" if self.signal_number is None else f" by {signal.Signals(self.signal_number).name}"
+        if self._progress.unfinished:
+            return f"ended{by} without waiting longer for {', '.join(self._progress.unfinished)}"
+        if not self._progress.runners:
+            return f"ended{by}: the running batch is finished"
+        return (
+            f"ended{by}: the last batch is finished, its offsets are committed, and the member has"
+            " left its group"
+        )
+
+    @contextlib.contextmanager
+    def signals_handled(self) -> Iterator[None]:
+        """End the queries on signals to this process meanwhile; only in the main thread."""
+        if self.handles_signals or not in_main_thread():
+            yield
+            return
+        before = self.handle_signals()
+        try:
+            yield
+        finally:
+            self.handles_signals = False
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_signals(self) -> dict[signal.Signals, Any]:
+        """End the queries on signals to this process; return the handlers before."""
+        self.handles_signals = True
+        return {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+
+    def _on_signal(self, number: int, _: object) -> None:
+        if self.signal_number is not None and number == signal.SIGINT:
+            os.write(2, _AT_ONCE)
+            if self._launched is not None:
+                # Its own end would report everything that is gone; runners see that it has ended.
+                os.kill(self._jvm_pid, signal.SIGKILL)
+            os._exit(128 + number)
+        if self.signal_number is None:
+            self.signal_number = number
+            os.write(self._wake, b".")
+
+    def _end_when_woken(self) -> None:
+        was_woken = os.read(self._woken, 1) == b"."
+        os.close(self._woken)
+        if was_woken:
+            self.end()
 
     def end(self) -> None:
         """End all queries, once; a second call waits for the first."""
         if not self._begun.acquire(blocking=False):
             self._done.wait(self._end_timeout_s)
             return
+        self._progress.began_s = time.monotonic()
         try:
-            _end_queries(self._spark, self._drain, self._timeout_s)
+            self._end_queries()
         except Exception:
             # The JVM is exiting, so no caller can handle an error.
             logger.exception("the queries could not be ended cleanly")
         finally:
             self._done.set()
+
+    def close(self) -> None:
+        """Forget this end, after it has been used."""
+        global _current  # noqa: PLW0603
+        if _current is not self:
+            return
+        _current = None
+        self._hook.remove()
+        os.close(self._wake)
+
+    def _end_queries(self) -> None:
+        queries = [query for spark in self._sessions for query in spark.streams.active]
+        logger.debug("ending %d queries within %g s", len(queries), self._timeout_s)
+        deadline_s = time.monotonic() + self._timeout_s
+        progress = self._progress
+        runner_pids = _runner_pids(self._jvm_process)
+        progress.runners = len(runner_pids)
+        self._drain.begin(runner_pids)
+        try:
+            for query in queries:
+                progress.waits_for = f"the running batch of query {query.id}"
+                if not _await_batch(query, deadline_s):
+                    progress.unfinished.append(progress.waits_for)
+            self._drain.report(queries)
+            for query in queries:
+                progress.waits_for = f"Spark to stop query {query.id}"
+                query.stop()
+            progress.waits_for = "the members to leave their groups"
+            if not _await_runners(self._jvm_process, time.monotonic() + LEAVE_TIMEOUT_S):
+                progress.unfinished.append(progress.waits_for)
+        finally:
+            self._drain.end()
+            # This process may exit next, and cannot receive Spark's events then.
+            close_listeners()
+
+
+_current: CleanEnd | None = None
+"""The clean end of the SparkContext; a process has one context at a time."""
+
+
+def current_end() -> CleanEnd | None:
+    """Return the clean end of this process's SparkContext, if there is one."""
+    return _current
+
+
+def clean_end(spark: SparkSession, *, timeout_s: float) -> CleanEnd:
+    """Return the clean end of a session's SparkContext; the first call creates it.
+
+    Args:
+        timeout_s: Seconds that running batches may take to end, if the call creates it.
+    """
+    global _current  # noqa: PLW0603
+    if _current is not None and _current.context is spark.sparkContext:
+        _current.add(spark)
+        return _current
+    if _current is not None:
+        _current.close()
+    _current = CleanEnd(spark, timeout_s)
+    return _current
+
+
+def in_main_thread() -> bool:
+    """Return whether this thread may handle signals."""
+    return threading.current_thread() is threading.main_thread()
 
 
 class _Action:
@@ -129,15 +347,16 @@ class _Hook:
         self._hook = jvm.java.lang.Thread(_Action(action))
         seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
         self._hooks.addShutdownHook(self._hook, HOOK_PRIORITY, timeout_s, seconds)
-        atexit.register(self._remove)
+        atexit.register(self.remove)
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Remove the hook."""
         # This fails if the JVM is ending or gone.
         with contextlib.suppress(Exception):
             self._hooks.removeShutdownHook(self._hook)
 
 
-def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd:
+def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = END_TIMEOUT_S) -> CleanEnd:
     """Make SIGTERM and Ctrl-C end the session's queries after their batch.
 
     Call it once, in the main thread, and wait with the result's `await_termination`. It works with
@@ -156,35 +375,10 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
         raise OptionsError(
             "stop_on_sigterm() requires a classic session: with Spark Connect, call query.stop()"
         )
-    end = CleanEnd(spark, timeout_s)
-
-    def on_signal(number: int, _: object) -> None:
-        end.signal_number = number
-        # py4j has one connection per thread, and this thread may be waiting on its connection.
-        threading.Thread(target=end.end, name="clean-end", daemon=True).start()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+    end = clean_end(spark, timeout_s=timeout_s)
+    end.set_timeout(timeout_s)
+    end.handle_signals()
     return end
-
-
-def _end_queries(spark: SparkSession, drain: _Drain, timeout_s: float) -> None:
-    jvm_process = _jvm_process(spark)
-    queries = spark.streams.active
-    logger.info("ending %d queries within %g s", len(queries), timeout_s)
-    deadline_s = time.monotonic() + timeout_s
-    drain.begin(_runner_pids(jvm_process))
-    try:
-        for query in queries:
-            _await_batch(query, deadline_s)
-        drain.report(queries)
-        for query in queries:
-            query.stop()
-        _await_runners(jvm_process, time.monotonic() + LEAVE_TIMEOUT_S)
-    finally:
-        drain.end()
-        # This process may exit next, and cannot receive Spark's events then.
-        close_listeners()
 
 
 class _Drain:
@@ -231,7 +425,7 @@ class _Drain:
                 self._changed.notify_all()
 
 
-def _await_batch(query: StreamingQuery, deadline_s: float) -> None:
+def _await_batch(query: StreamingQuery, deadline_s: float) -> bool:
     """Wait until a query is between triggers; later triggers plan no batch."""
     while query.isActive and query.status["isTriggerActive"]:
         if time.monotonic() > deadline_s:
@@ -240,8 +434,9 @@ def _await_batch(query: StreamingQuery, deadline_s: float) -> None:
                 " its partitions reads it again",
                 query.id,
             )
-            return
+            return False
         time.sleep(_POLL_S)
+    return True
 
 
 def _finished_plans(query: StreamingQuery) -> list[str]:
@@ -253,13 +448,14 @@ def _finished_plans(query: StreamingQuery) -> list[str]:
     return [str(source.endOffset()) for source in progress.sources()]
 
 
-def _await_runners(jvm_process: Any, deadline_s: float) -> None:
+def _await_runners(jvm_process: Any, deadline_s: float) -> bool:
     """Wait until the runners have left the group and exited."""
     while runners := _runner_pids(jvm_process):
         if time.monotonic() > deadline_s:
             logger.warning("runners %s are still running; they leave on their own", runners)
-            return
+            return False
         time.sleep(_POLL_S)
+    return True
 
 
 def _jvm_process(spark: SparkSession) -> Any:

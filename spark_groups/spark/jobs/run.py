@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups.errors import OptionsError, UnsupportedSystemError
+from spark_groups.spark.control.application_query import start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import stop_on_sigterm
@@ -187,10 +188,10 @@ def _settings(given: argparse.Namespace, arguments: Arguments) -> Iterator[tuple
 
 
 def run_once(
-    start: Callable[[], StreamingQuery], await_end: Callable[[StreamingQuery], object]
+    start_query: Callable[[], StreamingQuery], await_end: Callable[[StreamingQuery], object]
 ) -> None:
     """Run a query until it ends."""
-    await_end(start())
+    await_end(start_query())
 
 
 def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = run_once) -> None:
@@ -210,33 +211,39 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
     # The listener stays open for the life of the process, because it reports the query's end.
     listen(spark)
     load = Load.of(options.source)
-    if HAS_ADMISSION_CONTROL and not load.emits_ranges:
-        start_workers(spark, load.range_settings.reader)
+    is_cold = HAS_ADMISSION_CONTROL and not load.emits_ranges
 
-    def start() -> StreamingQuery:
+    def start_query() -> StreamingQuery:
+        nonlocal is_cold
         query = start_job(spark, options, write)
         logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
+        if is_cold:
+            # Not before: the process of the source has 10 s to connect, whatever else starts.
+            is_cold = False
+            start_workers(spark, load.range_settings.reader)
         return query
 
-    run(start, end.await_termination)
+    run(start_query, end.await_termination)
     if end.signal_number is not None:
         # As a shell, and the JVM of spark-submit, report a signal.
         sys.exit(128 + end.signal_number)
 
 
 def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
-    """Start Python workers in the background, with the reader imported, while the query starts.
+    """Start Python workers in the background, with the reader imported, while the member joins.
 
-    Otherwise they start when the first batch has been planned. Spark gives them to the query only
-    if the source is registered, on 4.2 and later, and if they have run Arrow batches: it keeps
-    workers by their environment, which differs for a source that it has found itself, and for RDDs.
+    Call it when `spark_groups.start` has returned: earlier they would compete with the process of
+    the source. Otherwise they start when the first batch has been planned. Spark gives them to the
+    query only if the source is registered, on 4.2 and later, and if they have run Arrow batches: it
+    keeps workers by their environment, which differs for a source that it has found itself, and for
+    RDDs.
     """
 
     def load(batches: Iterator[Any]) -> Iterator[Any]:
         load_reader(reader)
         yield from batches
 
-    def start() -> None:
+    def run_tasks() -> None:
         tasks = spark.sparkContext.defaultParallelism
         try:
             spark.sparkContext.setJobDescription("Start Python workers for the first batch")
@@ -246,7 +253,7 @@ def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread
             # The first batch starts them, and reports why they cannot start.
             logger.debug("Python workers could not be started early: %s", error)
 
-    started = InheritableThread(target=start, name="start-workers", daemon=True)
+    started = InheritableThread(target=run_tasks, name="start-workers", daemon=True)
     started.start()
     return started
 
@@ -272,9 +279,9 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     checkpoint = f"{options.checkpoint_location.rstrip('/')}/{application}"
     writer = writer.option("checkpointLocation", checkpoint)
     if not isinstance(options, ConsumeOptions) or is_fenced:
-        return writer.start()
+        return start(writer)
     if options.sink_format in {"console", "function"}:
-        return writer.start()
+        return start(writer)
     output = f"{options.sink_path.rstrip('/')}/{application}"
     if options.sink_format != "parquet":
         # A Delta table identifies its writers by query ID.
@@ -342,7 +349,7 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:
     """Start a query that writes into a directory; raise an OptionsError if Spark lacks the sink."""
     try:
-        return writer.start(output)
+        return start(writer.option("path", output))
     except (PySparkException, Py4JJavaError) as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise

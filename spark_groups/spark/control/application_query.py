@@ -1,0 +1,237 @@
+"""`start` and `await_end`: the two calls with which an application runs its query.
+
+`start` repeats a start that Spark gave up because the machine was busy; `await_end` ends the query
+cleanly on Ctrl-C or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_groups.errors import OptionsError, QueryStartError
+from spark_groups.spark.control.query_start import (
+    CONNECT_LIMIT_S,
+    STARTS_MAX,
+    Next,
+    NextStart,
+    after_failure,
+)
+from spark_groups.spark.control.runner_process import log_to_stderr
+from spark_groups.spark.control.shutdown import (
+    END_TIMEOUT_S,
+    SIGNALS,
+    clean_end,
+    current_end,
+    in_main_thread,
+)
+
+logger = logging.getLogger(__name__)
+
+START_TIMEOUT_S: Final = 300.0
+"""How long `start` waits for one start: Spark itself needs seconds, and limits only the process."""
+SAY_EVERY_S: Final = 10.0
+_LOOK_S: Final = 0.05
+
+
+def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> StreamingQuery:
+    """Start a query, again where the machine was too busy, and return it.
+
+    Spark gives the process of the query's source 10 s to connect back, and ends the query if it is
+    later. Such a query has read nothing: it is started again, after a growing pause, with a WARN.
+    The call returns when that process has connected. Any other failure of the query is reported
+    where Spark reports it: by `awaitTermination` and `await_end`.
+
+    Args:
+        writer: Its query name, trigger, path and checkpoint are set.
+        starts_max: How often the query may be started.
+
+    Raises:
+        QueryStartError: Each start failed by Spark's limit.
+        OptionsError: `starts_max` is not positive.
+        PySparkException: Spark refuses the query.
+    """
+    if starts_max < 1:
+        raise OptionsError(f"starts_max must be positive, not {starts_max}")
+    _show_log()
+    starts = 0
+    with _signals_noted() as noted:
+        while True:
+            starts += 1
+            query, error, step = _start_once(writer, noted, starts, starts_max)
+            if step.step is Next.REPORT:
+                if query is None:
+                    assert error is not None
+                    raise error
+                return query
+            if step.step is Next.GIVE_UP:
+                raise QueryStartError(
+                    f"the query did not start: {starts} times its Python process did not connect"
+                    f" back to Spark within {CONNECT_LIMIT_S} s, a limit that no setting changes."
+                    " The machine is too busy, or that Python does not start: give the driver more"
+                    " CPU, start applications one after the other, and run `spark-groups doctor`"
+                ) from error
+            logger.warning(
+                "start %d of %d failed: the query's Python process did not connect back within"
+                " %d s. That limit is Spark's, no setting changes it, and the machine is busy."
+                " Nothing was read; start %d follows in %g s",
+                starts,
+                starts_max,
+                CONNECT_LIMIT_S,
+                starts + 1,
+                step.pause_s,
+            )
+            _pause(step.pause_s, noted)
+
+
+def await_end(query: StreamingQuery) -> None:
+    """Wait until a query ends; on Ctrl-C or SIGTERM end it cleanly, and return.
+
+    The running batch ends, its offsets are committed, and the member leaves its group, all with one
+    line in the log. All queries of the session end. A batch that takes longer than 30 s is given
+    up, and its records are read again. A second Ctrl-C ends the application at once.
+
+    Args:
+        query: A query of a classic session, not Spark Connect.
+
+    Raises:
+        StreamingQueryException: The query failed.
+        OptionsError: The session is a Spark Connect session.
+        SystemExit: The JVM has ended.
+    """
+    _show_log()
+    end = clean_end(_session_of(query), timeout_s=END_TIMEOUT_S)
+    with end.signals_handled():
+        end.await_termination(query)
+    if end.signal_number == signal.SIGINT:
+        # In a notebook another query may follow.
+        end.close()
+
+
+class _Noted:
+    """The signal that came while a query was starting; None: none."""
+
+    number: int | None = None
+
+    def end_if_signalled(self, query: StreamingQuery | None = None) -> None:
+        """End the application if it was told to.
+
+        Raises:
+            SystemExit: A signal came.
+        """
+        number = self.number
+        end = current_end()
+        if number is None and end is not None and end.has_begun:
+            # It stops this query and the others.
+            end.await_done()
+            number = end.signal_number or signal.SIGTERM
+            query = None
+        if number is None:
+            return
+        if query is not None:
+            query.stop()
+        logger.info("ended by %s before the query had started", signal.Signals(number).name)
+        sys.exit(128 + number)
+
+
+@contextmanager
+def _signals_noted() -> Iterator[_Noted]:
+    """Note signals instead of acting on them, unless the application handles them itself.
+
+    PySpark's own handler of Ctrl-C calls the JVM on a connection that may be in use.
+    """
+    noted = _Noted()
+
+    def note(number: int, _: object) -> None:
+        noted.number = number
+
+    end = current_end()
+    if not in_main_thread() or (end is not None and end.handles_signals):
+        yield noted
+        return
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _start_once(
+    writer: DataStreamWriter, noted: _Noted, starts: int, starts_max: int
+) -> tuple[StreamingQuery | None, Exception | None, NextStart]:
+    """Start the query; return it, its error, and what follows."""
+    query: StreamingQuery | None = None
+    error: Exception | None
+    try:
+        query = writer.start()
+    except Exception as raised:
+        error, has_run_batch = raised, False
+    else:
+        _await_source(query, noted)
+        error = None if query.isActive else query.exception()
+        has_run_batch = error is not None and query.lastProgress is not None
+    if error is None:
+        return query, None, NextStart(Next.REPORT)
+    step = after_failure(
+        str(error), starts=starts, starts_max=starts_max, has_run_batch=has_run_batch
+    )
+    return query, error, step
+
+
+def _await_source(query: StreamingQuery, noted: _Noted) -> None:
+    """Wait until the process of the query's source has connected, or the query has ended."""
+    began_s = time.monotonic()
+    said = 0
+    while query.isActive:
+        status = query.status
+        # Spark connects to the sources of a query between these two texts.
+        if status["isTriggerActive"] or not str(status["message"]).startswith("Initializing"):
+            return
+        noted.end_if_signalled(query)
+        waited_s = time.monotonic() - began_s
+        if waited_s > START_TIMEOUT_S:
+            logger.warning("the query still starts after %g s: %s", waited_s, status["message"])
+            return
+        if waited_s > (said + 1) * SAY_EVERY_S:
+            said += 1
+            logger.info("the query starts since %.0f s: %s", waited_s, status["message"])
+        time.sleep(_LOOK_S)
+
+
+def _pause(pause_s: float, noted: _Noted) -> None:
+    until_s = time.monotonic() + pause_s
+    while time.monotonic() < until_s:
+        noted.end_if_signalled()
+        time.sleep(_LOOK_S)
+
+
+def _session_of(query: StreamingQuery) -> SparkSession:
+    """Return the session of a query.
+
+    Raises:
+        OptionsError: It is a Spark Connect session.
+    """
+    of_jvm: Any = getattr(query, "_jsq", None)
+    context = SparkContext._active_spark_context
+    if of_jvm is None or context is None:
+        raise OptionsError(
+            "await_end() requires a classic session: with Spark Connect, call"
+            " query.awaitTermination() and query.stop()"
+        )
+    return SparkSession(context, of_jvm.sparkSession())
+
+
+def _show_log() -> None:
+    """Show the lines of this package on stderr, unless the application configures logging."""
+    log_to_stderr(None, lambda: None, process="driver")
