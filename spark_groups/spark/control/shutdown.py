@@ -36,8 +36,14 @@ from spark_groups.spark.control.control_messages import (
     Listening,
     Message,
     NothingMoreReported,
+    RunEnded,
 )
-from spark_groups.spark.control.listener import EVENTS_TIMEOUT_S, close_listeners
+from spark_groups.spark.control.listener import (
+    EVENTS_TIMEOUT_S,
+    close_listeners,
+    log_end,
+    log_ends_to_stderr,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +162,7 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = 30.0) -> CleanEnd
         raise OptionsError(
             "stop_on_sigterm() requires a classic session: with Spark Connect, call query.stop()"
         )
+    log_ends_to_stderr()
     end = CleanEnd(spark, timeout_s)
 
     def on_signal(number: int, _: object) -> None:
@@ -225,7 +232,9 @@ class _Drain:
         self._server.close()
 
     def _received(self, link: Link, message: Message) -> None:
-        if isinstance(message, Draining):
+        if isinstance(message, RunEnded):
+            log_end(message)
+        elif isinstance(message, Draining):
             with self._changed:
                 self._draining.add(link)
                 self._changed.notify_all()
