@@ -229,15 +229,11 @@ class ControlServer:
                 lambda: pids <= {each.pid for each in self._known()}, timeout_s
             )
 
-    def await_ends(self, running: Collection[str], timeout_s: float) -> bool:
-        """Wait until the runners of all other groups have closed; return False on timeout.
-
-        Args:
-            running: The groups of queries that still run.
-        """
+    def await_ends(self, group_ids: Collection[str], timeout_s: float) -> bool:
+        """Wait until no runner of these groups is connected; return False on timeout."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: all(each.group_id in running for each in self._known()), timeout_s
+                lambda: not any(each.group_id in group_ids for each in self._known()), timeout_s
             )
 
     def _known(self) -> Iterator[Introduced]:

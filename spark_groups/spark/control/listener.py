@@ -123,6 +123,8 @@ class GroupListener:
         """Query IDs by member ID, from reported batches."""
         self._groups: dict[str, frozenset[str]] = {}
         """The groups of the session's queries, by run ID."""
+        self._ended: set[str] = set()
+        """The groups of queries that have ended; a bounded number of them."""
         self._refused: dict[str, QueryRefused] = {}
         """Refusals by run ID."""
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
@@ -207,7 +209,9 @@ class GroupListener:
     def ended(self, query_id: str, run_id: str) -> None:
         """Report to the runners that a run of a query has ended; it may run again already."""
         self._refused.pop(run_id, None)
-        if self._groups.pop(run_id, None) is not None:
+        if (groups := self._groups.pop(run_id, None)) is not None:
+            if len(self._ended) < MAX_QUERIES:
+                self._ended |= groups
             self._tell_groups()
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
@@ -230,8 +234,8 @@ class GroupListener:
                 remove(timeout_s)
         _open_listeners.discard(self)
         # Their last messages say how their runs ended.
-        running = frozenset().union(*self._groups.values())
-        if not self._server.await_ends(running, min(timeout_s, RUNNERS_END_S)):
+        ended = self._ended.difference(*self._groups.values())
+        if not self._server.await_ends(ended, min(timeout_s, RUNNERS_END_S)):
             logger.info("runners of queries that have ended are still leaving their groups")
         self._server.close()
         try:
