@@ -83,7 +83,13 @@ class GroupDriver:
         self._holds_revocations = False
         self._counted: Counter[Count] = Counter()
 
-    def start(self, checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
+    def start(
+        self,
+        checkpointed: BatchPlan | None,
+        *,
+        warm_up_tasks: int = 0,
+        client_id: str | None = None,
+    ) -> None:
         """Join in the background; only the first call does anything.
 
         Args:
@@ -91,6 +97,7 @@ class GroupDriver:
                 and this run reads its cluster or none.
             warm_up_tasks: How many tasks warm this run up before it joins, if other members read
                 meanwhile; 0: join at once.
+            client_id: The name of the member; None: that of the constructor.
 
         Raises:
             GroupError: Another query of this host runs with the same instance id.
@@ -99,6 +106,7 @@ class GroupDriver:
         with self._engine.changed:
             if self._engine.client is not None:
                 return
+            self._client_id = client_id or self._client_id
             if checkpointed is not None:
                 self.identity.expect(checkpointed.cluster_id)
             client = GroupClient(
@@ -238,16 +246,19 @@ class GroupDriver:
         if self._instance_lock is not None:
             self._instance_lock.note(leaving=True)
 
-    def leave(self, timeout_s: float = 5.0, *, will_return: bool = False) -> None:
+    def leave(self, timeout_s: float = 5.0, *, will_return: bool = False) -> str | None:
         """Commit finished batches and leave the group, best effort; then end all threads.
 
         Args:
             will_return: True for a static member that keeps its partitions.
+
+        Returns:
+            The line that sums the run up; None: it had not begun, has left before, or failed.
         """
         with self._engine.changed:
             client = self._engine.client
             if client is None or self._engine.is_closing:
-                return
+                return None
             now = suspension_clock()
             self.note_end()
             if self._engine.crash is None:
@@ -269,7 +280,10 @@ class GroupDriver:
                 timeout_s=timeout_s,
                 identity=self.identity,
             )
+        is_static = self._config.member.instance_id is not None
+        line = self._engine.end_line(keeps_partitions=will_return and is_static)
         self.close()
+        return line
 
     def snapshot(self) -> MemberSnapshot:
         """Return the member's state."""

@@ -17,6 +17,7 @@ from spark_groups.errors import AccessError, CheckpointError
 from spark_groups.group.client import GroupClient
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.messages import Node, RequestFailed, Response
+from spark_groups.group.progress import RunLines, awaited_at_start
 from spark_groups.group.requests.channels import Outgoing
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.wire.connection import AnotherClusterError
@@ -44,12 +45,14 @@ class Engine:
         self.crash: BaseException | None = None
         self.is_closing = False
         self.timeline = Timeline(group_id)
+        self._run_lines = RunLines(suspension_clock())
         self._threads: ChannelThreads | None = None
         self._coordinator: Node | None = None
 
     def run(self, client: GroupClient, threads: ChannelThreads) -> None:
         """Start the client, its timer and the threads that send its requests."""
         self.client, self._threads = client, threads
+        self._run_lines = RunLines(suspension_clock())
         threads.start()
         threading.Thread(target=self._keep_time, name="kafka-group-timer", daemon=True).start()
         with self.changed:
@@ -120,7 +123,33 @@ class Engine:
         events = client.poll_events()
         for event in events:
             self.timeline.add(event, client.parts.topics.name)
+            self._run_lines.happened(event)
+        for line in self._run_lines.due(
+            suspension_clock(),
+            is_committing=client.parts.commits.is_pending,
+            awaited=lambda: awaited_at_start(client.parts),
+        ):
+            self.timeline.say(line)
         return bool(requests or events)
+
+    def end_line(self, *, keeps_partitions: bool) -> str | None:
+        """Return the line of the run's end; None: the member has failed, or never joined.
+
+        Args:
+            keeps_partitions: Whether a static member left for a while.
+        """
+        with self.changed:
+            parts = self.started().parts
+            has_failed = self.crash is not None or parts.member.failure is not None
+            if has_failed or not parts.metrics.joined_as:
+                return None
+            in_flight = parts.ledger.in_flight
+            is_read = in_flight is not None and bool(in_flight.ranges)
+            return self._run_lines.end(
+                suspension_clock(),
+                is_committed=not (parts.commits.is_pending or is_read),
+                keeps_partitions=keeps_partitions,
+            )
 
     def _keep_time(self) -> None:
         try:
@@ -154,10 +183,14 @@ class Timeline:
         self._group_id = group_id
         self._lines: deque[str] = deque(maxlen=TIMELINE_LENGTH)
 
+    def say(self, text: str, level: int = logging.INFO) -> None:
+        """Log a line that is no event."""
+        logger.log(level, "group %s: %s", self._group_id, text)
+
     def add(self, event: Event, name_of: NameOf) -> None:
         """Log an event and pass it to the observers."""
         text = event.text(name_of)
-        logger.log(event.severity.value, "group %s: %s", self._group_id, text)
+        self.say(text, event.severity.value)
         self._lines.append(text)
         for observe in self.observers:
             observe(event, name_of)

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups.errors import OptionsError, QueryStartError
+from spark_groups.spark.control.listener import driver_log_to_stderr
 from spark_groups.spark.control.query_start import (
     CONNECT_LIMIT_S,
     STARTS_MAX,
@@ -27,7 +28,6 @@ from spark_groups.spark.control.query_start import (
     NextStart,
     after_failure,
 )
-from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.control.shutdown import (
     END_TIMEOUT_S,
     SIGNALS,
@@ -63,7 +63,7 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
     """
     if starts_max < 1:
         raise OptionsError(f"starts_max must be positive, not {starts_max}")
-    _show_log()
+    driver_log_to_stderr()
     starts = 0
     with _signals_noted() as noted:
         while True:
@@ -109,7 +109,7 @@ def await_end(query: StreamingQuery) -> None:
         OptionsError: The session is a Spark Connect session.
         SystemExit: The JVM has ended.
     """
-    _show_log()
+    driver_log_to_stderr()
     end = clean_end(_session_of(query), timeout_s=END_TIMEOUT_S)
     with end.signals_handled():
         end.await_termination(query)
@@ -230,8 +230,3 @@ def _session_of(query: StreamingQuery) -> SparkSession:
             " query.awaitTermination() and query.stop()"
         )
     return SparkSession(context, of_jvm.sparkSession())
-
-
-def _show_log() -> None:
-    """Show the lines of this package on stderr, unless the application configures logging."""
-    log_to_stderr(None, lambda: None, process="driver")

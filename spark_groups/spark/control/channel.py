@@ -17,7 +17,7 @@ import queue
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 1.0
+LAST_MESSAGES_S: Final = 1.0
+"""How long a runner that ends may take to write its last messages."""
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING_MESSAGES: Final = 256
 MAX_LINKS: Final = 256
@@ -101,6 +103,7 @@ class Link:
         self._closed = closed
         self._waiting: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING_MESSAGES)
         self._ending = threading.Lock()
+        self._is_written = threading.Event()
         self.is_open = True
 
     def start(self) -> None:
@@ -118,6 +121,13 @@ class Link:
             logger.warning("closing a control link whose other side does not read")
             # In a thread, because the caller may hold locks that `closed` acquires.
             threading.Thread(target=self.close, name="kafka-group-link-cut", daemon=True).start()
+
+    def finish(self, timeout_s: float) -> None:
+        """Close the connection once all queued messages are written, or after a timeout."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._is_written.wait(timeout_s)
+        self.close()
 
     def close(self) -> None:
         """Close the connection; idempotent."""
@@ -149,6 +159,7 @@ class Link:
         with contextlib.suppress(OSError):
             while (line := self._waiting.get()) is not None and self.is_open:
                 self._connection.sendall(line)
+        self._is_written.set()
         self.close()
 
 
@@ -176,7 +187,7 @@ class ControlServer:
         self._name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
         self._path: Path | None = None
         self._changed = threading.Condition()
-        self._pids: dict[Link, int | None] = {}
+        self._introduced: dict[Link, Introduced | None] = {}
         self._socket: socket.socket | None = None
 
     def start(self, missing: str) -> None:
@@ -204,7 +215,7 @@ class ControlServer:
     def broadcast(self, message: Message) -> int:
         """Send a message to all runners, and return their number."""
         with self._changed:
-            links = list(self._pids)
+            links = list(self._introduced)
         for link in links:
             link.send(message)
         return len(links)
@@ -214,7 +225,19 @@ class ControlServer:
         if self._socket is None:
             return False
         with self._changed:
-            return self._changed.wait_for(lambda: pids <= set(self._pids.values()), timeout_s)
+            return self._changed.wait_for(
+                lambda: pids <= {each.pid for each in self._known()}, timeout_s
+            )
+
+    def await_ends(self, group_ids: Collection[str], timeout_s: float) -> bool:
+        """Wait until no runner of these groups is connected; return False on timeout."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not any(each.group_id in group_ids for each in self._known()), timeout_s
+            )
+
+    def _known(self) -> Iterator[Introduced]:
+        return (each for each in self._introduced.values() if each is not None)
 
     def close(self) -> None:
         """Stop listening, close all links and remove the socket."""
@@ -223,7 +246,7 @@ class ControlServer:
             return
         end_listening(listener, self._path)
         with self._changed:
-            links = list(self._pids)
+            links = list(self._introduced)
         for link in links:
             link.close()
 
@@ -253,9 +276,9 @@ class ControlServer:
                 continue
             link = Link(connection, self._take, self._forget)
             with self._changed:
-                is_full = len(self._pids) >= MAX_LINKS
+                is_full = len(self._introduced) >= MAX_LINKS
                 if not is_full and self._socket is not None:
-                    self._pids[link] = None
+                    self._introduced[link] = None
             if is_full or self._socket is None:
                 link.close()
                 continue
@@ -266,14 +289,14 @@ class ControlServer:
     def _take(self, link: Link, message: Message) -> None:
         if isinstance(message, Introduced):
             with self._changed:
-                if link in self._pids:
-                    self._pids[link] = message.pid
+                if link in self._introduced:
+                    self._introduced[link] = message
                 self._changed.notify_all()
         self._received(link, message)
 
     def _forget(self, link: Link) -> None:
         with self._changed:
-            self._pids.pop(link, None)
+            self._introduced.pop(link, None)
             self._changed.notify_all()
 
 
@@ -318,10 +341,10 @@ class ControlClient:
             return [link for link in self._links.values() if link.is_open]
 
     def close(self) -> None:
-        """Close all links and stop polling."""
+        """Close all links, after their last messages, and stop polling."""
         self._ended.set()
         for link in self.links():
-            link.close()
+            link.finish(LAST_MESSAGES_S)
 
     def _keep_looking(self) -> None:
         while not self._ended.wait(LOOK_EVERY_S):

@@ -42,12 +42,14 @@ class Listening(Message):
         holds_revocations: Whether the driver's code runs before a revocation completes.
         spark_ui: URL of the Spark UI; empty if unknown.
         default_parallelism: Spark's default number of tasks; 0 if unknown.
+        application_name: Spark's name of the application; empty if unknown.
     """
 
     reported_groups: tuple[str, ...]
     holds_revocations: bool
     spark_ui: str = ""
     default_parallelism: int = 0
+    application_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,20 @@ class PartitionsChanged(Message):
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Message):
+    """A member has left its group; Spark has closed the runner's stderr by then.
+
+    Args:
+        query_id: Spark's query ID; empty if unknown.
+        line: What the runner would log.
+    """
+
+    group_id: str
+    query_id: str
+    line: str
+
+
 _KINDS: Final[Mapping[str, type[Message]]] = {
     kind.__name__: kind
     for kind in (
@@ -167,6 +183,7 @@ _KINDS: Final[Mapping[str, type[Message]]] = {
         Introduced,
         Draining,
         PartitionsChanged,
+        RunEnded,
     )
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import logging
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,8 +46,10 @@ from spark_groups.spark.control.control_messages import (
     QueryRefused,
     RecordsCounted,
     Released,
+    RunEnded,
 )
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
+from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.control.running_query import groups_of, split_group
 from spark_groups.types import TopicPartition
 
@@ -58,6 +61,8 @@ TIMED_TRIGGER: Final = "ProcessingTimeTrigger"
 HAS_UNIX_SOCKETS: Final = not pyspark_version.startswith("4.0.")
 EVENTS_TIMEOUT_S: Final = 5.0
 """How long close() waits for events that Spark has posted."""
+RUNNERS_END_S: Final = 3.0
+"""How long close() waits for the runners of queries that have ended."""
 NO_THREADS_TIMEOUT_S: Final = 1.0
 """The same if no thread can start, when only an existing py4j connection can deliver."""
 
@@ -95,6 +100,7 @@ class GroupListener:
     Args:
         directories: Candidate directories for the control socket, in order of preference.
         spark_ui: URL of the application's Spark UI, which runners publish in snapshots.
+        application_name: Spark's name of the application, for members without a client id.
     """
 
     def __init__(
@@ -106,6 +112,7 @@ class GroupListener:
         on_lost: OnMoved | None = None,
         directories: Sequence[Path],
         spark_ui: str = "",
+        application_name: str = "",
     ) -> None:
         self._callbacks = {
             Change.ASSIGNED: on_assigned,
@@ -116,6 +123,8 @@ class GroupListener:
         """Query IDs by member ID, from reported batches."""
         self._groups: dict[str, frozenset[str]] = {}
         """The groups of the session's queries, by run ID."""
+        self._ended: set[str] = set()
+        """The groups of queries that have ended; a bounded number of them."""
         self._refused: dict[str, QueryRefused] = {}
         """Refusals by run ID."""
         self._waiting: queue.Queue[tuple[Link, PartitionsChanged, float] | None] = queue.Queue(
@@ -128,6 +137,7 @@ class GroupListener:
                 reported_groups=(),
                 holds_revocations=on_revoked is not None,
                 spark_ui=spark_ui,
+                application_name=application_name,
             ),
             self._received,
             directories,
@@ -199,7 +209,9 @@ class GroupListener:
     def ended(self, query_id: str, run_id: str) -> None:
         """Report to the runners that a run of a query has ended; it may run again already."""
         self._refused.pop(run_id, None)
-        if self._groups.pop(run_id, None) is not None:
+        if (groups := self._groups.pop(run_id, None)) is not None:
+            if len(self._ended) < MAX_QUERIES:
+                self._ended |= groups
             self._tell_groups()
         had_reports = query_id in self._queries.values()
         self._server.broadcast(NothingMoreReported(query_id=query_id, had_reports=had_reports))
@@ -221,6 +233,10 @@ class GroupListener:
             with _reported("the session's listener could not be removed"):
                 remove(timeout_s)
         _open_listeners.discard(self)
+        # Their last messages say how their runs ended.
+        ended = self._ended.difference(*self._groups.values())
+        if not self._server.await_ends(ended, min(timeout_s, RUNNERS_END_S)):
+            logger.info("runners of queries that have ended are still leaving their groups")
         self._server.close()
         try:
             self._waiting.put_nowait(None)
@@ -228,6 +244,8 @@ class GroupListener:
             logger.warning("closing although a rebalance callback does not return")
 
     def _received(self, link: Link, message: Message) -> None:
+        if isinstance(message, RunEnded):
+            log_end(message)
         if not isinstance(message, PartitionsChanged):
             return
         try:
@@ -379,6 +397,7 @@ def listen(
             " before the session starts",
             UNIX_SOCKETS,
         )
+    driver_log_to_stderr()
     jvm: Any = context._jvm
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
     listener = GroupListener(
@@ -388,6 +407,7 @@ def listen(
         on_lost=on_lost,
         directories=directories_of_driver(jvm),
         spark_ui=context.uiWebUrl or "",
+        application_name=str(context.appName or ""),
     )
     events = _QueryEvents(listener, spark)
 
@@ -401,6 +421,16 @@ def listen(
     atexit.register(close_listeners)
     _open_listeners.add(listener)
     return listener
+
+
+def driver_log_to_stderr() -> None:
+    """Make this driver's process show this package's lines, unless it configures logging itself."""
+    log_to_stderr(None, lambda: None, process="driver", is_terminal=sys.stderr.isatty())
+
+
+def log_end(ended: RunEnded) -> None:
+    """Log the last line of a run, which Spark has left without a stderr."""
+    logger.info("group %s: %s", ended.group_id, ended.line, extra={"query_id": ended.query_id})
 
 
 def report_records(plan: str, counts: Mapping[str, int]) -> bool:

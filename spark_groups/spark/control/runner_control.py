@@ -47,6 +47,7 @@ from spark_groups.spark.control.control_messages import (
     QueryRefused,
     RecordsCounted,
     Released,
+    RunEnded,
 )
 from spark_groups.spark.options.option_values import MoveWithState
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition, topic_id_text
@@ -125,8 +126,18 @@ class RunnerControl:
                 " spark_groups.listen(spark) before the query starts"
             )
 
-    def close(self) -> None:
-        """Close all links."""
+    def close(self, last_line: str | None = None) -> None:
+        """Close all links.
+
+        Args:
+            last_line: What this run logs last: a driver logs it, because Spark closes the stderr
+                of a runner whose query it stops.
+        """
+        if last_line is not None and logger.isEnabledFor(logging.INFO):
+            ended = RunEnded(group_id=self._group_id, query_id=self.query_id or "", line=last_line)
+            # One driver is enough, even if several objects of it listen.
+            for link in self._client.links()[:1]:
+                link.send(ended)
         self._client.close()
 
     @property
@@ -154,6 +165,12 @@ class RunnerControl:
         """Spark's default number of tasks, from a driver; 0: unknown."""
         with self._changed:
             return max((e.default_parallelism for e in self._listening.values()), default=0)
+
+    @property
+    def application_name(self) -> str:
+        """Spark's name of the application, from a driver; empty: unknown."""
+        with self._changed:
+            return next((e.application_name for e in self._listening.values()), "")
 
     @property
     def is_draining(self) -> bool:

@@ -10,7 +10,8 @@ such as numpy, have threads that do not; then a closed connection identifies the
 SparkContext leaves runners alive (measured) but deletes its files directory, which is polled.
 
 Spark configures no logging in a runner, so this package writes lines with time, level and query to
-stderr, which is the driver's log.
+stderr, which is the driver's log. On a terminal each line first clears the one that Spark's
+progress bar has begun.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ TOUCH_EVERY_S: Final = 3600.0
 PACKAGE: Final = "spark_groups"
 TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 """Spark's own format."""
+CLEARED: Final = "\r\x1b[K"
+"""Returns to the start of a terminal's line, and clears it."""
+_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
 _LEVELS: Final = {
     LogLevel.DEBUG: logging.DEBUG,
     LogLevel.INFO: logging.INFO,
@@ -151,13 +155,16 @@ def log_to_stderr(
     stream: TextIO | None = None,
     package: str = PACKAGE,
     process: str = "runner",
+    is_terminal: bool = False,
 ) -> None:
-    """Log to stderr, unless logging is configured in this process.
+    """Log to stderr, unless logging is configured in this process; a second call does nothing.
 
     Args:
         level: None means INFO, or the level that the process has configured.
-        query_id: Returns Spark's query ID, or None while it is unknown.
+        query_id: Returns Spark's query ID, or None while it is unknown. A record may have its own,
+            as `query_id`.
         process: What this process is, for lines without a query ID.
+        is_terminal: Whether the lines end at a terminal, where Spark may show a progress bar.
     """
     logger = logging.getLogger(package)
     is_configured = logger.hasHandlers()
@@ -166,23 +173,33 @@ def log_to_stderr(
     if is_configured:
         return
     lines = logging.StreamHandler(stream or sys.stderr)
-    lines.setFormatter(_Lines(query_id, process))
+    lines.setFormatter(_Lines(query_id, process, CLEARED if is_terminal else ""))
     # If the process configures logging later, lines go there only.
     lines.addFilter(lambda _: not logging.getLogger().handlers)
     logger.addHandler(lines)
 
 
+def writes_to_terminal(pid: int, *, processes: Path = Path("/proc")) -> bool:
+    """Return whether the stderr of another process is a terminal; False where nothing tells."""
+    try:
+        return os.readlink(processes / str(pid) / "fd" / "2").startswith(_TERMINALS)
+    except OSError:
+        return False
+
+
 class _Lines(logging.Formatter):
     """Starts each line with time, level and query, in Spark's format."""
 
-    def __init__(self, query_id: Callable[[], str | None], process: str) -> None:
-        super().__init__("%(asctime)s %(spark_level)s kafka-group [%(query)s]: %(message)s")
+    def __init__(self, query_id: Callable[[], str | None], process: str, before: str) -> None:
+        super().__init__(
+            f"{before}%(asctime)s %(spark_level)s kafka-group [%(query)s]: %(message)s"
+        )
         self.datefmt = TIME_FORMAT
         self._query_id = query_id
-        self._process = process
+        self._process = f"{process} {os.getpid()}"
 
     def format(self, record: Any) -> str:
-        found = self._query_id()
-        record.query = f"query {found}" if found else f"{self._process} {os.getpid()}"
+        found = getattr(record, "query_id", None) or self._query_id()
+        record.query = f"query {found}" if found else self._process
         record.spark_level = "WARN" if record.levelno == logging.WARNING else record.levelname
         return super().format(record)

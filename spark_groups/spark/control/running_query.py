@@ -167,7 +167,7 @@ def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) 
     """Return a client of a stream's cluster; without its identity, of the first one met."""
     return Cluster(
         checked.bootstrap_servers,
-        client_id=checked.client_id,
+        client_id=checked.range_settings().client_id,
         security=checked.security,
         timeouts=checked.timeouts,
         request_timeout_s=checked.api_timeout_ms / 1000,

@@ -39,8 +39,14 @@ from spark_groups.spark.control.control_messages import (
     Listening,
     Message,
     NothingMoreReported,
+    RunEnded,
 )
-from spark_groups.spark.control.listener import EVENTS_TIMEOUT_S, close_listeners
+from spark_groups.spark.control.listener import (
+    EVENTS_TIMEOUT_S,
+    close_listeners,
+    log_end,
+    driver_log_to_stderr,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -375,6 +381,7 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = END_TIMEOUT_S) ->
         raise OptionsError(
             "stop_on_sigterm() requires a classic session: with Spark Connect, call query.stop()"
         )
+    driver_log_to_stderr()
     end = clean_end(spark, timeout_s=timeout_s)
     end.set_timeout(timeout_s)
     end.handle_signals()
@@ -419,7 +426,9 @@ class _Drain:
         self._server.close()
 
     def _received(self, link: Link, message: Message) -> None:
-        if isinstance(message, Draining):
+        if isinstance(message, RunEnded):
+            log_end(message)
+        elif isinstance(message, Draining):
             with self._changed:
                 self._draining.add(link)
                 self._changed.notify_all()

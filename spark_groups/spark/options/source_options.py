@@ -81,8 +81,8 @@ if TYPE_CHECKING:
     from spark_groups.group.client_config import ClientConfig
 
 GROUP_PROTOCOL: Final = "consumer"
-READING_GROUP: Final = "spark-groups"
-"""The `group.id` of librdkafka's consumers for a batch read of no group."""
+UNNAMED: Final = "spark-groups"
+"""The client id of executors without one, and the `group.id` of a batch read of no group."""
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
 
 
@@ -413,10 +413,11 @@ class SourceOptions:
         " from its own environment.",
         default=None,
     )
-    client_id: Text = _option(
+    client_id: Text | None = _option(
         "kafka.client.id",
-        "Name of the query in the brokers' logs and quotas.",
-        default="spark-groups",
+        "Name of the query in the brokers' logs and quotas. Without it, the member has the name of"
+        " the Spark application (`spark.app.name`), and executors that of the package.",
+        default=None,
     )
     max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = _option(
         "kafka.max.poll.interval.ms",
@@ -610,8 +611,8 @@ class SourceOptions:
         """Return the settings for reading ranges on executors."""
         return RangeSettings(
             bootstrap_servers=self.bootstrap_servers,
-            group_id=self.group or READING_GROUP,
-            client_id=self.client_id,
+            group_id=self.group or UNNAMED,
+            client_id=self.client_id or UNNAMED,
             rack=self.rack,
             read_committed=self.read_committed,
             include_headers=self.include_headers,

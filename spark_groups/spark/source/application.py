@@ -1,4 +1,4 @@
-"""The Spark application of a query: sibling queries, and the time of its start.
+"""The Spark application of a query: its name, sibling queries, and the time of its start.
 
 Two queries of one application with the same group and subscription are usually a mistake: one
 DataFrame with two sinks is two queries, and so two members that divide the topics. Each runner
@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+from pyspark.core.files import SparkFiles
 
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.runtime.engine import suspension_clock
@@ -21,7 +26,11 @@ from spark_groups.runtime.snapshot_sockets import read_snapshots
 
 logger = logging.getLogger(__name__)
 STARTS_WITHIN_S: Final = 900.0
-"""A query that starts later says nothing about how long the application takes to start."""
+"""A start that took longer says nothing about the next one."""
+CLIENT_ID_MAX: Final = 100
+_ILLEGAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+"""What Kafka replaces in the names of its metrics by client id."""
+_NAME: Final = "spark.app.name="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +90,71 @@ def _warn(group_id: str, mine: Application, directory: Path | None) -> None:
         )
 
 
-def restart_s(jvm_pid: int, *, processes: Path = Path("/proc")) -> float | None:
-    """Return the seconds from the JVM's start to this query's; None if unknown or too long."""
+def restart_s(
+    jvm_pid: int,
+    runner_pid: int,
+    session_began_at: float | None,
+    *,
+    processes: Path = Path("/proc"),
+) -> float | None:
+    """Return the seconds that a restart takes; None if unknown or too long.
+
+    They are those from the JVM's start to the session's, and from the start of the query's runner
+    until now. Between the two the session may simply have been open.
+
+    Args:
+        session_began_at: When the session began, in seconds of the clock of `time.time`; None: the
+            application's part is unknown, and left out.
+    """
+    jvm_s, runner_s = _age_s(jvm_pid, processes), _age_s(runner_pid, processes)
+    if jvm_s is None or runner_s is None:
+        return None
+    session_s = jvm_s if session_began_at is None else time.time() - session_began_at
+    took_s = max(0.0, jvm_s - session_s) + runner_s
+    return took_s if took_s <= STARTS_WITHIN_S else None
+
+
+def session_began_at() -> float | None:
+    """Return when Spark created the directory of the session's files; None: unknown.
+
+    The directory also changes with each file that is added: then the time is a later one.
+    """
+    root = SparkFiles._root_directory
     try:
-        status = (processes / str(jvm_pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        return os.stat(root).st_mtime if root else None
+    except OSError:
+        return None
+
+
+def _age_s(pid: int, processes: Path) -> float | None:
+    """Return the seconds since a process began."""
+    try:
+        status = (processes / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         # The process name may contain spaces and parentheses; the start time is field 20 after it.
         started_ticks = int(status.rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
-    age_s = suspension_clock() - started_ticks / os.sysconf("SC_CLK_TCK")
-    return age_s if 0 <= age_s <= STARTS_WITHIN_S else None
+    return max(0.0, suspension_clock() - started_ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def application_name(jvm_pid: int, *, processes: Path = Path("/proc")) -> str:
+    """Return the name of the Spark application in the command line of its JVM; empty: unknown.
+
+    A name that a program given to spark-submit chooses itself is not there: a listener knows it.
+    """
+    try:
+        command = (processes / str(jvm_pid) / "cmdline").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    found = ""
+    for word, value in pairwise(command.split("\0")):
+        if word == "--name":
+            found = value
+        elif word == "--conf" and value.startswith(_NAME):
+            found = value.removeprefix(_NAME)
+    return found
+
+
+def as_client_id(name: str) -> str | None:
+    """Return the name of an application in the characters of a client id; None: none is left."""
+    return _ILLEGAL.sub("-", name).strip("-")[:CLIENT_ID_MAX] or None

@@ -15,7 +15,13 @@ from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.spark.source.application import Application, restart_s
+from spark_groups.spark.source.application import (
+    Application,
+    application_name,
+    as_client_id,
+    restart_s,
+    session_began_at,
+)
 from spark_groups.types import BatchPlan
 from spark_groups.wire.security.security import warn_of_open_secrets
 
@@ -49,9 +55,9 @@ class QueryRun:
         )
         self._is_ending = False
         self.driver = GroupDriver(
-            options.client_config(restart_s(self._jvm_pid)),
+            options.client_config(restart_s(self._jvm_pid, os.getpid(), session_began_at())),
             bootstrap_servers=options.bootstrap_servers,
-            client_id=options.client_id,
+            client_id=options.range_settings().client_id,
             security=options.security,
             api_timeout_s=options.api_timeout_ms / 1000,
             timeouts=options.timeouts,
@@ -74,6 +80,7 @@ class QueryRun:
         if hint is not None:
             logger.warning("%s", hint)
         self._available_now = False
+        self._has_started = False
         self._has_logged_drain = False
 
     def snapshot(self) -> dict[str, Any]:
@@ -119,7 +126,7 @@ class QueryRun:
     def _prove(self, proof: Proof, *, may_warm_up: bool) -> None:
         """Start the member in the first call, and finish the proven batch."""
         plan, tasks = proof.plan, self._tasks() if may_warm_up else 0
-        self.driver.start(checkpointed=plan, warm_up_tasks=tasks)
+        self._start(plan, warm_up_tasks=tasks)
         if plan is not None:
             self.driver.finish(plan)
             if plan.warm_up_tasks and self.control.is_reported_to:
@@ -127,6 +134,17 @@ class QueryRun:
                 self.control.await_report(WARM_REPORT_TIMEOUT_S)
         with self.control.changing() as proofs:
             proofs.proven(proof)
+
+    def _start(self, checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
+        """Start the member in the first call, under the name of the Spark application."""
+        if self._has_started:
+            return
+        client_id = self._options.client_id
+        if client_id is None:
+            name = self.control.application_name or application_name(self._jvm_pid)
+            client_id = as_client_id(name)
+        self.driver.start(checkpointed, warm_up_tasks=warm_up_tasks, client_id=client_id)
+        self._has_started = True
 
     def _tasks(self) -> int:
         """Return the number of tasks that read at once."""
@@ -152,7 +170,7 @@ class QueryRun:
         """
         with self.control.changing() as proofs:
             run = proofs.batch_to_run(start, end)
-        self.driver.start(checkpointed=run.checkpointed)
+        self._start(run.checkpointed)
         if run.plan is not None and run.is_replay:
             self.driver.replay(run.plan)
             with self.control.changing() as proofs:
@@ -182,8 +200,7 @@ class QueryRun:
         """Commit finished batches and leave the group; idempotent."""
         # An application that crashed will return.
         will_return = not self._options.leave_on_stop or self._jvm_is_gone()
-        self.driver.leave(timeout_s, will_return=will_return)
-        self.control.close()
+        self.control.close(self.driver.leave(timeout_s, will_return=will_return))
 
     def _jvm_is_gone(self) -> bool:
         """Return whether the JVM died; its connections end shortly before it."""

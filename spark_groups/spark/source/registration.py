@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from pyspark import __version__ as pyspark_version
 from pyspark.errors import AnalysisException
@@ -26,6 +28,7 @@ from spark_groups.spark.source.source import KafkaGroupDataSource
 from spark_groups.spark.state.source import KafkaGroupStateDataSource
 
 WORKER_TIMEOUT_S: Final = 60.0
+SPARKS_LOGGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 
 def register(spark: SparkSession) -> None:
@@ -38,8 +41,9 @@ def register(spark: SparkSession) -> None:
         OptionsError: The Python of Spark's workers lacks the package.
     """
     _check_workers(spark)
-    for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
-        _register(spark, source)
+    with _quiet(spark):
+        for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
+            _register(spark, source)
 
 
 def _check_workers(spark: SparkSession) -> None:
@@ -67,6 +71,22 @@ def _check_workers(spark: SparkSession) -> None:
             f" PYSPARK_PYTHON={sys.executable} before the session starts, or install spark-groups"
             " there: `spark-groups doctor` checks it"
         ) from error
+
+
+@contextmanager
+def _quiet(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from warning that a source replaces the same one, which it has found itself."""
+    jvm = getattr(getattr(spark, "_sc", None), "_jvm", None)
+    if jvm is None:
+        yield
+        return
+    log4j: Any = jvm.org.apache.logging.log4j
+    before = log4j.LogManager.getLogger(SPARKS_LOGGER).getLevel()
+    log4j.core.config.Configurator.setLevel(SPARKS_LOGGER, log4j.Level.ERROR)
+    try:
+        yield
+    finally:
+        log4j.core.config.Configurator.setLevel(SPARKS_LOGGER, before)
 
 
 def _register(spark: SparkSession, source: type[DataSource]) -> None:

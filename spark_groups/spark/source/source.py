@@ -202,12 +202,18 @@ class _StreamReader(DataSourceStreamReader):
                 acknowledge_calls_at_once,
                 jvm_connection,
             )
-            from spark_groups.spark.control.runner_process import RunnerEnd, log_to_stderr
+            from spark_groups.spark.control.runner_process import (
+                RunnerEnd,
+                log_to_stderr,
+                writes_to_terminal,
+            )
             from spark_groups.spark.source.application import warn_of_siblings
             from spark_groups.spark.source.query_run import QueryRun
 
             log_to_stderr(
-                self._options.log_level, lambda: self._run.control.query_id if self._run else None
+                self._options.log_level,
+                lambda: self._run.control.query_id if self._run else None,
+                is_terminal=writes_to_terminal(os.getppid()),
             )
             # Before the member opens connections of its own.
             connection = jvm_connection()

@@ -31,6 +31,7 @@ from spark_groups.spark.control.control_messages import (
     Listening,
     Message,
     Released,
+    RunEnded,
 )
 from workshop.parts.waiting import wait_until
 
@@ -135,6 +136,21 @@ def test_a_runner_talks_to_every_driver_of_its_jvm_and_to_no_other(
     assert member.found == 2
     assert [each.next() for each in listeners] == [INTRODUCED, INTRODUCED]
     assert other.messages.empty()
+
+
+def test_last_messages_of_a_runner_arrive_before_its_links_close(
+    places: ExitStack, tmp_path: Path
+) -> None:
+    listener, member = driver(places, tmp_path / "c"), runner(places, tmp_path / "c")
+    assert listener.next() == INTRODUCED
+    assert not listener.server.await_ends({"flights"}, 0.0)
+    assert listener.server.await_ends({"orders"}, 0.0)
+    said = [RunEnded(group_id="flights", query_id="q", line=str(each)) for each in range(100)]
+    for message in said:
+        member.client.broadcast(message)
+    member.client.close()
+    assert [listener.next() for _ in said] == said
+    assert listener.server.await_ends({"flights"}, 20.0)
 
 
 def test_the_end_of_a_driver_is_noticed(places: ExitStack, tmp_path: Path) -> None:

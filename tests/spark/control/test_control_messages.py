@@ -18,12 +18,14 @@ from spark_groups.spark.control.control_messages import (
     PartitionsChanged,
     QueryRefused,
     Released,
+    RunEnded,
     as_line,
     from_line,
 )
 
 MESSAGES = (
     Listening(reported_groups=("g", "h"), holds_revocations=False, default_parallelism=8),
+    RunEnded(group_id="g", query_id="7f-1", line="committed, left the group"),
     QueryRefused(group_id="flights", reason="it has two streams"),
     BatchReported(
         plan='{"é": "\\n"}',

@@ -29,6 +29,7 @@ from spark_groups.spark.control.control_messages import (
     PartitionsChanged,
     QueryRefused,
     Released,
+    RunEnded,
 )
 from spark_groups.spark.source.query_run import LAST_REPORT_TIMEOUT_S
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
@@ -216,6 +217,30 @@ def test_runners_learn_the_groups_of_queries_until_their_runs_end(tmp_path: Path
     assert Runner(tmp_path).next().reported_groups == ("g",)
     listener.ended("q1", "r2")
     assert Runner(tmp_path).next().reported_groups == ()
+    listener.close(0.0)
+
+
+def test_driver_logs_the_end_of_a_run_and_waits_for_it_before_it_closes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = opened(JVM, directories=[tmp_path])
+    listener.note_groups("r1", frozenset({"g"}))
+    runner = Runner(tmp_path)
+    runner.next()
+    listener.ended("q1", "r1")
+    with caplog.at_level(logging.INFO):
+        closing = threading.Thread(target=listener.close)
+        closing.start()
+        runner.client.broadcast(RunEnded(group_id="g", query_id="q1", line="left the group"))
+        runner.client.close()
+        closing.join(20)
+    assert [each.message for each in caplog.records] == ["group g: left the group"]
+    assert [each.query_id for each in caplog.records] == ["q1"]  # type: ignore[attr-defined]
+
+
+def test_runners_learn_the_name_of_the_application(tmp_path: Path) -> None:
+    listener = opened(JVM, directories=[tmp_path], application_name="flights 1")
+    assert Runner(tmp_path).next().application_name == "flights 1"
     listener.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import pty
 import re
 import signal
 import socket
@@ -16,7 +17,11 @@ from pathlib import Path
 import pytest
 
 from spark_groups.spark.control.jvm_connection import has_hung_up
-from spark_groups.spark.control.runner_process import log_to_stderr
+from spark_groups.spark.control.runner_process import (
+    CLEARED,
+    log_to_stderr,
+    writes_to_terminal,
+)
 from spark_groups.spark.options.option_values import LogLevel
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
@@ -229,3 +234,41 @@ def test_process_that_configures_logging_later_has_no_line_twice(
     logging.getLogger().handlers.append(logging.NullHandler())
     logging.getLogger(package).info("joined")
     assert written.getvalue() == ""
+
+
+def test_record_may_name_its_query_and_a_line_its_process(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_in_a_runner(monkeypatch)
+    written = io.StringIO()
+    log_to_stderr(None, lambda: None, stream=written, package=package, process="driver")
+    logging.getLogger(package).info("left", extra={"query_id": "7f-1"})
+    logging.getLogger(package).info("closed")
+    first, second = written.getvalue().splitlines()
+    assert first.endswith(" INFO kafka-group [query 7f-1]: left")
+    assert second.endswith(f" INFO kafka-group [driver {os.getpid()}]: closed")
+
+
+def test_line_on_a_terminal_clears_the_progress_bar(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_in_a_runner(monkeypatch)
+    written = io.StringIO()
+    log_to_stderr(None, lambda: "q", stream=written, package=package, is_terminal=True)
+    logging.getLogger(package).info("joined")
+    assert written.getvalue().startswith(CLEARED)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="requires /proc")
+def test_stderr_of_another_process_is_a_terminal_or_not() -> None:
+    leader, terminal = pty.openpty()
+    try:
+        for stderr, is_terminal in ((terminal, True), (subprocess.PIPE, False)):
+            command = [sys.executable, "-c", "input()"]
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=stderr) as process:
+                assert writes_to_terminal(process.pid) is is_terminal
+                process.kill()
+        assert not writes_to_terminal(process.pid), "it has ended"
+    finally:
+        os.close(leader)
+        os.close(terminal)

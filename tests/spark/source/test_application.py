@@ -19,14 +19,19 @@ from spark_groups.runtime.engine import suspension_clock
 from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
 from spark_groups.spark.source import application as siblings_module
 from spark_groups.spark.source.application import (
+    CLIENT_ID_MAX,
     STARTS_WITHIN_S,
     Application,
+    application_name,
+    as_client_id,
     restart_s,
+    session_began_at,
     siblings,
     warn_of_siblings,
 )
 from workshop.parts.waiting import wait_until
 
+JVM, RUNNER = 7, 8
 MINE = Application(jvm_pid=7, subscription=Subscription.of_names("orders,bills"), instance_id=None)
 
 
@@ -83,32 +88,83 @@ class _Another:
 def test_age_of_a_process_is_that_since_its_start() -> None:
     began_s = time.monotonic()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        age_s = restart_s(process.pid)
-        assert age_s is not None
-        assert 0 <= age_s <= time.monotonic() - began_s + 0.1
+        took_s = restart_s(process.pid, process.pid, None)
+        assert took_s is not None
+        assert 0 <= took_s <= time.monotonic() - began_s + 0.1
         assert process.stdin is not None
         process.stdin.close()
 
 
-def stat(directory: Path, started_s: float) -> Path:
-    """A process of this start, whose name tries to be other fields."""
-    place = directory / "7"
-    place.mkdir()
-    ticks = int(started_s * os.sysconf("SC_CLK_TCK"))
-    fields = ["S", *["0"] * 18, str(ticks), "0", "0"]
-    (place / "stat").write_text(f"7 (a ) name) {' '.join(fields)}\n", encoding="utf-8")
+def stat(directory: Path, **ages_s: float) -> Path:
+    """A JVM and a runner of these ages, whose names try to be other fields."""
+    for pid, process in ((JVM, "jvm"), (RUNNER, "runner")):
+        place = directory / str(pid)
+        place.mkdir()
+        # Ages may exceed the time since this machine was started.
+        started_s = suspension_clock() - ages_s[process]
+        ticks = int(started_s * os.sysconf("SC_CLK_TCK"))
+        fields = ["S", *["0"] * 18, str(ticks), "0", "0"]
+        (place / "stat").write_text(f"{pid} (a ) name) {' '.join(fields)}\n", encoding="utf-8")
     return directory
 
 
-def test_name_of_a_process_does_not_confuse(tmp_path: Path) -> None:
-    age_s = restart_s(7, processes=stat(tmp_path, suspension_clock() - 60))
-    assert age_s == pytest.approx(60, abs=5)
+def test_restart_takes_as_long_as_the_starts_of_the_session_and_of_the_query(
+    tmp_path: Path,
+) -> None:
+    processes = stat(tmp_path, jvm=60, runner=5)
+    took_s = restart_s(JVM, RUNNER, time.time() - 40, processes=processes)
+    assert took_s == pytest.approx(20 + 5, abs=5)
 
 
-def test_old_jvm_tells_nothing_of_a_restart(tmp_path: Path) -> None:
-    started_s = suspension_clock() - STARTS_WITHIN_S - 60
-    assert started_s < 0 or restart_s(7, processes=stat(tmp_path, started_s)) is None
+def test_session_that_was_simply_open_says_nothing_of_a_restart(tmp_path: Path) -> None:
+    processes = stat(tmp_path, jvm=211, runner=2)
+    took_s = restart_s(JVM, RUNNER, time.time() - 205, processes=processes)
+    assert took_s == pytest.approx(6 + 2, abs=5)
+    assert restart_s(JVM, RUNNER, None, processes=processes) == pytest.approx(2, abs=2)
+
+
+def test_start_of_hours_says_nothing_of_the_next_one(tmp_path: Path) -> None:
+    processes = stat(tmp_path, jvm=STARTS_WITHIN_S + 60, runner=1)
+    assert restart_s(JVM, RUNNER, time.time() - 10, processes=processes) is None
 
 
 def test_system_that_does_not_tell_is_no_error(tmp_path: Path) -> None:
-    assert restart_s(7, processes=tmp_path) is None
+    assert restart_s(JVM, RUNNER, None, processes=tmp_path) is None
+    assert application_name(JVM, processes=tmp_path) == ""
+    assert session_began_at() is None, "this process has no SparkContext"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("java SparkSubmit --conf spark.app.name=flights 1 pyspark-shell", "flights 1"),
+        ("java SparkSubmit --name consume --conf spark.ui.enabled=false consume.py", "consume"),
+        ("java SparkSubmit --name first --conf spark.app.name=last x.py", "last"),
+        ("java SparkSubmit consume.py", ""),
+    ],
+)
+def test_name_of_the_application_is_in_the_command_of_its_jvm(
+    tmp_path: Path, command: str, name: str
+) -> None:
+    place = tmp_path / str(JVM)
+    place.mkdir()
+    # A space inside of a word.
+    words = command.replace("flights 1", "flights_1").split()
+    text = "\0".join(words).replace("flights_1", "flights 1")
+    (place / "cmdline").write_text(text + "\0", encoding="utf-8")
+    assert application_name(JVM, processes=tmp_path) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "client_id"),
+    [
+        ("flights-1", "flights-1"),
+        ("Flüge nach Zürich", "Fl-ge-nach-Z-rich"),
+        (" My App (v2.1) ", "My-App-v2.1"),
+        ("x" * 200, "x" * CLIENT_ID_MAX),
+        ("✈", None),
+        ("", None),
+    ],
+)
+def test_client_id_has_the_legal_characters_of_a_name(name: str, client_id: str | None) -> None:
+    assert as_client_id(name) == client_id
