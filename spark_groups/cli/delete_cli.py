@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from rich.console import Group, RenderableType
@@ -28,6 +29,7 @@ from spark_groups.errors import (
     rule_for,
 )
 from spark_groups.group.member.messages import MetadataRequest
+from spark_groups.group.member.near_names import hint
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.observation.plain_values import View
 from spark_groups.types import TopicPartition
@@ -150,13 +152,14 @@ def delete_group_offsets(
         RequestError: The coordinator did not answer in time.
         ProtocolError: A response cannot be decoded.
     """
-    known = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
-    there, missing = partitions_of(topics, known)
+    request = MetadataRequest(topic_names=frozenset(topics), wants_near=True)
+    known = cluster.metadata(request)
+    there, missing = partitions_of(topics, known.topics)
     if is_dry_run:
         answer = _expected(cluster, group_id, there)
     else:
         answer = group_admin.delete_offsets(cluster, group_id, there) if there else OffsetDeletion()
-    offsets = view_deleted(there, missing, answer)
+    offsets = view_deleted(there, missing, answer, known.near)
     return OffsetDeletionView(group_id=group_id, offsets=offsets, is_dry_run=is_dry_run)
 
 
@@ -181,13 +184,17 @@ def _expected(
 
 
 def view_deleted(
-    there: Iterable[TopicPartition], missing: Iterable[TopicPartition], answer: OffsetDeletion
+    there: Iterable[TopicPartition],
+    missing: Iterable[TopicPartition],
+    answer: OffsetDeletion,
+    near: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[DeletedOffset, ...]:
     """Return what became of committed offsets, once the coordinator has answered.
 
     Args:
         there: Partitions that it was asked to forget.
         missing: Partitions that do not exist, -1 for all of a topic.
+        near: By the name of a missing topic: a topic with a similar name.
     """
     unanswered = answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR.value
     codes = {each: answer.errors.get(each, unanswered) for each in there}
@@ -196,19 +203,23 @@ def view_deleted(
         DeletedOffset(
             topic=each.topic,
             partition=each.partition if each.partition >= 0 else None,
-            **error_fields(codes[each]),
+            **error_fields(codes[each], hint(each.topic, near)),
         )
         for each in sorted(codes)
     )
 
 
-def error_fields(code: int) -> dict[str, Any]:
-    """Return the fields `error` and `remark` for one of Kafka's error codes."""
+def error_fields(code: int, hinted: str = "") -> dict[str, Any]:
+    """Return the fields `error` and `remark` for one of Kafka's error codes.
+
+    Args:
+        hinted: What follows the remark.
+    """
     if not code:
         return {}
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         return {"error": ErrorCode.name_of(code), "remark": "there is no such group"}
-    return {"error": ErrorCode.name_of(code), "remark": rule_for(code).remedy}
+    return {"error": ErrorCode.name_of(code), "remark": f"{rule_for(code).remedy}{hinted}"}
 
 
 @connects

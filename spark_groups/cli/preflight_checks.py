@@ -91,6 +91,7 @@ class TopicFacts:
 
     Args:
         error_code: Why it is unknown; 0 if it exists.
+        hint: What follows its name: the topic that may have been meant.
         operations: What the principal may do with it; None: unknown.
         committed: Partitions with a committed offset.
         uncommitted: Partitions without one.
@@ -104,6 +105,7 @@ class TopicFacts:
 
     name: str
     error_code: int = 0
+    hint: str = ""
     operations: frozenset[str] | None = None
     committed: frozenset[int] = frozenset()
     uncommitted: frozenset[int] = frozenset()
@@ -278,7 +280,7 @@ def check_topic_rights(facts: GroupFacts) -> Finding:
     failed = [topic for topic in facts.topics if topic.error_code]
     if failed:
         name = ErrorCode.name_of(failed[0].error_code)
-        reason = f"{_listed(each.name for each in failed)}: {name}"
+        reason = f"{_listed(f'{each.name}{each.hint}' for each in failed)}: {name}"
         cure = "create the topics, or correct the names: a query waits for missing topics"
         return _warning(reason, cure)
     hidden = [topic.name for topic in facts.topics if topic.operations is None]

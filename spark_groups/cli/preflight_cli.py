@@ -44,6 +44,7 @@ from spark_groups.group.member.messages import (
     OffsetAndMetadata,
     found_and_failed,
 )
+from spark_groups.group.member.near_names import hint
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import MEMBER_TYPES, authorized_operations
@@ -327,6 +328,7 @@ def _read_topics(
         names = [each.name for each in known]
     metadata = cluster.topics(names, with_operations=True)
     found = {each.topic.name: each for each in metadata.topics.values()}
+    near = cluster.near_names(names, found.keys() | metadata.errors.keys())
     held = {
         name
         for name, each in found.items()
@@ -343,7 +345,9 @@ def _read_topics(
     topics = tuple(
         _topic(found[name], committed, partitions, out_of_range, unknown)
         if name in found
-        else TopicFacts(name=name, error_code=metadata.errors.get(name, absent))
+        else TopicFacts(
+            name=name, error_code=metadata.errors.get(name, absent), hint=hint(name, near)
+        )
         for name in sorted(set(names) - held)
     )
     return topics, tuple(sorted(held))

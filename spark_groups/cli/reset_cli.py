@@ -48,6 +48,7 @@ from spark_groups.group.member.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.group.member.near_names import hint
 from spark_groups.observation.observe import describe_any_group, why_unknown
 from spark_groups.text_files import decoded
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
@@ -111,7 +112,7 @@ def reset_group_offsets(
     view = ResetView(
         group_id=group_id,
         group_state=state,
-        rows=_sorted(*rows.values(), *(_missing_row(each) for each in _missing(scope, target))),
+        rows=_sorted(*rows.values(), *_missing_rows(cluster, scope, target)),
         copied_group_id=target.group_id or None,
         checkpoint=_batch_of(target),
     )
@@ -322,9 +323,19 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
     )
 
 
-def _missing_row(name: TopicPartition) -> ResetRow:
-    what, partition = ("topic", None) if name.partition < 0 else ("partition", name.partition)
-    return ResetRow(topic=name.topic, partition=partition, remark=f"the {what} does not exist")
+def _missing_rows(cluster: Cluster, scope: _Scope, target: ResetTarget) -> list[ResetRow]:
+    missing = [*_missing(scope, target)]
+    topics = {each.topic for each in missing if each.partition < 0}
+    near = cluster.near_names(topics, {each.name for each in scope.topics})
+    return [_missing_row(each, near) for each in missing]
+
+
+def _missing_row(name: TopicPartition, near: Mapping[str, str]) -> ResetRow:
+    if name.partition >= 0:
+        remark = "the partition does not exist"
+        return ResetRow(topic=name.topic, partition=name.partition, remark=remark)
+    remark = f"the topic does not exist{hint(name.topic, near)}"
+    return ResetRow(topic=name.topic, partition=None, remark=remark)
 
 
 def _sorted(*rows: ResetRow) -> tuple[ResetRow, ...]:

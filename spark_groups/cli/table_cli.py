@@ -63,6 +63,7 @@ from spark_groups.group.member.messages import (
     OffsetAndMetadata,
     PartitionError,
 )
+from spark_groups.group.member.near_names import hint
 from spark_groups.observation.observe import describe_any_group, known_offsets
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.types import TopicId, TopicIdPartition, TopicPartition, topic_id_text
@@ -542,10 +543,10 @@ def _by_id(
     """
     topics = frozenset(each.topic for each in given)
     with brokers.cluster() as cluster:
-        found = cluster.metadata(MetadataRequest(topic_names=topics)).topics
-    known = {each.name: each for each in found}
+        found = cluster.metadata(MetadataRequest(topic_names=topics, wants_near=True))
+    known = {each.name: each for each in found.topics}
     missing = [
-        str(each)
+        f"{each}{hint(each.topic, found.near)}"
         for each in given
         if each.topic not in known or each.partition >= known[each.topic].partition_count
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 import time
 from collections.abc import Container, Iterable, Mapping
@@ -29,6 +28,7 @@ from spark_groups.group.member.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.group.member.near_names import nearest
 from spark_groups.observation.plain_values import partition_ranges
 from spark_groups.observation.reading import GroupReading, GroupType, described_as_consumer_group
 from spark_groups.observation.unread_times import UnreadTimes
@@ -323,8 +323,8 @@ def why_not_found(group_id: str, groups: tuple[ListedGroup, ...]) -> str:
                 f" (KIP-848): {tool} shows it"
             )
     known = [e.group_id for e in groups if e.group_type.lower() in ("consumer", "classic")]
-    near = difflib.get_close_matches(group_id, known, n=1, cutoff=0.75)
-    if near:
-        return f"there is no group {group_id!r}: did you mean {near[0]!r}?"
+    near = nearest(group_id, known)
+    if near is not None:
+        return f"there is no group {group_id!r}: did you mean {near!r}?"
     there = f"{len(known)} consumer groups" if len(known) != 1 else "1 consumer group"
     return f"there is no group {group_id!r}: the cluster has {there}, none with a similar name"

@@ -7,7 +7,7 @@ A member's requests to its coordinator use a `CoordinatorConnection`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -35,6 +35,7 @@ from spark_groups.group.member.messages import (
     PartitionError,
     found_and_failed,
 )
+from spark_groups.group.member.near_names import near_names
 from spark_groups.types import TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster_identity import ClusterIdentity
@@ -83,7 +84,10 @@ from spark_groups.wire.topic_metadata import (
 from spark_groups.wire.translation import TRANSLATIONS
 
 MAX_METADATA_AGE_S: Final = 1.0
+NEAR_S: Final = 5.0
+"""How long to look for names that are near to those of missing topics."""
 _RETRY_PAUSE_S: Final = 0.1
+_EVERY_TOPIC: Final = metadata_to_wire() | {"topics": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,17 +187,42 @@ class Cluster:
         deadline = self._deadline()
         topics: dict[TopicId, KnownTopic] = {}
         errors: dict[str, int] = {}
+        near: Mapping[str, str] = {}
         if request.topic_names or not request.topic_ids:
             by_name = self._metadata(metadata_to_wire(request.topic_names), deadline)
             self._leaders.learn(by_name)
             topics.update(by_name.topics)
             errors.update(by_name.errors)
+            if request.wants_near:
+                found = {each.topic.name for each in by_name.topics.values()} | errors.keys()
+                near = self.near_names(request.topic_names, found)
         if request.topic_ids:
             by_id = self._metadata(metadata_to_wire(topic_ids=request.topic_ids), deadline)
             self._leaders.learn(by_id, request.topic_ids)
             topics.update(by_id.topics)
             errors.update(by_id.errors)
-        return MetadataResponse(topics=tuple(e.topic for e in topics.values()), errors=errors)
+        return MetadataResponse(
+            topics=tuple(e.topic for e in topics.values()), errors=errors, near=near
+        )
+
+    def near_names(self, asked: Iterable[str], found: Collection[str] = ()) -> Mapping[str, str]:
+        """Return the visible topic nearest to each missing one, best effort.
+
+        It reads the names of all topics, unless nothing is missing.
+
+        Args:
+            asked: Names of topics.
+            found: Those of them that exist.
+        """
+        missing = [name for name in asked if name not in found]
+        if not missing:
+            return {}
+        try:
+            deadline = min(self._deadline(), time.monotonic() + NEAR_S)
+            every = self._metadata(_EVERY_TOPIC, deadline).topics.values()
+        except (RequestError, ProtocolError):
+            return {}
+        return near_names(missing, {each.topic.name for each in every}.difference(found))
 
     def feature_levels(self) -> Mapping[str, int]:
         """Return the level of each finalized feature; one at level 0 is missing."""
@@ -214,7 +243,7 @@ class Cluster:
 
     def every_topic(self) -> ClusterMetadata:
         """Return all topics that this principal may see."""
-        return self._metadata(metadata_to_wire() | {"topics": None}, self._deadline())
+        return self._metadata(_EVERY_TOPIC, self._deadline())
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Return offsets of partitions: one wire request to each leader, all in parallel.

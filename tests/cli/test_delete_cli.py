@@ -54,6 +54,9 @@ def test_offsets_and_then_the_group_are_deleted(
         second = invoke(*asked, "--topic", "~", "--json")
         statuses = [each["error"] for each in json.loads(second.stdout)["offsets"]]
         assert (second.exit_code, statuses) == (1, [None, "UNKNOWN_TOPIC_OR_PARTITION"])
+        third = invoke("delete-offsets", group_id, "--topic", f"{topic_name}x", *address)
+        assert third.exit_code == 1
+        assert f"or correct its name (did you mean '{topic_name}'?)" in third.stdout
     foreseen = invoke("delete", group_id, f"{group_id}-not", *address, "--dry-run", "--json")
     errors = [each["error"] for each in json.loads(foreseen.stdout)["groups"]]
     assert (foreseen.exit_code, errors) == (1, [None, "GROUP_ID_NOT_FOUND"])

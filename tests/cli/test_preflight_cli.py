@@ -335,6 +335,11 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(
         assert "DESCRIBE_CONFIGS" in found["migration policy"]["cure"]
 
 
+def test_topic_that_was_meant_is_named(group: Group) -> None:
+    found = group.findings("--topic", f"{group.topic}x")["topic rights"]
+    assert found.startswith(f"warning: {group.topic}x (did you mean '{group.topic}'?): UNKNOWN_")
+
+
 def test_pattern_is_checked_with_the_topics_that_it_matches(group: Group) -> None:
     group.commit(0)
     create_topic(group.servers, f"{group.topic}-later", 1)

@@ -162,6 +162,13 @@ def test_what_does_not_exist_spoils_the_plan(
     with Cluster(servers) as cluster:
         key = TopicIdPartition(topic_id(cluster, topic_name), 0)
         commit_outside(cluster, group_id, {key: 0})
+        meant = f"{topic_name}x"
+        topics = {meant: None, "~": None}
+        view = reset_group_offsets(cluster, group_id, target, topics, execute=False)
+        assert [each.remark for each in view.rows] == [
+            f"the topic does not exist (did you mean '{topic_name}'?)",
+            "the topic does not exist",
+        ]
         topics = {topic_name: frozenset({0, 5}), "~": None}
         view = reset_group_offsets(cluster, group_id, target, topics, execute=True)
     assert [(each.topic, each.partition, each.remark) for each in view.rows] == [

@@ -84,6 +84,19 @@ def test_topic_that_does_not_exist_is_an_error_that_names_it(
         assert query.ranges == []
 
 
+def test_topic_that_was_meant_is_named(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    filled_topic(kafka.bootstrap_servers, topic_name, 1, 5)
+    wrong = f"{topic_name}x"
+    meant = rf"{wrong} \(did you mean '{topic_name}'\?\)"
+    with queries(kafka.bootstrap_servers, group_id, wrong) as start:
+        query = available_now(start())
+        with pytest.raises(AvailableNowError, match=f"topics that do not exist .*: {meant}"):
+            read_all(query)
+        assert f"no such topic yet: {wrong} (did you mean '{topic_name}'?)" in query.timeline
+
+
 def test_pattern_that_matches_nothing_is_a_warning(
     kafka: EmbeddedKafka, topic_name: str, group_id: str
 ) -> None:

@@ -88,6 +88,18 @@ def test_metadata_by_name_and_by_id(kafka, cluster, topic_name) -> None:
 
 
 @pytest.mark.broker
+def test_missing_topic_has_the_name_that_was_meant(kafka, cluster, topic_name) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name)
+    meant = f"{topic_name}x"
+    named = frozenset({topic_name, meant})
+    assert cluster.metadata(MetadataRequest(topic_names=named)).near == {}, "nobody asked"
+    asked = MetadataRequest(topic_names=frozenset({meant}), wants_near=True)
+    assert cluster.metadata(asked).near == {meant: topic_name}
+    also = MetadataRequest(topic_names=named, wants_near=True)
+    assert cluster.metadata(also).near == {}, "the other one is named already"
+
+
+@pytest.mark.broker
 def test_brokers(kafka, cluster) -> None:
     (node,) = cluster.nodes()
     assert f"{node.host}:{node.port}" == kafka.bootstrap_servers

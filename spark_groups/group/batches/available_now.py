@@ -9,6 +9,7 @@ from typing import Final
 from spark_groups.errors import AvailableNowError
 from spark_groups.group.batches.next_batch import NextBatch
 from spark_groups.group.ledger.events import AvailableNowUnsettled, NothingMatches
+from spark_groups.group.member.near_names import hint
 from spark_groups.group.requests.metadata import AbsentTopics
 
 BEYOND_SESSION_S: Final = 10.0
@@ -74,9 +75,10 @@ class AvailableNowEnd:
         """
         absent = self.absent
         if absent.is_wanted and absent.missing:
+            missing = (f"{name}{hint(name, absent.near)}" for name in absent.missing)
             raise AvailableNowError(
                 "subscribe names topics that do not exist or that this user may not describe:"
-                f" {', '.join(absent.missing)}. AvailableNow would end without reading them:"
+                f" {', '.join(missing)}. AvailableNow would end without reading them:"
                 " correct the names, create the topics, or leave them out"
             )
 

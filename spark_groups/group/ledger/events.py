@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from spark_groups.group.member.events import SHOWN, Event, NameOf, Severity, event, listed, names_of
+from spark_groups.group.member.near_names import hint
 from spark_groups.types import BatchPlan, OffsetRange, TopicId, TopicIdPartition
 
 MISSING_RIGHTS: Final = {
@@ -382,11 +384,18 @@ class InternalTopicsHeld(Event):
     pattern: str
 
 
-@event("no such topic yet: {names}; waiting for it", Severity.WARNING)
+@event("no such topic yet: {hinted}; waiting for it", Severity.WARNING)
 class TopicsMissing(Event):
     """Subscribed topics do not exist; the coordinator assigns them once they do."""
 
     names: tuple[str, ...]
+    near: Mapping[str, str] = field(default_factory=dict)
+    """By name: an existing topic with a similar name."""
+
+    @property
+    def hinted(self) -> tuple[str, ...]:
+        """The names, each with the one that may have been meant."""
+        return tuple(f"{name}{hint(name, self.near)}" for name in self.names)
 
 
 @event(

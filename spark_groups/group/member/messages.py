@@ -195,10 +195,15 @@ class FindCoordinatorResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
-    """Metadata v12 for topics by name and by id; both empty: only the brokers."""
+    """Metadata v12 for topics by name and by id; both empty: only the brokers.
+
+    Args:
+        wants_near: Whether the answer names existing topics that are near to missing names.
+    """
 
     topic_names: frozenset[str] = frozenset()
     topic_ids: frozenset[TopicId] = frozenset()
+    wants_near: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +227,8 @@ class MetadataResponse:
     topics: tuple[TopicMetadata, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
     """By topic name: errors other than that the topic does not exist."""
+    near: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a missing topic: a visible topic with a similar name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

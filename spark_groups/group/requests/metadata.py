@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -36,6 +37,8 @@ class AbsentTopics:
         """Whether it matters: under AvailableNow."""
         self.missing: tuple[str, ...] = ()
         """Topics that do not exist, sorted."""
+        self.near: Mapping[str, str] = {}
+        """By the name of a topic that did not exist at the beginning: a topic that may be meant."""
         self._since: dict[str, float] = {}
         """When brokers first reported a topic missing."""
         self._found_at: dict[str, float] = {}
@@ -74,6 +77,7 @@ class AbsentTopics:
 
     def learn(self, request: MetadataRequest, response: MetadataResponse, now: float) -> None:
         """Process metadata."""
+        self.near = {**self.near, **response.near}
         # Brokers return errors such as LEADER_NOT_AVAILABLE only for topics that exist.
         there = {topic.name for topic in response.topics} | response.errors.keys()
         for name in request.topic_names | (self._since.keys() & there):
@@ -170,7 +174,8 @@ class TopicNames:
         """Look up the subscribed topics; nothing else is requested before."""
         if not self._baseline_wanted:
             return None
-        return self.absent.sent(MetadataRequest(topic_names=self._subscribed()), now)
+        request = MetadataRequest(topic_names=self._subscribed(), wants_near=True)
+        return self.absent.sent(request, now)
 
     def next_request(self, _now: float) -> MetadataRequest | None:
         """Look up the names of assigned topics, and once those of pending partitions."""
@@ -209,7 +214,7 @@ class TopicNames:
             missing = request.topic_names - {topic.name for topic in response.topics}
             topics.saw_absent(missing)
             if missing:
-                self.positions.emit(TopicsMissing(now, tuple(sorted(missing))))
+                self.positions.emit(TopicsMissing(now, tuple(sorted(missing)), response.near))
         self.end_initial_topics()
         unknown = topics.unknown(request.topic_ids)
         there = {topic.topic_id for topic in response.topics}

@@ -88,8 +88,15 @@ REFUSED_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
 _REFUSED: Final = {name.lower(): name for name in REFUSED}
 
 
-def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:
-    """Yield a problem for each unknown or refused option; names in `given` are in lower case."""
+def unknown_or_refused(options: Mapping[str, str], known: Mapping[str, str]) -> Iterator[str]:
+    """Yield a problem for each unknown or refused option.
+
+    Args:
+        options: Texts by name, in any case; Spark passes names in lower case.
+        known: The options by their names in lower case.
+    """
+    spelled = {name.lower(): name for name in options}
+    given = {name.lower(): text for name, text in options.items()}
     free = {f"{_PREFIX}{name}" for name in provider_settings(_without_prefix(given))}
     for name in given:
         if name in free:
@@ -105,15 +112,28 @@ def unknown_or_refused(given: Mapping[str, str], known: Mapping[str, str]) -> It
         if name in _REFUSED:
             yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
         elif prefix is not None:
-            yield f"{name} is refused: {REFUSED_PREFIXES[prefix]}"
+            yield f"{spelled[name]} is refused: {REFUSED_PREFIXES[prefix]}"
         elif f"kafka.{name}" in _REFUSED:
-            yield f"{name} is refused: {REFUSED[_REFUSED[f'kafka.{name}']]}"
+            yield f"{spelled[name]} is refused: {REFUSED[_REFUSED[f'kafka.{name}']]}"
         elif f"kafka.{name}" in known:
-            yield f"{name} is not an option of this source: write {known[f'kafka.{name}']}"
+            written = known[f"kafka.{name}"]
+            yield f"{spelled[name]} is not an option of this source: write {written}"
         elif name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {known[near[0]]}?" if near else ""
-            yield f"{name} is not an option of this source{hint}"
+            shown = _spelled_like(known[near[0]], spelled[name]) if near else spelled[name]
+            yield f"{shown} is not an option of this source{hint}"
+
+
+def _spelled_like(known: str, name: str) -> str:
+    """Return a name with the capitals of a similar one, unless it has some of its own."""
+    if name != name.lower():
+        return name
+    letters = list(name)
+    matcher = difflib.SequenceMatcher(None, name, known.lower(), autojunk=False)
+    for block in matcher.get_matching_blocks():
+        letters[block.a : block.a + block.size] = known[block.b : block.b + block.size]
+    return "".join(letters)
 
 
 def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Iterator[str]:
@@ -185,10 +205,14 @@ def validated(
         return None
 
 
-def refuse_load(source: str, problems: Iterable[str]) -> NoReturn:
-    """Raise an OptionsError that lists all problems of a load()."""
+def refuse_load(source: str, problems: Iterable[str], done: str = "loaded") -> NoReturn:
+    """Raise an OptionsError that lists all problems of a load().
+
+    Args:
+        done: What cannot be done.
+    """
     listed = "".join(f"\n  - {problem}" for problem in problems)
-    raise OptionsError(f"the {source} source cannot be loaded:{listed}")
+    raise OptionsError(f"the {source} source cannot be {done}:{listed}")
 
 
 def describe_problem(error: Any, names: Iterable[str]) -> str:

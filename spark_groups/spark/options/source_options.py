@@ -84,6 +84,8 @@ GROUP_PROTOCOL: Final = "consumer"
 UNNAMED: Final = "spark-groups"
 """The client id of executors without one, and the `group.id` of a batch read of no group."""
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
+_NO_GROUP: Final = "kafka.group.id is missing: a stream requires a group to join"
+_NO_TOPICS: Final = "the query has no topics: set subscribe or subscribePattern"
 
 
 class OnRestart(Enum):
@@ -302,10 +304,12 @@ class SourceOptions:
     )
     fail_on_data_loss: bool = _option(
         "failOnDataLoss",
-        "Whether a query fails when offsets no longer exist; otherwise it continues from the"
-        " earliest offset, or after a truncation from the point of divergence. It does not"
-        " cover deleted topics: the group continues without them, with a WARN, and their unread"
-        " records are gone; only a batch that was planned before fails.",
+        "Whether a query fails when offsets no longer exist: retention deleted them, the log was"
+        " truncated, or the topic of a planned batch was deleted, or deleted and created again."
+        " Otherwise it logs a WARN, and continues from the earliest offset, after a truncation from"
+        " the point of divergence, or without the topic. It does not cover records of a deleted"
+        " topic that no batch had planned: with either value the query continues without the topic,"
+        " or from the beginning of the new one, and a WARN says how many such records are known.",
         default=True,
     )
     on_unreadable_timestamp: Annotated[
@@ -472,7 +476,7 @@ class SourceOptions:
             OptionsError: Options are unknown, missing, invalid or contradictory; lists all.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
-        problems = [*unknown_or_refused(given, _KNOWN)]
+        problems = [*unknown_or_refused(options, _KNOWN)]
         values: dict[str, Any] = {}
         for name in _OPTION_NAMES:
             if name.lower() in given:
@@ -495,7 +499,7 @@ class SourceOptions:
     def group_id(self) -> str:
         """The group, which a stream requires."""
         if self.group is None:
-            raise OptionsError("kafka.group.id is missing: a stream requires a group to join")
+            raise OptionsError(_NO_GROUP)
         return self.group
 
     @property
@@ -518,20 +522,34 @@ class SourceOptions:
         return EndingOffsets(timestamps=timestamps) if timestamps else self.ending_offsets
 
     def check_stream(self) -> None:
-        """Raise an OptionsError for options that only a batch read has."""
-        for name, value in (
-            ("endingTimestamp", self.ending_timestamp_ms),
-            ("endingOffsetsByTimestamp", self.ending_timestamps_ms),
-            ("endingOffsets", self.ending_offsets.by_partition or None),
-        ):
-            if value is not None:
-                raise OptionsError(f"{name}: a stream has no end: use Trigger.AvailableNow")
+        """Check what load() cannot know: whether a stream or a batch read becomes of it.
+
+        Raises:
+            OptionsError: A stream lacks an option that a batch read may lack, or has one that only
+                a batch read has; lists all.
+        """
+        problems = []
+        if self.group is None:
+            problems.append(_NO_GROUP)
+        if self.chosen is None:
+            problems.append(_NO_TOPICS)
+        problems += (
+            f"{name}: a stream has no end: use Trigger.AvailableNow"
+            for name, value in (
+                ("endingTimestamp", self.ending_timestamp_ms),
+                ("endingOffsetsByTimestamp", self.ending_timestamps_ms),
+                ("endingOffsets", self.ending_offsets.by_partition or None),
+            )
+            if value is not None
+        )
+        if problems:
+            refuse_load("kafka-group", problems, "started as a stream")
 
     @property
     def subscription(self) -> Subscription:
         """The subscription, which a stream requires."""
         if self.chosen is None:
-            raise OptionsError("the query has no topics: set subscribe or subscribePattern")
+            raise OptionsError(_NO_TOPICS)
         return self.chosen
 
     @property

@@ -24,6 +24,7 @@ from spark_groups.group.member.messages import (
     TopicMetadata,
     found_and_failed,
 )
+from spark_groups.group.member.near_names import hint
 from spark_groups.observation.observe import GroupObserver
 from spark_groups.observation.reading import GroupReading
 from spark_groups.spark.control.running_query import cluster_of
@@ -162,17 +163,20 @@ def _no_group(options: SourceOptions, identity: ClusterIdentity) -> GroupReading
     wanted = options.chosen
     with cluster_of(options, identity) as cluster:
         found = cluster.topics(wanted.topic_names) if wanted.topic_names else cluster.every_topic()
-    for name, error_code in found.errors.items():
-        if wanted.matches(name):
-            refuse(error_code, f"Metadata of {name}")
-    topics = tuple(
-        each.topic
-        for each in found.topics.values()
-        if wanted.reads(each.topic.name, is_internal=each.topic.is_internal)
-    )
-    missing = sorted({*wanted.topic_names} - {topic.name for topic in topics})
-    if missing:
-        raise OptionsError(f"subscribe: {', '.join(missing)} does not exist")
+        for name, error_code in found.errors.items():
+            if wanted.matches(name):
+                refuse(error_code, f"Metadata of {name}")
+        topics = tuple(
+            each.topic
+            for each in found.topics.values()
+            if wanted.reads(each.topic.name, is_internal=each.topic.is_internal)
+        )
+        names = {topic.name for topic in topics}
+        missing = sorted({*wanted.topic_names} - names)
+        if missing:
+            near = cluster.near_names(wanted.topic_names, names)
+            listed = ", ".join(f"{name}{hint(name, near)}" for name in missing)
+            raise OptionsError(f"subscribe: {listed} does not exist")
     return GroupReading(description=DescribeGroupResponse(group_id=""), topics=topics)
 
 

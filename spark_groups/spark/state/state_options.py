@@ -61,7 +61,7 @@ class StateOptions:
             OptionsError: Options are unknown, missing or invalid; lists all.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
-        problems = [*unknown_or_refused(given, _KNOWN)]
+        problems = [*unknown_or_refused(options, _KNOWN)]
         values: dict[str, Any] = {name: given[name] for name in STATE_OPTIONS if name in given}
         values["security"] = read_security(given, problems)
         checked = validated(cls, values, STATE_OPTIONS, problems)

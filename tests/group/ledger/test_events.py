@@ -37,6 +37,7 @@ SAMPLES: dict[str, object] = {
     "topic": "orders",
     "topic_id": TOPIC,
     "topics": ("orders", "bills"),
+    "near": {"orders": "order"},
     "group_id": "g",
     "former_group_id": "f",
     "position": 7,

@@ -282,6 +282,7 @@ def test_missing_topics_are_reported_once_and_start_at_the_beginning_later() -> 
     (event,) = harness.find(TopicsMissing)
     assert isinstance(event, TopicsMissing)
     assert event.names == ("orders",)
+    assert event.text(str) == "no such topic yet: orders; waiting for it"
     harness.beat(accepted(2, parts(0)))
     harness.cluster()
     harness.until(m.OffsetFetchRequest)
@@ -289,6 +290,18 @@ def test_missing_topics_are_reported_once_and_start_at_the_beginning_later() -> 
     request = harness.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
     assert request.timestamp_ms == m.EARLIEST_TIMESTAMP
+
+
+def test_missing_topic_is_reported_with_the_name_that_was_meant() -> None:
+    harness = ClientHarness()
+    harness.answer(Channel.SEARCH, m.FindCoordinatorResponse(coordinator=NODE))
+    request = harness.request(Channel.CLUSTER)
+    assert isinstance(request, m.MetadataRequest)
+    assert request.wants_near
+    harness.answer(Channel.CLUSTER, m.MetadataResponse(near={"orders": "order"}))
+    (event,) = harness.find(TopicsMissing)
+    said = "no such topic yet: orders (did you mean 'order'?); waiting for it"
+    assert event.text(str) == said
 
 
 def test_topic_that_is_named_late_starts_where_the_query_is_to_start() -> None:

@@ -39,8 +39,9 @@ def test_known_names_are_not_spoken_of() -> None:
 
 def test_names_that_are_nearly_right_are_guessed() -> None:
     assert said("startingofsets") == [
-        "startingofsets is not an option of this source; did you mean startingOffsets?"
+        "startingOfsets is not an option of this source; did you mean startingOffsets?"
     ]
+    assert said("StartingOfsets")[0].startswith("StartingOfsets is not"), "its own capitals"
     assert said("group.id") == ["group.id is not an option of this source: write kafka.group.id"]
     assert said("something") == ["something is not an option of this source"]
 

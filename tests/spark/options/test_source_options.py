@@ -126,6 +126,16 @@ def test_unknown_option_names_the_nearest(given: str, meant: str) -> None:
         SourceOptions.of({**NEEDED, given.lower(): "x"})
 
 
+def test_option_has_its_own_capitals_in_an_error_although_spark_passes_none() -> None:
+    given = {"startingoffset": "x", "failondataloss": "perhaps", "fooBar": "1"}
+    with pytest.raises(OptionsError) as caught:
+        SourceOptions.of({**NEEDED, **given})
+    text = str(caught.value)
+    assert "- startingOffset is not an option of this source; did you mean startingOffsets?" in text
+    assert "- failOnDataLoss: 'perhaps' is invalid" in text
+    assert "- fooBar is not an option of this source" in text
+
+
 def test_unknown_option_without_a_near_one_is_only_named() -> None:
     with pytest.raises(OptionsError, match=r"zzzz is not an option of this source$"):
         options(zzzz="1")
@@ -294,6 +304,18 @@ def test_only_a_stream_has_to_choose_topics() -> None:
     assert chooses_nothing.chosen is None
     with pytest.raises(OptionsError, match="set subscribe or subscribePattern"):
         chooses_nothing.client_config()
+
+
+def test_what_only_a_stream_requires_is_in_one_error() -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "endingTimestamp": "5"}
+    with pytest.raises(OptionsError) as caught:
+        SourceOptions.of(given, may_lack_group=True).check_stream()
+    assert str(caught.value).splitlines() == [
+        "the kafka-group source cannot be started as a stream:",
+        "  - kafka.group.id is missing: a stream requires a group to join",
+        "  - the query has no topics: set subscribe or subscribePattern",
+        "  - endingTimestamp: a stream has no end: use Trigger.AvailableNow",
+    ]
 
 
 def test_pattern_is_an_re2_expression() -> None:

@@ -220,7 +220,8 @@ def test_batch_read_of_no_group_has_the_rows_of_a_span_of_time(
     found = sorted([row.partition, row.offset] for row in rows)
     assert found == spans((2, 5), (2, 5))
     missing = spark.read.format("kafka-group").options(**{**options, "subscribe": f"{timed}-no"})
-    with pytest.raises(PySparkException, match="does not exist"):
+    meant = rf"{timed}-no \(did you mean '{timed}'\?\) does not exist"
+    with pytest.raises(PySparkException, match=meant):
         missing.load().collect()
     with Cluster(servers) as cluster:
         groups = {each.group_id for each in cluster.list_groups()}
