@@ -79,6 +79,19 @@ class TableError(SparkGroupsError):
     """A table cannot be read or written to; the message has the reason."""
 
 
+class RecordRefusedError(TableError):
+    """A record cannot be written: the transform fails, or the table takes no such value.
+
+    Args:
+        message: The reason, with the record where that is known.
+        problem: The column and what is wrong with its value; empty: the transform fails.
+    """
+
+    def __init__(self, message: str, problem: str = "") -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
 class TableGapError(TableError):
     """A batch does not begin at the table's next offset, so the table would lack records."""
 

@@ -221,6 +221,10 @@ class UnfencedTable:
         """The types that the table may have."""
         return TableColumns(self.table, RULES)
 
+    def check(self) -> TableColumns:
+        """Return the types that the table may have."""
+        return self.columns
+
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return that the table has nothing yet."""
         del group_id, topic_ids

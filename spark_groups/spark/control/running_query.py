@@ -107,6 +107,28 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
     )
 
 
+def loaded_stream(stream: DataFrame, caller: str) -> tuple[SourceOptions, bool]:
+    """Return the options of a stream that no query reads yet, and whether it is as loaded.
+
+    Args:
+        stream: The stream.
+        caller: The function to name in errors.
+
+    Raises:
+        OptionsError: It does not read exactly one kafka-group stream.
+    """
+    frame: Any = stream
+    if not hasattr(frame, "_jdf"):
+        raise OptionsError(
+            f"{caller} requires a classic session: Spark Connect does not expose the query"
+        )
+    plan = frame._jdf.queryExecution().analyzed()
+    streams = _streams(plan)
+    if len(streams) != 1:
+        raise OptionsError(f"{caller} requires one kafka-group stream, not {len(streams)}")
+    return _options_of(streams[0]), _is_loaded(plan)
+
+
 def batch_frame_id(batch: DataFrame, caller: str, cure: str) -> int:
     """Return a number that no frame of another batch has, of the frame that Spark has passed.
 

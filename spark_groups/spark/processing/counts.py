@@ -69,6 +69,11 @@ class FateCounts:
             retried=known.retried + (attempts > 1),
         )
 
+    @property
+    def counts(self) -> tuple[FateCount, ...]:
+        """The counts of the task."""
+        return tuple(self._counts.values())
+
     def rows(self) -> pa.RecordBatch:
         """Return the counts as rows in COUNT_COLUMNS, for the driver."""
         rows = [{**asdict(count), "fate": count.fate.value} for count in self._counts.values()]

@@ -165,6 +165,16 @@ def replayed(record: Record, topic: str | None = None) -> Letter | None:
     return Letter(topic, record.key, record.value, (*own, *_place(origin)))
 
 
+def error_text(failure: Exception) -> str:
+    """Return an error as valid, bounded UTF-8; its text may come from records."""
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except Exception:
+        text = type(failure).__name__
+    encoded = text[:ERROR_BYTES_MAX].encode("utf-8", "backslashreplace")[:ERROR_BYTES_MAX]
+    return encoded.decode("utf-8", "ignore")
+
+
 def _headers(record: Record, history: Origin, error: str) -> Headers:
     added = [(ERROR, error.encode()[:ERROR_BYTES_MAX])]
     if history.retries is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
@@ -17,19 +16,19 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.errors import OptionsError, RelinquishedError
+from spark_groups.errors import RelinquishedError
 from spark_groups.group.member.messages import found_and_failed
-from spark_groups.group.metrics import Count
 from spark_groups.observation.observe import why_unknown
-from spark_groups.spark.control.listener import report_records
 from spark_groups.spark.control.running_query import RunningQuery, running_query
 from spark_groups.spark.processing.arrow_map import map_in_arrow
-from spark_groups.spark.processing.budget import addresses_of, budget_of
+from spark_groups.spark.processing.budget import budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
+from spark_groups.spark.processing.destinations import destinations
 from spark_groups.spark.processing.kafka_record import record_rows
 from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.task import Handle, Task
+from spark_groups.spark.processing.totals import RecordTotals
 from spark_groups.types import TopicPartition
 from spark_groups.wire.cluster import Cluster
 
@@ -42,16 +41,14 @@ class RecordProcessing:
     def __init__(self, handle: Handle, strategy: Strategy) -> None:
         self._handle = handle
         self._strategy = strategy
-        self._totals: Counter[Fate] = Counter()
+        self._totals = RecordTotals()
         self._addresses: dict[str, Addresses] = {}
         self._is_relinquished = False
-        self._unreported: Counter[str] = Counter()
-        self._warns = True
 
     @property
     def totals(self) -> Mapping[Fate, int]:
         """Record counts by fate since the application started."""
-        return dict(self._totals)
+        return self._totals.by_fate()
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Process a batch.
@@ -64,7 +61,7 @@ class RecordProcessing:
         running = running_query(batch, "process_records")
         checked = running.checked
         # The last run may have relinquished records: its member has left.
-        self._report(running)
+        self._totals.report(running)
         budget = budget_of(self._strategy, checked)
         with running.cluster() as cluster:
             self._learn_addresses(cluster, running)
@@ -82,7 +79,7 @@ class RecordProcessing:
         )
         counted = map_in_arrow(record_rows(batch), task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
-        self._report(running)
+        self._totals.report(running)
 
     def run(
         self,
@@ -112,25 +109,9 @@ class RecordProcessing:
                 return
 
     def _learn_addresses(self, cluster: Cluster, running: RunningQuery) -> None:
-        """Add the destinations of the batch's topics.
-
-        Raises:
-            OptionsError: A retry or dead-letter topic does not exist.
-        """
+        """Add the destinations of the batch's topics."""
         topics = {offset_range.topic for offset_range in running.ranges} - set(self._addresses)
-        found = {topic: addresses_of(self._strategy, topic, running.checked) for topic in topics}
-        wanted = {name for each in found.values() for name in (each.retry, each.dead_letter)}
-        names = {name for name in wanted if name is not None}
-        if names:
-            known = cluster.topics(names)
-            there = {each.topic.name for each in known.topics.values()} | set(known.errors)
-            if missing := sorted(names - there):
-                raise OptionsError(
-                    f"there is no topic {', '.join(missing)}: the strategy"
-                    f" {type(self._strategy).__name__} writes to it; create it with"
-                    f" kafka-topics.sh --create --topic {missing[0]}"
-                )
-        self._addresses |= found
+        self._addresses |= destinations(cluster, self._strategy, topics, running.checked)
 
     def _count(self, counts: Sequence[FateCount], batch_id: int) -> None:
         """Add a batch to the totals, and log failed records.
@@ -138,31 +119,12 @@ class RecordProcessing:
         Raises:
             RelinquishedError: Some records were relinquished.
         """
-        failed = [each for each in counts if each.fate is not Fate.PROCESSED]
-        for each in counts:
-            self._totals[each.fate] += each.records
-            self._unreported[f"RECORDS_{each.fate.name}"] += each.records
-            self._unreported[Count.RECORDS_RETRIED.name] += each.retried
-        for each in failed:
-            logger.warning("batch %d: %s", batch_id, each)
-        if relinquished := [each for each in failed if each.fate is Fate.RELINQUISHED]:
+        self._totals.add(counts, batch_id)
+        if relinquished := [each for each in counts if each.fate is Fate.RELINQUISHED]:
             self._is_relinquished = True
             raise RelinquishedError(
                 f"batch {batch_id} missed its deadline, so the member releases its partitions:"
                 f" {relinquished[0]}; restart the query to join again"
-            )
-
-    def _report(self, running: RunningQuery) -> None:
-        """Add the counts to the metrics of the query's member."""
-        if not self._unreported:
-            return
-        is_heard = report_records(running.plan, self._unreported)
-        self._unreported.clear()
-        if not is_heard and running.checked.metrics_port is not None and self._warns:
-            self._warns = False
-            logger.warning(
-                "records are not counted in /metrics without a listener: call"
-                " spark_groups.listen(spark) before the query starts"
             )
 
 

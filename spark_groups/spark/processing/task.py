@@ -18,10 +18,10 @@ from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.counts import FateCounts
 from spark_groups.spark.processing.kafka_record import Record, records_of
 from spark_groups.spark.processing.letters import (
-    ERROR_BYTES_MAX,
     Addresses,
     Letter,
     dead_letter,
+    error_text,
     expiry_ms,
     own_origin,
     recirculated,
@@ -74,7 +74,7 @@ def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
         except _DeadlineReached:
             error = f"TimeoutError: not processed by its deadline, attempt {attempts}"
         except Exception as failure:
-            error = _error_text(failure)
+            error = error_text(failure)
             is_hopeless = isinstance(failure, UnprocessableError)
         if time.monotonic() + pause_s >= deadline_s or (is_hopeless and deadline_s != inf):
             break
@@ -82,16 +82,6 @@ def attempt(handle: Handle, record: Record, deadline_s: float) -> Attempted:
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return Attempted(attempts, error)
-
-
-def _error_text(failure: Exception) -> str:
-    """Return an error as valid, bounded UTF-8; its text may come from records."""
-    try:
-        text = f"{type(failure).__name__}: {failure}"
-    except Exception:
-        text = type(failure).__name__
-    encoded = text[:ERROR_BYTES_MAX].encode("utf-8", "backslashreplace")[:ERROR_BYTES_MAX]
-    return encoded.decode("utf-8", "ignore")
 
 
 @contextmanager

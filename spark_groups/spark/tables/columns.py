@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from spark_groups.errors import TableError
+from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.tables.column_types import (
     MICROS,
     MICROS_UTC,
@@ -165,21 +165,9 @@ class TableColumns:
         Raises:
             TableError: A type or a value does not fit.
         """
-        columns, first = self, None
-        given: pa.Schema | None = None
-        for batch in batches:
-            if given is None or not batch.schema.equals(given):
-                staged, given = columns.check(batch.schema), batch.schema
-                if first is None:
-                    first = staged
-                    if columns.schema is None:
-                        columns = columns.now_with(first)
-                else:
-                    self._check_later(batch.schema, staged.names, first)
-            assert first is not None
-            yield self._converted(batch, first)
+        return map(Fitting(self).fit, batches)
 
-    def _check_later(self, given: pa.Schema, names: Sequence[str], first: pa.Schema) -> None:
+    def check_later(self, given: pa.Schema, names: Sequence[str], first: pa.Schema) -> None:
         """Refuse later rows of a task that cannot be staged as its first ones are.
 
         Args:
@@ -235,13 +223,23 @@ class TableColumns:
         """
         return TableColumns(self.table, self.rules, schema, self.partition_by)
 
-    def _converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
+    def converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
+        """Convert a record batch.
+
+        Args:
+            batch: The rows, whose types fit.
+            staged: The columns in which they are staged.
+
+        Raises:
+            RecordRefusedError: A value does not fit.
+        """
         try:
             arrays = [self._column(batch, each) for each in staged]
         except ValueMisfitError as error:
-            raise TableError(
+            raise RecordRefusedError(
                 f"the batch does not fit {self.table}: {error} ({place_of(batch, error.row)})."
-                " Change the transform"
+                " Change the transform",
+                str(error),
             ) from None
         return pa.RecordBatch.from_arrays(arrays, schema=staged)
 
@@ -280,6 +278,41 @@ class TableColumns:
             )
         if bounds := _FOUR_DIGIT_YEARS.get(staged.type):
             refuse_outside(column, bounds, staged.name, "is outside the years 1 to 9999")
+
+
+class Fitting:
+    """Converts record batches of a task, all of which are staged in the columns of the first one.
+
+    Args:
+        columns: The columns of the table.
+    """
+
+    def __init__(self, columns: TableColumns) -> None:
+        self._columns = columns
+        self._first: pa.Schema | None = None
+        self._given: pa.Schema | None = None
+
+    def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert a record batch.
+
+        Args:
+            batch: The rows.
+
+        Raises:
+            TableError: A type does not fit.
+            RecordRefusedError: A value does not fit.
+        """
+        if self._given is None or not batch.schema.equals(self._given):
+            staged = self._columns.check(batch.schema)
+            if self._first is None:
+                self._first = staged
+                if self._columns.schema is None:
+                    self._columns = self._columns.now_with(staged)
+            else:
+                self._columns.check_later(batch.schema, staged.names, self._first)
+            self._given = batch.schema
+        assert self._first is not None
+        return self._columns.converted(batch, self._first)
 
 
 def _is_partitioned_by(column: pa.DataType) -> bool:

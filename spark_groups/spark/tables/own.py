@@ -63,6 +63,9 @@ class OwnTable:
         """Return the name of the store in errors and logs."""
         return self.name
 
+    def check(self) -> None:
+        """Return None: the functions take any rows."""
+
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence of a group.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import time
@@ -162,6 +163,17 @@ class LakeTable(StagedTable):
         self._target_file_bytes = target_file_bytes
         self._compression = compression
         self._warned_of: set[str] = set()
+
+    def check(self) -> TableColumns:
+        """Return the columns to which rows are fitted, after a look at the table.
+
+        The look is that of another object: what a query has seen of a table begins with its first
+        batch.
+        """
+        looking = copy.copy(self)
+        with self._lock:
+            looking._opened()
+            return looking._columns()
 
     def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
         """Return the writer that stages files in the tasks of an attempt."""

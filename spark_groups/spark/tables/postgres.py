@@ -88,6 +88,8 @@ SELECT f.relkind = 'r' AND f.relpersistence = 'p',
 FROM pg_class f JOIN pg_namespace n ON n.oid = f.relnamespace
 JOIN pg_roles r ON r.oid = f.relowner LEFT JOIN pg_class c ON c.oid = %s
 WHERE f.oid = to_regclass(%s)"""
+_MAY_STAGE: Final = """
+SELECT pg_catalog.has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s"""
 _READ: Final = """
 SELECT group_id, topic_id, partition, start_offset, next_offset, table_oid FROM {fence}
 WHERE table_name = %(table)s AND (%(topics)s::uuid[] IS NULL OR topic_id = ANY(%(topics)s::uuid[]))
@@ -182,6 +184,30 @@ class PostgresTable(StagedTable):
         self._names = names
         self._connection: Connection | None = None
         self._resolved: _Place | None = None
+
+    def check(self) -> TableColumns:
+        """Return the columns to which rows are fitted.
+
+        The look is that of another object: what a query has seen of a table begins with its first
+        batch.
+
+        Raises:
+            TableError: The database cannot be reached, or the role may not make staging tables.
+        """
+        looking = PostgresTable(self._dsn, self._names, self._name)
+        try:
+            with looking._transaction() as cursor:
+                place = looking._found(cursor)
+                cursor.execute(_MAY_STAGE, [place.schema])
+                if cursor.fetchone() == (False,):
+                    raise TableError(
+                        f"{self}: rows are staged in tables of the schema {place.schema}, where the"
+                        f" role may not create any: GRANT CREATE ON SCHEMA {place.schema} TO ..."
+                    )
+                return looking._columns(cursor, place)[0]
+        finally:
+            if looking._connection is not None:
+                looking._connection.close()
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.

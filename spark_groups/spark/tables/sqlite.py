@@ -136,6 +136,17 @@ class SqliteTable(StagedTable):
         """The directory of staged files."""
         return self._path.with_name(f"{self._path.name}-staged")
 
+    def check(self) -> TableColumns:
+        """Return the columns to which rows are fitted.
+
+        Raises:
+            OptionsError: The Spark master is not local.
+            TableError: There is no such directory, or the database cannot be read.
+        """
+        if not self._path.parent.is_dir():
+            raise TableError(f"{self}: there is no directory {self._path.parent}; make it")
+        return self.task_writer(Attempt("", 0, "check")).columns
+
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
 

@@ -125,6 +125,18 @@ class FencedTable(Protocol):
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""
 
+    def check(self) -> TableColumns | None:
+        """Refuse now what every batch would be refused for; changes nothing.
+
+        Returns:
+            The columns to which rows are fitted; None: the table takes any rows.
+
+        Raises:
+            OptionsError: This application cannot write such a table.
+            TableChangedError: Another writer changes the table, so that it cannot be read now.
+            TableError: The table cannot be reached, or has a setting that the writer refuses.
+        """
+
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
 

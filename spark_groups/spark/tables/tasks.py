@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -17,11 +17,17 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
-from spark_groups.errors import TableError
+from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
+from spark_groups.spark.processing.kafka_record import Record, records_of
+from spark_groups.spark.processing.letters import error_text
+from spark_groups.spark.processing.strategies import AtLast
 from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.tables.columns import Fitting, TableColumns
+from spark_groups.spark.tables.halving import is_of_all_records, taken
+from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords, reason_of
 from spark_groups.spark.tables.table import Piece, TaskWriter, no_rows
 from spark_groups.types import OffsetRange
 
@@ -30,8 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ArrowTransform = Callable[[pa.RecordBatch], pa.RecordBatch]
+CURE: Final = "Change the transform, or give write_table an on_error, which leaves such records out"
 _SHOWN_MAX: Final = 5
-_REFUSED: Final = re.compile(rf"^{TableError.__module__}\.TableError: (.+)$", re.MULTILINE)
+_REFUSED: Final = re.compile(
+    rf"^{TableError.__module__}\.(TableError|RecordRefusedError): (.+)$", re.MULTILINE
+)
 _NOT_IN_ARROW: Final = {
     "VariantType": "turn it into text with to_json",
     "GeometryType": "turn it into bytes with st_asbinary",
@@ -52,13 +61,15 @@ class RangesToTable:
         settings: Settings of the consumer; with secrets, which the repr omits.
         transform: Changes the rows; None: they are written as they are.
         writer: Stages them.
+        at_last: What becomes of records that cannot be written; None: the batch fails.
     """
 
     settings: RangeSettings
     transform: ArrowTransform | None
     writer: TaskWriter
+    at_last: AtLast | None = None
 
-    def __call__(self, tasks: Iterable[tuple[OffsetRange, ...]]) -> Iterator[Piece]:
+    def __call__(self, tasks: Iterable[tuple[OffsetRange, ...]]) -> Iterator[Piece | LeftOut]:
         """Stage the rows of one partition of the RDD, which holds one task.
 
         Args:
@@ -66,11 +77,17 @@ class RangesToTable:
         """
         acknowledge_tasks_at_once()
         for ranges in tasks:
+            left_out = None if self.at_last is None else LeftOutRecords(self.at_last)
             last: list[pa.RecordBatch] = []
+            rows = self._rows(ranges, last) if left_out is None else self._good(ranges, left_out)
             try:
-                yield from self.writer.write(self._rows(ranges, last), _task_name())
+                yield from self.writer.write(rows, _task_name())
+            except RecordRefusedError as error:
+                raise self._named(last, error) from None
             except TableError as error:
                 raise TableError(f"{error}{_read_last(last)}") from None
+            if left_out is not None:
+                yield left_out.result()
 
     def _rows(
         self, ranges: Iterable[OffsetRange], last: list[pa.RecordBatch]
@@ -80,16 +97,110 @@ class RangesToTable:
         Args:
             ranges: The ranges to read.
             last: Gets the records that the last rows are made of.
+
+        Raises:
+            RecordRefusedError: The transform cannot take a record.
         """
         for each in read_ranges(self.settings, ranges):
             last[:] = [each]
-            rows = each if self.transform is None else self.transform(each)
-            if not isinstance(rows, pa.RecordBatch):
-                raise TypeError(
-                    "the transform of a stream with emit=ranges takes a pyarrow.RecordBatch and"
-                    f" returns one, not {type(rows).__name__}"
-                )
+            try:
+                rows = changed(self.transform, each)
+            except Exception as error:
+                if is_of_all_records(error):
+                    raise
+                raise RecordRefusedError(reason_of(error)) from None
             yield rows
+
+    def _good(
+        self, ranges: Iterable[OffsetRange], left_out: LeftOutRecords
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the changed rows of records that can be written.
+
+        Args:
+            ranges: The ranges to read.
+            left_out: Gets the other records.
+        """
+        fitting = Fitting(self.writer.columns)
+
+        def refuse(part: pa.RecordBatch, error: Exception) -> None:
+            (record,) = records_of([part])
+            problem = error.problem if isinstance(error, RecordRefusedError) else ""
+            left_out.add(record, problem or error_text(error))
+
+        for each in read_ranges(self.settings, ranges):
+            yield from taken(each, lambda part: fitting.fit(changed(self.transform, part)), refuse)
+
+    def _named(self, last: Sequence[pa.RecordBatch], error: RecordRefusedError) -> TableError:
+        """Return an error that names the first record of the last rows that cannot be written."""
+        fitting = Fitting(self.writer.columns)
+        for each in last:
+            refusals = taken(each, lambda part: fitting.fit(changed(self.transform, part)), _found)
+            try:
+                for _ in refusals:
+                    pass
+            except _FoundError as found:
+                (record,) = records_of([found.part])
+                return RecordRefusedError(self._refusal(record, found.cause))
+        return RecordRefusedError(f"{error}{_read_last(last)}")
+
+    def _refusal(self, record: Record, error: Exception) -> str:
+        place = f"the record {record.topic}-{record.partition} offset {record.offset}"
+        if isinstance(error, RecordRefusedError) and error.problem:
+            return f"{place} does not fit {self.writer.columns.table}: {error.problem}. {CURE}"
+        return f"the transform cannot take {place}: {reason_of(error)}. {CURE}"
+
+
+class _FoundError(Exception):
+    """A record that cannot be written was found."""
+
+    def __init__(self, part: pa.RecordBatch, cause: Exception) -> None:
+        super().__init__()
+        self.part = part
+        self.cause = cause
+
+
+def _found(part: pa.RecordBatch, error: Exception) -> NoReturn:
+    raise _FoundError(part, error)
+
+
+def changed(transform: ArrowTransform | None, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what a transform makes of records.
+
+    Args:
+        transform: The transform; None: there is none.
+        batch: The records.
+
+    Raises:
+        TableError: It returns something else than a record batch.
+    """
+    rows = batch if transform is None else transform(batch)
+    if not isinstance(rows, pa.RecordBatch):
+        raise TableError(
+            "the transform of a stream with emit=ranges takes a pyarrow.RecordBatch and returns"
+            f" one, not {type(rows).__name__}"
+        )
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class FitsTable:
+    """Compares the rows of a DataFrame's partition with a table, for `mapInArrow`; stages nothing.
+
+    Args:
+        columns: The columns of the table.
+    """
+
+    columns: TableColumns
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield nothing.
+
+        Args:
+            batches: The rows.
+        """
+        for _ in self.columns.fitted(batches):
+            pass
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +233,7 @@ def stage_rows(rows: DataFrame, writer: TaskWriter) -> list[Piece]:
     Raises:
         TableError: The columns do not fit the table; no job runs.
     """
-    empty = no_rows(writer.columns.check(_arrow_schema(rows)))
+    empty = no_rows(writer.columns.check(arrow_schema(rows)))
     with refusals_of_tasks():
         staged = map_in_arrow(rows, RowsToPieces(writer), _PIECES).collect()
     return [Piece(*each) for each in staged] or [empty]
@@ -139,7 +250,8 @@ def refusals_of_tasks() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         if refused := _REFUSED.search(str(error)):
-            raise TableError(refused[1]) from None
+            kind = RecordRefusedError if refused[1] == "RecordRefusedError" else TableError
+            raise kind(refused[2]) from None
         raise
 
 
@@ -156,7 +268,7 @@ def _read_last(last: Sequence[pa.RecordBatch]) -> str:
     return f". The rows were made of {', '.join(shown)}"
 
 
-def _arrow_schema(rows: DataFrame) -> pa.Schema:
+def arrow_schema(rows: DataFrame) -> pa.Schema:
     """Return the columns with which tasks get the rows of a DataFrame.
 
     Raises:

@@ -11,20 +11,16 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import broadcast, col
 
-from spark_groups.errors import (
-    OptionsError,
-    Reaction,
-    TableChangedError,
-    TableError,
-    rule_for,
-)
+from spark_groups.errors import OptionsError, Reaction, TableChangedError, TableError, rule_for
 from spark_groups.fence.batch_write import (
     AskCommitted,
     AskKept,
@@ -48,37 +44,73 @@ from spark_groups.group.member.messages import (
     PartitionError,
 )
 from spark_groups.observation.observe import known_offsets
-from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
+from spark_groups.spark.control.running_query import (
+    RunningQuery,
+    batch_frame_id,
+    loaded_stream,
+    running_query,
+)
 from spark_groups.spark.options.option_values import Emit
+from spark_groups.spark.processing.budget import BUDGET_SHARE
+from spark_groups.spark.processing.strategies import AtLast, Fate, SkipOrDeadLetter
+from spark_groups.spark.processing.totals import RecordTotals
+from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.spark.source.packing import pack
+from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, BatchRows, RowsTransform
+from spark_groups.spark.tables.left_out import LeftOut, LetterBox, counts_in
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
-from spark_groups.spark.tables.tasks import ArrowTransform, RangesToTable, refusals_of_tasks
+from spark_groups.spark.tables.tasks import (
+    ArrowTransform,
+    RangesToTable,
+    arrow_schema,
+    changed,
+    refusals_of_tasks,
+)
 from spark_groups.types import OffsetRange, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
 
-_FROM: Final = "__spark_groups_from"
+_NOT_AS_LOADED: Final = (
+    "write_table takes a stream of kafka-group as load() returned it: pass a function that changes"
+    " the rows as its second argument"
+)
 
-RowsTransform = Callable[[DataFrame], DataFrame]
 Stage = Callable[[tuple[OffsetRange, ...], Attempt], Sequence[Piece]]
 
 
 def write_table(
-    table: FencedTable, transform: RowsTransform | ArrowTransform | None = None
+    table: FencedTable,
+    transform: RowsTransform | ArrowTransform | None = None,
+    *,
+    on_error: SkipOrDeadLetter | None = None,
 ) -> TableWriter:
     """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
 
     The stream has to be the one that `load()` returned: the transform changes the rows. With
     `emit=ranges`, tasks read the records and write them, and no row passes through the JVM.
 
+    A table that no batch could be written to is refused now. To have everything else that is known
+    refused before the query starts, such as columns, call `check` of what this returns.
+
     Args:
         table: A table from `delta_table`, `iceberg_table`, `postgres_table`, `sqlite_table` or
             `own_table`.
         transform: Takes the rows of a batch as a DataFrame and returns a DataFrame; with
             `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
+        on_error: What becomes of a record that the transform or the table cannot take: it is left
+            out, and becomes a dead letter or is only counted. None: the batch fails, and the error
+            names the record.
+
+    Raises:
+        OptionsError: `on_error` is a strategy that tables do not have.
+        TableError: The table cannot be reached, or has a setting that this writer refuses.
     """
-    return TableWriter(table, transform)
+    writer = TableWriter(table, transform, on_error)
+    with suppress(TableChangedError):
+        # Another writer that changes the table now says nothing about the first batch.
+        table.check()
+    return writer
 
 
 class TableWriter:
@@ -87,17 +119,58 @@ class TableWriter:
     Args:
         table: The table.
         transform: Changes the rows; None: they are written as they are.
+        on_error: What becomes of records that cannot be written; None: the batch fails.
     """
 
     def __init__(
-        self, table: FencedTable, transform: RowsTransform | ArrowTransform | None
+        self,
+        table: FencedTable,
+        transform: RowsTransform | ArrowTransform | None,
+        on_error: SkipOrDeadLetter | None = None,
     ) -> None:
         self._table = table
         self._transform: Any = transform
+        self._letter_box = None if on_error is None else LetterBox(on_error)
+        self._totals = RecordTotals()
+        self._left_out: Sequence[LeftOut] = ()
+        """What the batch leaves out, as it was staged last."""
         self._notices = Notices()
         self._unsaved = UnsavedEntries()
         self._frames: dict[int, tuple[str, int]] = {}
         """The run and batch of the last frame."""
+
+    @property
+    def totals(self) -> Mapping[Fate, int]:
+        """Counts of the records that were left out, by fate, since the application started."""
+        return self._totals.by_fate()
+
+    def check(self, stream: DataFrame) -> None:
+        """Refuse now what the first batch would be refused for.
+
+        The transform is called with no rows, to learn its columns.
+
+        Args:
+            stream: The stream that `load()` has returned.
+
+        Raises:
+            OptionsError: The stream is not the one that `load()` returned, or its options do not
+                fit the table or `on_error`; or a dead-letter topic does not exist.
+            TableError: The table cannot be written, or lacks the columns.
+        """
+        checked, is_as_loaded = loaded_stream(stream, "write_table")
+        if not is_as_loaded:
+            raise OptionsError(_NOT_AS_LOADED)
+        columns = self._table.check()
+        if self._letter_box is not None:
+            self._letter_box.check(checked)
+        if checked.emit is Emit.RANGES:
+            if columns is None:
+                self._table.task_writer(Attempt(checked.group_id, 0, "check"))
+            given = _columns_of_ranges(self._transform, checked.include_headers)
+        else:
+            given = _columns_of_rows(self._transform, stream)
+        if given is not None and columns is not None:
+            columns.check(given)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch.
@@ -113,11 +186,11 @@ class TableWriter:
         """
         running = running_query(batch, "write_table")
         if not running.is_as_loaded:
-            raise OptionsError(
-                "write_table takes a stream of kafka-group as load() returned it: pass a function"
-                " that changes the rows as its second argument"
-            )
+            raise OptionsError(_NOT_AS_LOADED)
         self._check_frame(batch, (running.run_id, batch_id))
+        self._left_out = ()
+        if self._letter_box is not None:
+            self._letter_box.open(running)
         write_batch(
             self._table,
             Batch(
@@ -128,11 +201,13 @@ class TableWriter:
                 before=running.before,
                 run_id=running.run_id,
             ),
-            lambda ranges, attempt: self._staged(batch, running, ranges, attempt),
+            lambda ranges, attempt: self._staged(batch, running, ranges, attempt, batch_id),
             self._notices,
             GroupLogs(running),
             self._unsaved,
         )
+        self._totals.add(counts_in(self._left_out), batch_id)
+        self._totals.report(running)
 
     def _check_frame(self, batch: DataFrame, of: tuple[str, int]) -> None:
         """Refuse a frame that is not the batch.
@@ -152,14 +227,39 @@ class TableWriter:
         running: RunningQuery,
         ranges: tuple[OffsetRange, ...],
         attempt: Attempt,
+        batch_id: int,
     ) -> Sequence[Piece]:
-        """Stage the rows of some ranges with a Spark job, or with tasks that read the ranges."""
-        checked = running.checked
-        if checked.emit is not Emit.RANGES:
-            rows = rows_of(batch, running.ranges, ranges)
-            changed = rows if self._transform is None else self._transform(rows)
-            return self._table.write_rows(changed, attempt)
-        context = batch.sparkSession.sparkContext
+        """Stage the rows of some ranges, and write the letters of records that are left out.
+
+        The letters are written before the table's commit: after it, nothing would repeat them.
+        """
+        box = self._letter_box
+        at_last = None if box is None else box.strategy.at_last
+        if running.checked.emit is Emit.RANGES:
+            found = self._staged_by_tasks(batch, running, ranges, attempt, at_last)
+            pieces: Sequence[Piece] = [each for each in found if isinstance(each, Piece)]
+            self._left_out = [each for each in found if isinstance(each, LeftOut)]
+        else:
+            search_max_s = NAMING_MAX_S
+            if at_last is not None:
+                search_max_s = BUDGET_SHARE * running.checked.max_poll_interval_ms / 1000
+            rows = BatchRows(batch, running.ranges, self._transform, self._table)
+            pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
+            self._left_out = [left_out]
+        if box is not None:
+            box.write(self._left_out, running, batch_id)
+        return pieces
+
+    def _staged_by_tasks(
+        self,
+        batch: DataFrame,
+        running: RunningQuery,
+        ranges: tuple[OffsetRange, ...],
+        attempt: Attempt,
+        at_last: AtLast | None,
+    ) -> list[Piece | LeftOut]:
+        """Stage the rows of some ranges with tasks that read the ranges."""
+        checked, context = running.checked, batch.sparkSession.sparkContext
         tasks = pack(
             ranges,
             default_tasks=context.defaultParallelism,
@@ -167,10 +267,45 @@ class TableWriter:
             max_records_per_partition=checked.max_records_per_partition,
         )
         work = RangesToTable(
-            running.range_settings(), self._transform, self._table.task_writer(attempt)
+            running.range_settings(), self._transform, self._table.task_writer(attempt), at_last
         )
         with refusals_of_tasks():
             return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+
+
+def _columns_of_ranges(transform: ArrowTransform | None, include_headers: bool) -> pa.Schema | None:
+    """Return the columns that a transform makes of no records; None: they are not known yet.
+
+    Without records, columns whose types Arrow infers have none; such a transform tells nothing.
+    """
+    schema = ROW_SCHEMA_WITH_HEADERS if include_headers else ROW_SCHEMA
+    empty = pa.RecordBatch.from_pylist([], schema=schema)
+    try:
+        given = changed(transform, empty).schema
+    except TableError:
+        raise
+    except Exception as error:
+        logger.debug("the transform does not take a batch without records: %s", error)
+        return None
+    is_known = len(given) and not any(pa.types.is_null(each.type) for each in given)
+    return given if is_known else None
+
+
+def _columns_of_rows(transform: RowsTransform | None, stream: DataFrame) -> pa.Schema | None:
+    """Return the columns that a transform makes of no rows; None: they are not known yet.
+
+    Raises:
+        AnalysisException: Its expressions do not fit the stream.
+    """
+    empty = stream.sparkSession.createDataFrame([], stream.schema)
+    try:
+        rows = empty if transform is None else transform(empty)
+    except AnalysisException:
+        raise
+    except Exception as error:
+        logger.debug("the transform does not take a batch without rows: %s", error)
+        return None
+    return arrow_schema(rows)
 
 
 class Notices:
@@ -322,35 +457,3 @@ class GroupLogs:
         return {
             FenceKey(group_id, key.topic_id, key.partition): each for key, each in found.items()
         }
-
-
-def rows_of(
-    rows: DataFrame, planned: Sequence[OffsetRange], wanted: Sequence[OffsetRange]
-) -> DataFrame:
-    """Return the rows of some ranges of a batch.
-
-    Args:
-        rows: The rows of the batch, with the stream's columns.
-        planned: The ranges of the batch.
-        wanted: Some of these ranges, some of them without their first offsets.
-
-    Raises:
-        TableError: A topic was deleted and created again within the batch.
-    """
-    if set(wanted) == {each for each in planned if len(each)}:
-        return rows
-    names = {each.topic_partition for each in planned}
-    if len(names) < len(planned):
-        raise TableError(
-            "a topic was deleted and created again within one batch, so rows of the old and the"
-            " new one have the same topic name; write this batch with emit=ranges"
-        )
-    bounds = rows.sparkSession.createDataFrame(
-        [(each.topic, each.partition, each.from_offset) for each in wanted],
-        f"topic string, partition int, {_FROM} bigint",
-    )
-    return (
-        rows.join(broadcast(bounds), ["topic", "partition"])
-        .where(col("offset") >= col(_FROM))
-        .select(*rows.columns)
-    )

@@ -285,7 +285,7 @@ def test_value_that_does_not_fit_is_refused_with_the_records_that_it_was_made_of
     )
     failure = query.run()
     assert "text is text with bytes that are not UTF-8" in failure
-    assert f"The rows were made of {query.topic}-1 offsets {ROWS // PARTITIONS}" in failure
+    assert f"the record {query.topic}-1 offset {ROWS // PARTITIONS} does not fit" in failure
     # Of the error of the task, only the last line tells something.
     assert "PythonException" not in failure
     assert set(query.table()["text"].to_pylist()) <= {f"{i}" for i in range(ROWS)}

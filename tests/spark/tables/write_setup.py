@@ -135,6 +135,7 @@ class TableQuery(GroupQuery):
 
     transform: Any = None
     partition_by: tuple[str, ...] = ()
+    on_error: Any = None
 
     @property
     def path(self) -> Path:
@@ -142,7 +143,7 @@ class TableQuery(GroupQuery):
 
     def writer(self) -> Callable[[DataFrame, int], None]:
         table = spark_groups.delta_table(self.path, partition_by=self.partition_by)
-        return spark_groups.write_table(table, self.transform)
+        return spark_groups.write_table(table, self.transform, on_error=self.on_error)
 
     def run(
         self,
@@ -184,7 +185,8 @@ class PlaceQuery(TableQuery):
     place: Place = field(default_factory=Place)
 
     def writer(self) -> Callable[[DataFrame, int], None]:
-        return spark_groups.write_table(self.place.fenced(), self.transform)
+        table = self.place.fenced()
+        return spark_groups.write_table(table, self.transform, on_error=self.on_error)
 
     def values(self) -> Counter[bytes]:
         return Counter(bytes(value) for (value,) in self.place.values("value"))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_groups.cli.table_names import TableKind
 from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import TableState
+from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
 from spark_groups.types import TopicId
 from workshop.chaos.results.account import SinkRow
@@ -51,6 +52,10 @@ class WrappedTable:
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""
         return str(self._table)
+
+    def check(self) -> TableColumns | None:
+        """Look at the table."""
+        return self._table.check()
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the fence."""
