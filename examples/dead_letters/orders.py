@@ -42,7 +42,7 @@ def main() -> None:
     end = stop_on_sigterm(spark)
     # An order that only waits for the database is no dead letter.
     strategy = spark_groups.SkipOrDeadLetter(record_deadline_s=2 * LOCK_S)
-    query = (
+    query = spark_groups.start(
         spark.readStream.format("kafka-group")
         .option("kafka.bootstrap.servers", "localhost:9092")
         .option("kafka.group.id", "billing")
@@ -53,7 +53,6 @@ def main() -> None:
         .load()
         .writeStream.foreachBatch(spark_groups.process_records(book, strategy))
         .option("checkpointLocation", "checkpoints/orders")
-        .start()
     )
     end.await_termination(query)
 

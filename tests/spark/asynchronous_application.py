@@ -39,7 +39,7 @@ def main(given: dict[str, Any]) -> None:
         .option("asyncProgressTrackingEnabled", "true")
         .option("asyncProgressTrackingCheckpointIntervalMs", given["interval_ms"])
     )
-    writer.start().awaitTermination()
+    spark_groups.start(writer).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def main(given: dict[str, Any]) -> None:
     stream = spark.readStream.format("kafka-group").options(**given["options"]).load()
     writer = stream.writeStream.foreachBatch(sink_of(given))
     writer = writer.option("checkpointLocation", given["checkpoint"])
-    writer.trigger(availableNow=True).start().awaitTermination()
+    spark_groups.start(writer.trigger(availableNow=True)).awaitTermination()
     spark.stop()
 
 

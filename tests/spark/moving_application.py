@@ -23,6 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+import spark_groups
 from tests.cli.commands import invoke
 from tests.documents import ROOT, Block, blocks_of, commands_of, run_python
 from tests.runtime.members import describe
@@ -174,7 +175,7 @@ def refused_with_the_command(
     spark: SparkSession, servers: str, group_id: str, topic: str, place: Path
 ) -> None:
     """Start a group's query from the old checkpoint, which is left as it was."""
-    query = (
+    query = spark_groups.start(
         spark.readStream.format("kafka-group")
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.group.id", group_id)
@@ -183,7 +184,6 @@ def refused_with_the_command(
         .writeStream.format("noop")
         .option("checkpointLocation", f"{place}/checkpoints/flights")
         .trigger(availableNow=True)
-        .start()
     )
     command = f"spark-groups reset-offsets {group_id} --from-checkpoint CHECKPOINT --execute"
     with pytest.raises(StreamingQueryException, match=command):

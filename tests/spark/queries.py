@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.runtime.snapshot_sockets import read_snapshots
+from spark_groups.spark.control.application_query import start
 from tests.runtime.members import committed
 from workshop.parts.brokers import ANSWER_S, admin
 from workshop.parts.waiting import wait_until
@@ -93,7 +94,7 @@ class GroupQuery:
             .option("checkpointLocation", str(self.checkpoint))
             .option("path", str(self.directory / "rows"))
         )
-        query = (writer.trigger(**trigger) if trigger else writer).start()
+        query = start(writer.trigger(**trigger) if trigger else writer)
         try:
             yield query
         finally:

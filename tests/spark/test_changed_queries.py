@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed
 from tests.spark.queries import READ_S
@@ -59,7 +60,7 @@ class Counting:
                 raise ValueError(BROKEN)
             self.counts |= {row["key"]: row["count"] for row in batch.collect()}
 
-        query = (
+        query = spark_groups.start(
             rows.selectExpr(f"{key} AS key")
             .groupBy("key")
             .count()
@@ -67,7 +68,6 @@ class Counting:
             .foreachBatch(write)
             .option("checkpointLocation", str(self.directory / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
         try:
             assert query.awaitTermination(READ_S), "AvailableNow did not end"

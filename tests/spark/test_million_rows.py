@@ -10,6 +10,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
+import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import committed
 from tests.spark.queries import GroupQuery
@@ -35,13 +36,12 @@ def test_a_million_rows_arrive_once_and_unchanged(
     query = GroupQuery(spark, kafka, group_id, topic_name, tmp_path)
     query.options["startingOffsets"] = "earliest"
     written = tmp_path / "written"
-    running = (
+    running = spark_groups.start(
         query.source()
         .writeStream.format("parquet")
         .option("path", str(written))
         .option("checkpointLocation", str(query.checkpoint))
         .trigger(availableNow=True)
-        .start()
     )
     assert running.awaitTermination(180)
 

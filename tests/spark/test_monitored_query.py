@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import spark_groups
 from spark_groups import figures
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.monitoring.scraping import free_port, get, health, scrape
@@ -80,11 +81,10 @@ def hanging(
         "maxBatchTime": "60s",
     }
     query = GroupQuery(spark, kafka, group_id, topic_name, tmp_path, options)
-    running = (
+    running = spark_groups.start(
         query.source()
         .writeStream.option("checkpointLocation", str(query.checkpoint))
         .foreachBatch(hang)
-        .start()
     )
     try:
         wait_until(lambda: hang.batches == 2, READ_S, "the batch that hangs")

@@ -68,11 +68,10 @@ def values(query: GroupQuery, rows: DataFrame) -> Counter[bytes]:
     def take(batch: DataFrame, _: int) -> None:
         found.update(bytes(row["value"]) for row in batch.select("value").collect())
 
-    running = (
+    running = spark_groups.start(
         rows.writeStream.foreachBatch(take)
         .option("checkpointLocation", str(query.checkpoint))
         .trigger(availableNow=True)
-        .start()
     )
     try:
         assert running.awaitTermination(READ_S), "AvailableNow did not end"

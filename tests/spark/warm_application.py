@@ -113,11 +113,10 @@ def main(given: dict[str, Any]) -> None:
     if given["listens"]:
         spark_groups.listen(spark)
     writer = spark.readStream.format(HELD).options(**given["options"]).load().writeStream
-    query = (
+    query = spark_groups.start(
         writer.format("parquet")
         .option("checkpointLocation", str(directory / "checkpoint"))
         .option("path", str(directory / "rows"))
-        .start()
     )
     while not query.awaitTermination(1):
         if (directory / "stop").exists():

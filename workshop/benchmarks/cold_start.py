@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
-from spark_groups import listen
+from spark_groups import listen, start
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import start_workers
 from spark_groups.spark.options.range_settings import ReaderChoice
@@ -78,7 +78,6 @@ def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, flo
     has_session_at = time.time()
     if source != PEER:
         listen(spark)
-        start_workers(spark, ReaderChoice(SOURCES[source].options["reader"]))
         register(spark)
     came_at: list[float] = []
     has_rows = threading.Event()
@@ -91,7 +90,10 @@ def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, flo
     rows = stream(spark, servers, topic, source)
     with tempfile.TemporaryDirectory() as checkpoint:
         started_at = time.time()
-        query = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+        writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+        query = start(writer)
+        if source != PEER:
+            start_workers(spark, ReaderChoice(SOURCES[source].options["reader"]))
         if not has_rows.wait(FIRST_ROW_S):
             raise RuntimeError(f"no row by the {source} within {FIRST_ROW_S:g} s")
         query.processAllAvailable()

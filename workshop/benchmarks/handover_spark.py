@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groups import listen
+from spark_groups import listen, start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.jobs.run import start_workers
@@ -46,7 +46,6 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
     end = stop_on_sigterm(spark)
     if source != OWN_FORMAT:
         listen(spark)
-        start_workers(spark, ReaderChoice.AUTO)
         register(spark)
 
     def write(batch: DataFrame, _: int) -> None:
@@ -62,12 +61,13 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         stream = stream.option("kafka.group.id", group_id)
     if instance_id:
         stream = stream.option("kafka.group.instance.id", instance_id)
-    query = (
+    query = start(
         stream.load()
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(directory / "checkpoint"))
-        .start()
     )
+    if source != OWN_FORMAT:
+        start_workers(spark, ReaderChoice.AUTO)
     diary.note("joining")
     end.await_termination(query)
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups import listen
+from spark_groups import listen, start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.jobs.run import start_workers
@@ -119,9 +119,8 @@ def main(query: Query) -> None:
     spark.sparkContext.setLogLevel("WARN")
     end = stop_on_sigterm(spark)
     listen(spark)
-    start_workers(spark, ReaderChoice.AUTO)
     register(spark)
-    running_query = (
+    running_query = start(
         spark.readStream.format("kafka-group")
         .option("kafka.bootstrap.servers", query.servers)
         .option("kafka.group.id", query.group_id)
@@ -131,8 +130,8 @@ def main(query: Query) -> None:
         .writeStream.format("noop")
         .trigger(processingTime=f"{query.trigger_s:g} seconds")
         .option("checkpointLocation", str(query.checkpoint))
-        .start()
     )
+    start_workers(spark, ReaderChoice.AUTO)
     notes = threading.Thread(target=_note, args=(spark, running_query, query.notes), daemon=True)
     notes.start()
     end.await_termination(running_query)

@@ -43,7 +43,7 @@ def main(given: dict[str, Any]) -> None:
     stream = spark.readStream.format("kafka-group").options(**given["options"])
     writer = stream.load().writeStream.foreachBatch(process)
     writer = writer.option("checkpointLocation", given["checkpoint"])
-    writer.trigger(availableNow=True).start().awaitTermination()
+    spark_groups.start(writer.trigger(availableNow=True)).awaitTermination()
     spark.stop()
 
 

@@ -71,7 +71,8 @@ class Scene:
     def start(self, take: Callable[[DataFrame, int], None], **trigger: Any) -> Any:
         writer = self.query.source().writeStream.foreachBatch(take)
         writer = writer.option("checkpointLocation", str(self.query.checkpoint))
-        started = writer.trigger(**(trigger or {"processingTime": "100 milliseconds"})).start()
+        writer = writer.trigger(**(trigger or {"processingTime": "100 milliseconds"}))
+        started = spark_groups.start(writer)
         self.running.append(started)
         return started
 

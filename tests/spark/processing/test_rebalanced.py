@@ -53,7 +53,7 @@ class Member:
         self.starts += 1
         writer = self.query.source().writeStream.foreachBatch(self.processing)
         writer = writer.option("checkpointLocation", str(self.query.checkpoint))
-        self.running = writer.trigger(processingTime="100 milliseconds").start()
+        self.running = spark_groups.start(writer.trigger(processingTime="100 milliseconds"))
         return self.running
 
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.options.packed import RANGE_COLUMNS
 from spark_groups.spark.options.range_settings import RangeSettings
@@ -65,11 +66,10 @@ def test_each_batch_emits_its_plan_and_is_committed(
     def take(batch: DataFrame, _: int) -> None:
         found.append(sorted(batch.collect()))
 
-    running = (
+    running = spark_groups.start(
         source.writeStream.foreachBatch(take)
         .option("checkpointLocation", str(query.checkpoint))
         .trigger(availableNow=True)
-        .start()
     )
     assert running.awaitTermination(READ_S)
     settings = RangeSettings(bootstrap_servers=(kafka.bootstrap_servers,), group_id=group_id)

@@ -19,6 +19,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
+import spark_groups
+
 SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "jvm": ("kafka", {}),
     "fast": ("kafka-group", {"reader": "fast"}),
@@ -57,11 +59,10 @@ def read(spark: SparkSession, servers: str, topics: str, source: str, isolation:
         rows = rows.option("kafka.group.id", f"three-sources-{uuid.uuid4().hex}")
     loaded = rows.load()
     with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
+        query = spark_groups.start(
             loaded.writeStream.foreachBatch(take)
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
-            .start()
         )
         if not query.awaitTermination(READ_S):
             raise TimeoutError(f"{source} did not read {topics} in {READ_S} s")

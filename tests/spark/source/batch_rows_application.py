@@ -53,11 +53,10 @@ class Application:
         self, take: Callable[[DataFrame, int], object], checkpoint: str, stream: DataFrame
     ) -> str:
         """Read what there is; return why it failed, or nothing."""
-        query = (
+        query = spark_groups.start(
             stream.writeStream.foreachBatch(take)
             .option("checkpointLocation", str(self.directory / checkpoint))
             .trigger(availableNow=True)
-            .start()
         )
         try:
             query.awaitTermination()

@@ -15,6 +15,8 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import spark_groups
+
 SOURCES = ("kafka", "kafka-group")
 
 
@@ -33,7 +35,7 @@ def stream(
     """Read a stream to the end of its logs; this source joins a group of its own."""
     name = f"seen_{uuid.uuid4().hex[:8]}"
     group = {"kafka.group.id": name} if source == "kafka-group" else {}
-    query = (
+    query = spark_groups.start(
         spark.readStream.format(source)
         .options(**options, **group)
         .load()
@@ -41,7 +43,6 @@ def stream(
         .queryName(name)
         .option("checkpointLocation", str(directory / name))
         .trigger(availableNow=True)
-        .start()
     )
     query.awaitTermination()
     return rows_of(spark.table(name))

@@ -109,7 +109,7 @@ def main(given: dict[str, Any]) -> None:
     stream = spark.readStream.format("kafka-group").options(**given["options"]).load()
     writer = stream.writeStream.foreachBatch(spark_groups.write_table(table, transform))
     writer = writer.option("checkpointLocation", given["checkpoint"])
-    writer.trigger(availableNow=True).start().awaitTermination()
+    spark_groups.start(writer.trigger(availableNow=True)).awaitTermination()
     spark.stop()
 
 

@@ -152,12 +152,11 @@ class TableQuery(GroupQuery):
         stream: DataFrame | None = None,
     ) -> str:
         """Run the query until it has read all records; return its error, or an empty text."""
-        query = (
+        query = spark_groups.start(
             (self.source() if stream is None else stream)
             .writeStream.foreachBatch(take or self.writer())
             .option("checkpointLocation", str(self.directory / checkpoint))
             .trigger(availableNow=True)
-            .start()
         )
         try:
             assert query.awaitTermination(READ_S), "AvailableNow did not end"

@@ -120,7 +120,7 @@ class Application:
         writer = rows.writeStream.foreachBatch(self.write)
         writer = writer.option("checkpointLocation", str(self._files.checkpoint(self._key.member)))
         interval = f"{traits.interval_s * 1000:.0f} milliseconds"
-        query = writer.trigger(processingTime=interval).start()
+        query = spark_groups.start(writer.trigger(processingTime=interval))
         end.await_termination(query)
 
     def fail(self, error: BaseException) -> None:
