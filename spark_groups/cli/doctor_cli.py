@@ -11,25 +11,28 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+import typer
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from spark_groups.broker.java import find_java
 from spark_groups.broker.started_broker import running_broker
 from spark_groups.cli.connecting import (
     BootstrapServer,
+    Brokers,
     CommandConfig,
     JsonFlag,
     Timeout,
     named_brokers,
 )
-from spark_groups.cli.output import Column, show, table_of
+from spark_groups.cli.output import console, working, write_json
 from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, printable, rule_for
 from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
@@ -46,46 +49,68 @@ def doctor(
 ) -> None:
     """Check the prerequisites of a query: Python, Java, Spark, its workers, and brokers.
 
-    Starts a Spark session, which takes a few seconds. PYSPARK_PYTHON and JAVA_HOME are used as
-    Spark uses them. Brokers are checked if one is given or was started here.
+    Each check is shown as it ends. The last ones start a Spark session, which takes some seconds,
+    and load the fast reader in a Spark worker, which compiles it once per machine. PYSPARK_PYTHON
+    and JAVA_HOME are used as Spark uses them. Brokers are checked if one is given or was started
+    here.
 
     Example: spark-groups doctor --bootstrap-server localhost:9092
 
     Exit code 1 if a check fails.
     """
-    diagnosis = examine(_brokers(bootstrap_server, timeout, command_config))
-    show(diagnosis, render_diagnosis, as_json=as_json, is_success=diagnosis.is_well)
+    brokers = None
+    if bootstrap_server is not None or running_broker() is not None:
+        brokers = named_brokers(bootstrap_server, timeout, command_config)
+    checks: list[Check] = []
+    screen = console()
+    if not as_json:
+        screen.print(_row(("CHECK", "bold"), ("RESULT", "bold"), "FOUND", "bold"))
+    for what, check in steps(brokers):
+        with working(f"checking {what}"):
+            found = check(checks)
+        for each in () if as_json else found:
+            screen.print(render_check(each))
+        checks += found
+    diagnosis = Diagnosis(checks=tuple(checks))
+    if as_json:
+        write_json(diagnosis.to_json())
+    if not diagnosis.is_well:
+        raise typer.Exit(1)
 
 
-def _brokers(
-    bootstrap_server: BootstrapServer, timeout: Timeout, command_config: CommandConfig
-) -> Check:
-    if bootstrap_server is None and running_broker() is None:
+def _brokers(brokers: Brokers | None) -> Check:
+    if brokers is None:
         found = "none given: use --bootstrap-server"
-        return Check(name="brokers", outcome=Outcome.SKIPPED, found=found)
-    brokers = named_brokers(bootstrap_server, timeout, command_config)
+        return Check(name=BROKERS, outcome=Outcome.SKIPPED, found=found)
     with brokers.cluster() as cluster:
         return check_brokers(cluster, brokers.bootstrap_servers)
 
 
-def render_diagnosis(diagnosis: Diagnosis) -> RenderableType:
-    """Return one row for each check, and the cures below them."""
-    table = table_of(
-        diagnosis.checks,
-        Column("CHECK", lambda each: each.name),
-        Column("RESULT", lambda each: Text(each.outcome.value, _STYLES[each.outcome])),
-        Column("FOUND", lambda each: each.found),
-    )
-    cures = [
-        Text(f"{check.name}: {printable(check.cure)}") for check in diagnosis.checks if check.cure
-    ]
-    return Group(table, *cures)
+def render_check(check: Check) -> RenderableType:
+    """Return the row of a check, and its cure below it."""
+    outcome = (check.outcome.value, _STYLES[check.outcome])
+    row = _row((check.name, ""), outcome, printable(check.found), "")
+    return Group(row, Text(f"  -> {printable(check.cure)}")) if check.cure else row
 
 
+def _row(name: tuple[str, str], outcome: tuple[str, str], found: str, style: str) -> Table:
+    """Return one line of a table whose later lines are not known yet."""
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(min_width=max(map(len, NAMES)), no_wrap=True)
+    row.add_column(min_width=max(len(each.value) for each in Outcome), no_wrap=True)
+    row.add_column(overflow="fold")
+    row.add_row(Text(*name), Text(*outcome), Text(found, style))
+    return row
+
+
+IN_SPARK: Final = "kafka-group in Spark"
+FAST_READER: Final = "fast reader"
+BROKERS: Final = "brokers"
+NAMES: Final = ("Python", "Java", "Spark", "workers' Python", BROKERS, IN_SPARK, FAST_READER)
 PYTHON_MINIMUM: Final = (3, 10)
 SPARK_MINIMUM: Final = 4
 WORKER_TIMEOUT_S: Final = 60.0
-SESSION_TIMEOUT_S: Final = 180.0
+SESSION_TIMEOUT_S: Final = 240.0
 PROBED_GROUP: Final = "spark-groups-doctor"
 """The doctor describes this group, which does not exist."""
 
@@ -96,19 +121,33 @@ def version(name):
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-names = ("spark-groups", "pyspark", "confluent-kafka", "numba", "zstandard")
+names = ("spark-groups", "pyspark", "confluent-kafka")
 found = {name: version(name) for name in names}
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], **found}))
 """
 _SESSION: Final = """
+import json
 from pyspark.sql import SparkSession
+def fast_reader(_):
+    from importlib.metadata import version
+    from spark_groups.spark.reading.compiled import NotCompiledError, prepare
+    try:
+        prepare()
+    except NotCompiledError as error:
+        return {"problem": str(error)}
+    return {"versions": {name: version(name) for name in ("numba", "zstandard")}}
 spark = (
     SparkSession.builder.master("local[1]").appName("spark-groups doctor")
     .config("spark.ui.enabled", "false").getOrCreate()
 )
 options = {"kafka.bootstrap.servers": "localhost:1", "kafka.group.id": "g", "subscribe": "t"}
 loaded = spark.readStream.format("kafka-group").options(**options).load()
-print("loaded", spark.version, ",".join(loaded.columns))
+print("loaded", spark.version, ",".join(loaded.columns), flush=True)
+try:
+    (found,) = spark.sparkContext.parallelize([0], 1).map(fast_reader).collect()
+except Exception as error:
+    found = {"problem": "a task of Spark failed: " + str(error).splitlines()[0]}
+print("fast", json.dumps(found), flush=True)
 spark.stop()
 """
 
@@ -201,13 +240,13 @@ def check_spark(installed: str | None) -> Check:
     return Check(name="Spark", outcome=Outcome.OK, found=installed)
 
 
-def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tuple[Check, ...]:
-    """Check the Python of Spark's workers, which runs the source, and its fast reader."""
+def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> Check:
+    """Check the Python of Spark's workers, which runs the source."""
     name = "workers' Python"
     cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
 
-    def failed(found: str, cure: str = cure) -> tuple[Check, ...]:
-        return (Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure),)
+    def failed(found: str, cure: str = cure) -> Check:
+        return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
 
     python, path = _python_of_workers(environment)
     if path is None:
@@ -227,7 +266,7 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> tu
     wanted = "{}.{}".format(*driver)
     if versions["python"] != wanted:
         return failed(f"{found}; the driver's is {wanted}, and Spark requires the same version")
-    return (Check(name=name, outcome=Outcome.OK, found=found), check_fast_reader(versions))
+    return Check(name=name, outcome=Outcome.OK, found=found)
 
 
 def _python_of_workers(environment: Mapping[str, str]) -> tuple[str, str | None]:
@@ -244,25 +283,38 @@ def _json_of_last_line(output: str) -> Any:
         return None
 
 
-def check_fast_reader(versions: Mapping[str, str | None]) -> Check:
-    """Check that the workers have the packages of the extra `fast`, by their versions."""
-    name, packages = "fast reader", ("numba", "zstandard")
-    missing = [package for package in packages if not versions.get(package)]
-    if not missing:
-        found = ", ".join(f"{package} {versions[package]}" for package in packages)
-        return Check(name=name, outcome=Outcome.OK, found=found)
-    cure = "pip install 'spark-groups[fast]' for the workers; without it librdkafka reads"
-    found = " and ".join(f"no {each}" for each in missing)
-    return Check(name=name, outcome=Outcome.WARNING, found=found, cure=cure)
+def check_fast_reader(in_worker: Mapping[str, Any]) -> Check:
+    """Check what a Spark worker reported that loaded the fast reader.
+
+    Args:
+        in_worker: The versions of its packages, or the problem.
+    """
+    if "versions" in in_worker:
+        packages = ", ".join(f"{name} {found}" for name, found in in_worker["versions"].items())
+        found = f"loaded in a Spark worker: {packages}"
+        return Check(name=FAST_READER, outcome=Outcome.OK, found=found)
+    return Check(
+        name=FAST_READER,
+        outcome=Outcome.WARNING,
+        found=f"not available in a Spark worker: {in_worker['problem']}",
+        cure="pip install 'spark-groups[fast]' for the workers; without it librdkafka reads",
+    )
 
 
-def check_discovery(environment: Mapping[str, str]) -> Check:
-    """Start a session that loads the source, as a query does."""
-    name = "kafka-group in Spark"
+def check_session(environment: Mapping[str, str]) -> tuple[Check, ...]:
+    """Start a session that loads the source, as a query does, and the fast reader in a worker."""
     code, output = _run((sys.executable, "-c", _SESSION), environment, SESSION_TIMEOUT_S)
-    loaded = [line for line in output.splitlines() if line.startswith("loaded ")]
-    if code == 0 and loaded and ",timestampType" in loaded[0]:
-        return Check(name=name, outcome=Outcome.OK, found=f"found by Spark {loaded[0].split()[1]}")
+    said = {line.partition(" ")[0]: line.partition(" ")[2] for line in output.splitlines()}
+    if code == 0 and said.get("loaded", "").endswith(",timestampType"):
+        found = f"found by Spark {said['loaded'].split()[0]}"
+        fast = check_fast_reader(json.loads(said["fast"]))
+        return Check(name=IN_SPARK, outcome=Outcome.OK, found=found), fast
+    return _not_found(environment, code, output), _skipped(FAST_READER)
+
+
+def _not_found(environment: Mapping[str, str], code: int, output: str) -> Check:
+    """Return why a session did not load the source."""
+    name = IN_SPARK
     cure = "call spark_groups.register(spark), which reports the missing prerequisite"
     if hiding := hiding_modules(environment):
         files = "; ".join(f"{file} {problem}" for file, problem in hiding)
@@ -297,7 +349,7 @@ def hiding_modules(environment: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
     """Check that brokers answer, and support the consumer protocol."""
-    name = "brokers"
+    name = BROKERS
     try:
         nodes = cluster.nodes()
         answer = cluster.describe_group(DescribeGroupRequest(group_id=PROBED_GROUP))
@@ -330,18 +382,33 @@ def installed_version(name: str) -> str | None:
         return None
 
 
-def examine(brokers: Check) -> Diagnosis:
-    """Run all checks; the session is skipped if its prerequisites are not met."""
+Step = Callable[[Sequence[Check]], tuple[Check, ...]]
+"""Makes checks; gets those that were made before."""
+
+
+def steps(brokers: Brokers | None) -> tuple[tuple[str, Step], ...]:
+    """Return what to check, in order, each with its name on the terminal."""
     running = sys.version_info[:2]
-    checks = [check_python(running), check_java(), check_spark(installed_version("pyspark"))]
-    has_spark = checks[-1].outcome is Outcome.OK
-    workers = check_workers(os.environ, running)
-    if has_spark and all(each.outcome is not Outcome.FAILED for each in (checks[1], *workers)):
-        found = check_discovery(os.environ)
-    else:
-        reason = "skipped because of the failures above"
-        found = Check(name="kafka-group in Spark", outcome=Outcome.SKIPPED, found=reason)
-    return Diagnosis(checks=(*checks, *workers, found, brokers))
+    return (
+        ("Python", lambda _: (check_python(running),)),
+        ("Java", lambda _: (check_java(),)),
+        ("Spark", lambda _: (check_spark(installed_version("pyspark")),)),
+        ("the workers' Python", lambda _: (check_workers(os.environ, running),)),
+        ("the brokers", lambda _: (_brokers(brokers),)),
+        ("Spark and its workers in a session", _in_session),
+    )
+
+
+def _in_session(before: Sequence[Check]) -> tuple[Check, ...]:
+    """Run the checks of a session; they are skipped if its prerequisites are not met."""
+    if any(each.outcome is Outcome.FAILED for each in before if each.name != BROKERS):
+        return _skipped(IN_SPARK), _skipped(FAST_READER)
+    return check_session(os.environ)
+
+
+def _skipped(name: str) -> Check:
+    found = "skipped because of the failures above"
+    return Check(name=name, outcome=Outcome.SKIPPED, found=found)
 
 
 def _run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -77,6 +78,8 @@ _DESCRIPTIONS: Final = 3
 Committed = Mapping[TopicIdPartition, OffsetAndMetadata]
 Unknown = dict[TopicIdPartition, tuple[str, int]]
 """The request that failed, and Kafka's error code."""
+_ALWAYS_SHOWN: Final = frozenset({"group type", "offsets"})
+"""Checks to read before a query starts, also if they are ok: which group it is, and where it is."""
 _JOINABLE: Final = frozenset({Verdict.OK, Verdict.WARNING})
 
 
@@ -103,13 +106,19 @@ def preflight(  # noqa: PLR0917
         str | None,
         typer.Option(metavar="ID", help="The instance id of the member; default: it has none."),
     ] = None,
+    every_check: Annotated[
+        bool,
+        typer.Option("--all", help="Show all checks and members, also those that are in order."),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Check whether a Spark query, or another member of the consumer protocol, can join a group.
 
     Meant for groups of classic consumers, which the first such member converts. Checks features and
     migration policy of the brokers, type, state and assignor of the group, rights, sizes and
-    committed offsets. Each check is ok, a warning, unknown, or blocks. Nothing is changed.
+    committed offsets. Each check is ok, a warning, unknown, or blocks. Nothing is changed. Shown
+    are the type of the group, where a query starts, and the checks that are not ok; JSON has
+    all.
 
     Example: spark-groups preflight flight-readers --bootstrap-server localhost:9092
 
@@ -120,7 +129,12 @@ def preflight(  # noqa: PLR0917
     with usage_errors("--pattern"):
         wanted = subscription_of(topics or (), pattern)
     view = checked_group(brokers, group, instance_id, wanted)
-    show(view, render_preflight, as_json=as_json, is_success=view.verdict in _JOINABLE)
+    show(
+        view,
+        partial(render_preflight, every_check=every_check),
+        as_json=as_json,
+        is_success=view.verdict in _JOINABLE,
+    )
 
 
 def checked_group(
@@ -400,22 +414,33 @@ def _topic(
     )
 
 
-def render_preflight(view: PreflightView) -> RenderableType:
-    """Return one row for each check, the cures, the members, and the verdict."""
+def render_preflight(view: PreflightView, *, every_check: bool = False) -> RenderableType:
+    """Return a row for each check that matters, the cures, the members, and the verdict.
+
+    Args:
+        every_check: Whether checks that are ok have rows, too, and members of every group.
+    """
+    findings = [
+        each
+        for each in view.findings
+        if every_check or each.verdict is not Verdict.OK or each.check in _ALWAYS_SHOWN
+    ]
     parts: list[RenderableType] = [
         table_of(
-            view.findings,
+            findings,
             Column("CHECK", lambda each: each.check),
             Column("VERDICT", lambda each: Text(each.verdict.value, _STYLES[each.verdict])),
             Column("REASON", lambda each: each.reason),
         )
     ]
     parts += [
-        Text(f"{finding.check}: {printable(finding.cure)}")
-        for finding in view.findings
-        if finding.cure
+        Text(f"{finding.check}: {printable(finding.cure)}") for finding in findings if finding.cure
     ]
-    if view.members:
+    hidden = len(view.findings) - len(findings)
+    if hidden:
+        parts.append(Text(f"{hidden} other checks are ok: --all shows them", QUIET_STYLE))
+    has_classic = any(each.protocol is MemberProtocol.CLASSIC for each in view.members)
+    if has_classic or (every_check and view.members):
         parts += [Text(), _members_table(view)]
     group = Text.assemble(("group ", QUIET_STYLE), (printable(view.group_id), "bold"))
     style = _STYLES[view.verdict]

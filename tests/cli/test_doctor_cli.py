@@ -16,16 +16,17 @@ from spark_groups.cli.doctor_cli import (
     Check,
     Diagnosis,
     Outcome,
-    check_discovery,
     check_fast_reader,
     check_python,
+    check_session,
     check_spark,
     check_workers,
     hiding_modules,
-    render_diagnosis,
+    render_check,
 )
 from tests.cli.commands import Run
 from tests.cli.rendered import lines
+from workshop.parts.processes import environment
 
 
 def checks(stdout: str) -> dict[str, dict[str, Any]]:
@@ -42,6 +43,7 @@ def test_all_is_well_where_tests_run(kafka: EmbeddedKafka, command: Run) -> None
     assert {each["outcome"] for each in found.values()} == {"ok"}, done.stdout
     assert "with the consumer protocol" in found["brokers"]["found"]
     assert "found by Spark 4" in found["kafka-group in Spark"]["found"]
+    assert "loaded in a Spark worker: numba " in found["fast reader"]["found"]
 
 
 def test_a_python_without_the_package_is_named_with_the_cure(command: Run, tmp_path: Path) -> None:
@@ -54,7 +56,8 @@ def test_a_python_without_the_package_is_named_with_the_cure(command: Run, tmp_p
     assert workers["outcome"] == "failed"
     assert "lacks spark-groups, pyspark" in workers["found"]
     assert f"PYSPARK_PYTHON={sys.executable}" in workers["cure"]
-    assert found["kafka-group in Spark"]["outcome"] == found["brokers"]["outcome"] == "skipped"
+    skipped = ("kafka-group in Spark", "fast reader", "brokers")
+    assert {found[name]["outcome"] for name in skipped} == {"skipped"}
 
 
 def test_a_python_that_is_not_there_and_a_broker_that_does_not_answer(command: Run) -> None:
@@ -77,27 +80,22 @@ def test_brokers_without_the_consumer_protocol_are_reported(command: Run) -> Non
     assert "group.coordinator.rebalance.protocols" in found["cure"]
 
 
-@pytest.mark.parametrize(
-    ("numba", "zstandard", "outcome", "found"),
-    [
-        ("0.60", "0.23", Outcome.OK, "numba 0.60, zstandard 0.23"),
-        ("0.60", None, Outcome.WARNING, "no zstandard"),
-        (None, None, Outcome.WARNING, "no numba and no zstandard"),
-    ],
-)
-def test_fast_reader_requires_all_packages_of_its_extra(
-    numba: str | None, zstandard: str | None, outcome: Outcome, found: str
-) -> None:
-    check = check_fast_reader({"numba": numba, "zstandard": zstandard})
-    assert (check.outcome, check.found) == (outcome, found)
-    assert ("spark-groups[fast]" in check.cure) == (outcome is Outcome.WARNING)
+def test_fast_reader_is_what_a_spark_worker_could_load() -> None:
+    loaded = check_fast_reader({"versions": {"numba": "0.60", "zstandard": "0.23"}})
+    found = "loaded in a Spark worker: numba 0.60, zstandard 0.23"
+    assert (loaded.outcome, loaded.found, loaded.cure) == (Outcome.OK, found, "")
+    problem = check_fast_reader({"problem": "numba needs another numpy"})
+    assert problem.outcome is Outcome.WARNING
+    assert problem.found == "not available in a Spark worker: numba needs another numpy"
+    assert "spark-groups[fast]" in problem.cure
 
 
-def test_cures_stand_below_the_table() -> None:
+def test_cure_stands_below_its_check() -> None:
     failed = Check(name="Spark", outcome=Outcome.FAILED, found="3.5\x1b", cure="use 4")
-    shown = lines(render_diagnosis(Diagnosis(checks=(failed,))))
-    assert "3.5?" in shown[1]
-    assert shown[-1] == "Spark: use 4"
+    assert lines(render_check(failed)) == [
+        "Spark                 failed   3.5?",
+        "  -> use 4",
+    ]
 
 
 def test_old_versions_are_refused() -> None:
@@ -120,7 +118,7 @@ def test_a_warning_is_no_failure() -> None:
 
 
 def test_another_program_is_not_a_python() -> None:
-    (found,) = check_workers({"PYSPARK_PYTHON": "/bin/true"}, sys.version_info[:2])
+    found = check_workers({"PYSPARK_PYTHON": "/bin/true"}, sys.version_info[:2])
     assert (found.outcome, "is not a Python" in found.found) == (Outcome.FAILED, True)
 
 
@@ -150,12 +148,12 @@ def test_module_that_hides_the_source_is_named(
     file.write_text(text)
     monkeypatch.chdir(tmp_path)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    check = check_discovery(environment)
+    check, _ = check_session(environment)
     assert check.outcome is Outcome.FAILED
     assert f"{file} {problem}" in check.found
     assert "rename these files" in check.cure
     file.unlink()
-    assert check_discovery(environment).outcome is Outcome.OK
+    assert check_session(environment)[0].outcome is Outcome.OK
 
 
 def test_module_with_a_source_of_the_same_name_is_named(
@@ -167,3 +165,40 @@ def test_module_with_a_source_of_the_same_name_is_named(
     monkeypatch.chdir(tmp_path)
     found = hiding_modules({**os.environ, "PYSPARK_PYTHON": sys.executable})
     assert found == [(str(file), "has another data source with the name kafka-group")]
+
+
+def test_each_check_is_shown_as_it_ends(tmp_path: Path) -> None:
+    """The check of the workers' Python waits for a pipe; the rows before it are there meanwhile."""
+    gate, python = tmp_path / "gate", tmp_path / "python"
+    os.mkfifo(gate)
+    python.write_text(f"#!/bin/sh\nread _ < {gate}\necho no python\n")
+    python.chmod(0o755)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "spark_groups.cli.main", "doctor"],
+        env=environment(PYSPARK_PYTHON=str(python), SPARK_GROUPS_STATE_DIR=str(tmp_path)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    try:
+        shown = [running.stdout.readline().split()[:2] for _ in range(4)]
+        assert shown == [["CHECK", "RESULT"], ["Python", "ok"], ["Java", "ok"], ["Spark", "ok"]]
+        gate.write_text("go\n")
+        assert "is not a Python: no python" in running.communicate(timeout=60)[0]
+        assert running.returncode == 1
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.spark
+def test_fast_reader_that_only_the_driver_has_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['numba'] = None\n")
+    python = tmp_path / "python"
+    path = f"{tmp_path}:$PYTHONPATH"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    found, fast = check_session({**os.environ, "PYSPARK_PYTHON": str(python)})
+    assert (found.outcome, fast.outcome) == (Outcome.OK, Outcome.WARNING)
+    assert "not available in a Spark worker: the fast reader requires numba" in fast.found

@@ -266,6 +266,29 @@ def test_a_rebalancing_member_shows_no_versions() -> None:
     assert row[-3:] == ["—", "—", "—"]
 
 
+def test_checks_that_are_ok_are_left_out_but_what_must_be_known() -> None:
+    rows = cells(render_preflight(check_group(MIXED)))
+    assert [row[0] for row in rows[1:3]] == ["group type", "offsets"]
+    assert rows[3] == [f"{len(CHECKS) - 2} other checks are ok: --all shows them"]
+    every = [row[0] for row in cells(render_preflight(check_group(MIXED), every_check=True))]
+    assert every[1 : len(CHECKS) + 1] == list(CHECKS)
+    assert not any("--all" in each for each in every)
+
+
+def test_checks_that_are_not_ok_are_shown_with_their_cures() -> None:
+    denied = with_broker(LIVE, MIGRATION_POLICY, "disabled")
+    rows = [row[0] for row in cells(render_preflight(check_group(denied)))]
+    assert rows[1:5] == ["group type", "migration policy", "downgrade", "offsets"]
+    assert any(each.startswith("migration policy: set group.consumer.migr") for each in rows)
+
+
+def test_members_are_shown_where_some_are_classic() -> None:
+    ours = replace(EMPTY, group_type=GroupType.CONSUMER, group_state="Stable", members=(CONSUMER,))
+    assert not any("m1" in row for row in cells(render_preflight(check_group(ours))))
+    assert any("m1" in row for row in cells(render_preflight(check_group(ours), every_check=True)))
+    assert any("c1" in row for row in cells(render_preflight(check_group(LIVE))))
+
+
 def test_the_last_line_answers() -> None:
     rows = cells(render_preflight(check_group(LIVE)))
     assert rows[-1] == ["group g: ok, a member of the consumer protocol can join now"]

@@ -92,7 +92,7 @@ def test_missing_topic_has_the_name_that_was_meant(kafka, cluster, topic_name) -
     create_topic(kafka.bootstrap_servers, topic_name)
     meant = f"{topic_name}x"
     named = frozenset({topic_name, meant})
-    assert cluster.metadata(MetadataRequest(topic_names=named)).near == {}, "nobody asked"
+    assert cluster.metadata(MetadataRequest(topic_names=named)).near == {}, "it is not wanted"
     asked = MetadataRequest(topic_names=frozenset({meant}), wants_near=True)
     assert cluster.metadata(asked).near == {meant: topic_name}
     also = MetadataRequest(topic_names=named, wants_near=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import partial
@@ -34,7 +34,6 @@ from spark_groups.group.ledger.starting import (
     WithoutRecord,
 )
 from spark_groups.group.member.member_config import MemberConfig
-from spark_groups.group.member.messages import LATEST_TIMESTAMP
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.options.checks import (
     SECURITY_OPTIONS,
@@ -46,7 +45,13 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS, FETCH_TUNING
+from spark_groups.spark.options.contradictions import (
+    NO_GROUP,
+    NO_TOPICS,
+    contradictions,
+    problems_of_a_stream,
+)
+from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.option_values import (
     Emit,
     EndingOffsets,
@@ -84,8 +89,6 @@ GROUP_PROTOCOL: Final = "consumer"
 UNNAMED: Final = "spark-groups"
 """The client id of executors without one, and the `group.id` of a batch read of no group."""
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
-_NO_GROUP: Final = "kafka.group.id is missing: a stream requires a group to join"
-_NO_TOPICS: Final = "the query has no topics: set subscribe or subscribePattern"
 
 
 class OnRestart(Enum):
@@ -490,7 +493,7 @@ class SourceOptions:
         values["fetch_tuning"] = read_tuning(given, problems)
         values["security"] = read_security(given, problems)
         checked = validated(cls, values, _OPTION_NAMES, problems)
-        problems += _contradictions(checked) if checked else ()
+        problems += contradictions(checked) if checked else ()
         if problems or checked is None:
             refuse_load("kafka-group", problems)
         return checked
@@ -499,7 +502,7 @@ class SourceOptions:
     def group_id(self) -> str:
         """The group, which a stream requires."""
         if self.group is None:
-            raise OptionsError(_NO_GROUP)
+            raise OptionsError(NO_GROUP)
         return self.group
 
     @property
@@ -528,20 +531,7 @@ class SourceOptions:
             OptionsError: A stream lacks an option that a batch read may lack, or has one that only
                 a batch read has; lists all.
         """
-        problems = []
-        if self.group is None:
-            problems.append(_NO_GROUP)
-        if self.chosen is None:
-            problems.append(_NO_TOPICS)
-        problems += (
-            f"{name}: a stream has no end: use Trigger.AvailableNow"
-            for name, value in (
-                ("endingTimestamp", self.ending_timestamp_ms),
-                ("endingOffsetsByTimestamp", self.ending_timestamps_ms),
-                ("endingOffsets", self.ending_offsets.by_partition or None),
-            )
-            if value is not None
-        )
+        problems = [*problems_of_a_stream(self)]
         if problems:
             refuse_load("kafka-group", problems, "started as a stream")
 
@@ -549,7 +539,7 @@ class SourceOptions:
     def subscription(self) -> Subscription:
         """The subscription, which a stream requires."""
         if self.chosen is None:
-            raise OptionsError(_NO_TOPICS)
+            raise OptionsError(NO_TOPICS)
         return self.chosen
 
     @property
@@ -673,40 +663,3 @@ _KNOWN: Final = {
         *(tuning.name for tuning in FETCH_TUNING),
     )
 }
-
-
-def _contradictions(options: SourceOptions) -> Iterator[str]:
-    yield from _empty_reads(options)
-    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
-    if least is not None and most is not None and least > most:
-        yield f"minOffsetsPerTrigger ({least}) exceeds maxOffsetsPerTrigger ({most})"
-    tuned = {**FETCH_DEFAULTS, **dict(options.fetch_tuning)}
-    pause_ms = tuned["reconnect.backoff.ms"]
-    longest_ms = tuned["reconnect.backoff.max.ms"]
-    if int(pause_ms) > int(longest_ms):
-        yield (
-            f"kafka.reconnect.backoff.ms ({pause_ms}) exceeds kafka.reconnect.backoff.max.ms"
-            f" ({longest_ms})"
-        )
-
-
-def _empty_reads(options: SourceOptions) -> Iterator[str]:
-    """Yield problems of batch reads that certainly have no rows, as Spark's source refuses them."""
-    starting, ending = options.starting, options.ending
-    is_latest = starting.default is StartingPoint.LATEST
-    if options.group is None and (is_latest or LATEST_TIMESTAMP in starting.by_partition.values()):
-        yield "startingOffsets: a batch read without kafka.group.id cannot start at latest"
-    for partition, first in starting.by_partition.items():
-        last = ending.by_partition.get(partition, LATEST_TIMESTAMP)
-        if first > last >= 0:
-            yield f"startingOffsets of {partition} ({first}) exceeds endingOffsets ({last})"
-    if starting.timestamps is None or ending.timestamps is None:
-        return
-    named = {*starting.timestamps.by_partition_ms, *ending.timestamps.by_partition_ms}
-    for partition in sorted(named) or [TopicPartition("", 0)]:
-        first_ms, last_ms = starting.timestamps.of(partition), ending.timestamps.of(partition)
-        if first_ms is not None and last_ms is not None and first_ms > last_ms:
-            yield (
-                f"{starting.timestamps.option} ({first_ms}) exceeds {ending.timestamps.option}"
-                f" ({last_ms}){f' of {partition}' if named else ''}"
-            )
