@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spark_groups.spark.tables.own import own_table
     from spark_groups.spark.tables.postgres import postgres_table
     from spark_groups.spark.tables.sqlite import sqlite_table
-    from spark_groups.spark.tables.write import write_table
+    from spark_groups.spark.tables.write import TableWriter, write_table
     from spark_groups.wire.security.bearer_token import BearerToken
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "Relinquish",
     "RetryTo",
     "SkipOrDeadLetter",
+    "TableWriter",
     "UnprocessableError",
     "await_end",
     "config",
@@ -100,7 +101,7 @@ _NAMES = {
     "spark_groups.spark.tables.own": ("own_table",),
     "spark_groups.spark.tables.postgres": ("postgres_table",),
     "spark_groups.spark.tables.sqlite": ("sqlite_table",),
-    "spark_groups.spark.tables.write": ("write_table",),
+    "spark_groups.spark.tables.write": ("TableWriter", "write_table"),
     "spark_groups.wire.security.bearer_token": ("BearerToken",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -84,7 +84,7 @@ class RecordRefusedError(TableError):
 
     Args:
         message: The reason, with the record where that is known.
-        problem: The column and what is wrong with its value; empty: the transform fails.
+        problem: The column, and why its value does not fit; empty: the transform fails.
     """
 
     def __init__(self, message: str, problem: str = "") -> None:

@@ -221,6 +221,11 @@ class UnfencedTable:
         """The types that the table may have."""
         return TableColumns(self.table, RULES)
 
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether it keeps dead letters."""
+        return False
+
     def check(self) -> TableColumns:
         """Return the types that the table may have."""
         return self.columns

@@ -44,8 +44,8 @@ from spark_groups.spark.control.control_messages import (
 from spark_groups.spark.control.listener import (
     EVENTS_TIMEOUT_S,
     close_listeners,
-    log_end,
     driver_log_to_stderr,
+    log_end,
 )
 
 logger = logging.getLogger(__name__)

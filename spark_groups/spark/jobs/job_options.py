@@ -31,7 +31,13 @@ from spark_groups.spark.options.option_values import parse_duration_s
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.budget import budget_of
-from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, RETRY_TOPIC, Strategy
+from spark_groups.spark.processing.strategies import (
+    DEAD_LETTER_TOPIC,
+    RETRY_TOPIC,
+    AtLast,
+    SkipOrDeadLetter,
+    Strategy,
+)
 from spark_groups.text_files import decoded
 from spark_groups.wire.named_functions import named_function
 
@@ -49,6 +55,16 @@ _TABLES: Final = ("source", "sink.options", "target.options")
 _TEXTS: Final = ("source.", "target.options.")
 """Where every value becomes text: an error about another type would show the value."""
 _STRATEGIES: Final[Mapping[str, Any]] = {each.__name__: each for each in get_args(Strategy)}
+AT_LAST: Final[Mapping[str, AtLast | None]] = {
+    "fail": None,
+    "skip": AtLast.SKIP,
+    "dead-letter": AtLast.DEAD_LETTER,
+}
+"""What becomes of a record that a table cannot have, by the value of `onError`."""
+LETTER_TABLE: Final = "deadLetterTable"
+"""The option with a table for dead letters, in the database of the table."""
+_ON_ERROR: Final = "onError"
+_LETTERS: Final = "deadLetterTopic"
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
@@ -194,7 +210,8 @@ class ConsumeOptions(JobOptions):
         sink_options: Options of Spark's writer; for `delta` those of its object store, for
             `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
             the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
-            and the strategy's arguments, such as `recordDeadline`.
+            and the strategy's arguments, such as `recordDeadline`. A table takes `onError`, and
+            `deadLetterTopic`, for records that it cannot have.
     """
 
     example = "conf/consume.toml"
@@ -209,6 +226,27 @@ class ConsumeOptions(JobOptions):
     def is_fenced(self) -> bool:
         """Whether a table is written by `spark_groups.write_table`."""
         return self.sink_format in {"delta", "iceberg", "postgres"}
+
+    @property
+    def table_options(self) -> Mapping[str, str | int | bool]:
+        """The options of a table itself: without what becomes of records that it cannot have."""
+        return {
+            name: value
+            for name, value in self.sink_options.items()
+            if name not in {_ON_ERROR, _LETTERS}
+        }
+
+    def on_error(self) -> SkipOrDeadLetter | None:
+        """Return what becomes of records that a table cannot have; None: the query fails.
+
+        Raises:
+            OptionsError: The name of the dead-letter topic lacks `{topic}`.
+        """
+        chosen = AT_LAST[str(self.sink_options.get(_ON_ERROR, "fail"))]
+        if chosen is None:
+            return None
+        topic = str(self.sink_options.get(_LETTERS, DEAD_LETTER_TOPIC))
+        return SkipOrDeadLetter(at_last=chosen, dead_letter_topic=topic)
 
     def strategy(self) -> Strategy:
         """Return the strategy for records that the function of `sink.options` cannot process."""
@@ -227,10 +265,29 @@ class ConsumeOptions(JobOptions):
                 yield f"sink.options.{name}", "is missing"
         if self.sink_format == "postgres":
             for name in self.sink_options:
-                if name not in {"dsn", "table"}:
-                    yield f"sink.options.{name}", _unknown_key(name, ("dsn", "table"))
+                known = ("dsn", "table", _ON_ERROR, _LETTERS, LETTER_TABLE)
+                if name not in known:
+                    yield f"sink.options.{name}", _unknown_key(name, known)
+        elif LETTER_TABLE in self.sink_options:
+            yield f"sink.options.{LETTER_TABLE}", 'is for sink.format = "postgres"'
         if self.is_fenced and self.select_expr and self.source.get("emit") == "ranges":
             yield "query.selectExpr", 'needs the rows of source.emit = "records"'
+        if _ON_ERROR in self.sink_options:
+            yield from self._on_error_problems()
+
+    def _on_error_problems(self) -> Iterator[tuple[str, str]]:
+        place, given = f"sink.options.{_ON_ERROR}", self.sink_options[_ON_ERROR]
+        if not self.is_fenced:
+            yield place, 'is for the tables of sink.format = "delta", "iceberg" and "postgres"'
+        elif given not in AT_LAST:
+            yield place, f"is {given!r}, not one of {', '.join(AT_LAST)}"
+        elif given == "dead-letter":
+            if self.source.get("includeHeaders", "").lower() != "true":
+                yield place, "needs source.includeHeaders = true: dead letters keep their headers"
+            try:
+                self.on_error()
+            except OptionsError as error:
+                yield f"sink.options.{_LETTERS}", str(error)
 
     def _function_problems(self) -> Iterator[tuple[str, str]]:
         if self.select_expr or self.source.get("emit") == "ranges":

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_groups.errors import OptionsError, UnsupportedSystemError
+from spark_groups.errors import OptionsError, TableError, UnsupportedSystemError
 from spark_groups.spark.control.application_query import start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
@@ -31,6 +31,7 @@ from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
+    LETTER_TABLE,
     ConsumeOptions,
     Job,
     JobOptions,
@@ -153,6 +154,10 @@ def main(
     except (OptionsError, UnsupportedSystemError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         sys.exit(ExitCode.REFUSED)
+    except TableError as error:
+        # Not the arguments alone: the table may be reached, or have the columns, the next time.
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        sys.exit(ExitCode.FAILED)
 
 
 def session(application_name: str | None) -> SparkSession:
@@ -325,9 +330,12 @@ def written(rows: DataFrame, options: ConsumeOptions) -> DataStreamWriter:
 
     Raises:
         OptionsError: The options of a table are wrong, or its package is missing.
+        TableError: The table cannot be written.
     """
     if options.is_fenced:
-        return rows.writeStream.foreachBatch(_table_writer(options))
+        table_writer = _table_writer(options)
+        table_writer.check(rows)
+        return rows.writeStream.foreachBatch(table_writer)
     writer = rows.writeStream.format(options.sink_format).outputMode("append")
     return writer.options(**options.sink_options)
 
@@ -338,14 +346,14 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
         allowed = Allowed.by(os.environ)
         given = {
             name: resolved(str(value).lower() if isinstance(value, bool) else str(value), allowed)
-            for name, value in options.sink_options.items()
+            for name, value in options.table_options.items()
         }
     except ValueError as error:
         raise OptionsError(f"sink.options: {error}") from None
     transform = (
         (lambda rows: rows.selectExpr(*options.select_expr)) if options.select_expr else None
     )
-    return write_table(_table(options, given), transform)
+    return write_table(_table(options, given), transform, on_error=options.on_error())
 
 
 def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
@@ -362,7 +370,7 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
         return iceberg_table(identifier, properties.pop("catalog", None), properties)
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
-    return postgres_table(**given)
+    return postgres_table(given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE))
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:

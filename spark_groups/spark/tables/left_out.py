@@ -6,6 +6,8 @@ after it. Executors import this module.
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import traceback
 from collections.abc import Iterable, Sequence
@@ -24,6 +26,7 @@ from spark_groups.spark.processing.letters import (
     own_origin,
 )
 from spark_groups.spark.processing.strategies import AtLast, SkipOrDeadLetter
+from spark_groups.spark.tables.table import Piece
 
 if TYPE_CHECKING:
     # Tasks import this module, and need no query.
@@ -61,6 +64,64 @@ class LeftOut:
 
     counts: tuple[FateCount, ...] = ()
     letters: tuple[RefusedRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Letters(Piece):
+    """The dead letters of a batch, for a table that keeps them in the transaction of the batch.
+
+    Args:
+        refused: The records that are left out.
+    """
+
+    refused: tuple[RefusedRecord, ...] = ()
+
+
+LETTER_COLUMNS: Final = {
+    "group_id": str,
+    "topic": str,
+    "partition": int,
+    "offset": int,
+    "timestamp_ms": int,
+    "key": bytes,
+    "value": bytes,
+    "headers": str,
+    "error": str,
+}
+"""The columns of a table of dead letters; only key and value may be null."""
+
+
+def letter_rows(pieces: Iterable[Piece], group_id: str) -> list[tuple[object, ...]]:
+    """Return the dead letters of a batch as rows with the columns of `LETTER_COLUMNS`.
+
+    Args:
+        pieces: The pieces of a batch.
+        group_id: The group that could not write the records.
+    """
+    return [
+        (
+            group_id,
+            *_place(each.record),
+            each.record.timestamp_ms,
+            each.record.key,
+            each.record.value,
+            _headers_text(each.record),
+            # PostgreSQL has no text with the character 0.
+            each.error.replace("\0", "\\0"),
+        )
+        for piece in pieces
+        if isinstance(piece, Letters)
+        for each in piece.refused
+    ]
+
+
+def _headers_text(record: Record) -> str:
+    """Return headers as a JSON array of names and values, which are in base64 or null."""
+    headers = [
+        (name, None if value is None else base64.b64encode(value).decode())
+        for name, value in record.headers
+    ]
+    return json.dumps(headers)
 
 
 class LeftOutRecords:
@@ -101,7 +162,7 @@ class LeftOutRecords:
             )
 
     def result(self) -> LeftOut:
-        """Return what was collected."""
+        """Return the records that were left out."""
         return LeftOut(self._counts.counts, tuple(self._letters))
 
 
@@ -110,12 +171,13 @@ class LetterBox:
 
     Args:
         strategy: Whether records that cannot be written become dead letters, and where.
+        is_in_table: Whether the table keeps the letters, so that there is no topic.
 
     Raises:
         OptionsError: The strategy has a setting that has no meaning for tables.
     """
 
-    def __init__(self, strategy: SkipOrDeadLetter) -> None:
+    def __init__(self, strategy: SkipOrDeadLetter, *, is_in_table: bool = False) -> None:
         if not isinstance(strategy, SkipOrDeadLetter):
             raise OptionsError(
                 f"on_error is {type(strategy).__name__}, but a table takes a record now or never:"
@@ -128,6 +190,7 @@ class LetterBox:
                 " not interrupted: leave it out"
             )
         self.strategy = strategy
+        self._is_in_table = is_in_table
         self._addresses: dict[str, Addresses] = {}
         self._batch: tuple[str, int] = ("", -1)
         self._written: set[tuple[str, int, int]] = set()
@@ -146,7 +209,8 @@ class LetterBox:
         from spark_groups.spark.processing.destinations import destinations  # noqa: PLC0415
 
         check_headers(self.strategy, options)
-        if topics := options.subscription.topic_names:
+        topics = options.subscription.topic_names
+        if topics and not self._is_in_table:
             with cluster_of(options) as cluster:
                 destinations(cluster, self.strategy, topics, options)
 
@@ -163,11 +227,13 @@ class LetterBox:
 
         check_headers(self.strategy, running.checked)
         topics = {each.topic for each in running.ranges} - set(self._addresses)
-        if topics:
+        if topics and not self._is_in_table:
             with running.cluster() as cluster:
                 self._addresses |= destinations(cluster, self.strategy, topics, running.checked)
 
-    def write(self, left_out: Iterable[LeftOut], running: RunningQuery, batch_id: int) -> None:
+    def write(
+        self, left_out: Iterable[LeftOut], running: RunningQuery, batch_id: int
+    ) -> Sequence[Piece]:
         """Write the dead letters of a batch, and wait until all replicas have them.
 
         Args:
@@ -175,15 +241,20 @@ class LetterBox:
             running: The query.
             batch_id: Spark's number for the batch.
 
+        Returns:
+            The letters for the commit of a table that keeps them; else nothing.
+
         Raises:
             DeliveryError: A letter was not acknowledged.
         """
         if self._batch != (running.run_id, batch_id):
             self._batch, self._written = (running.run_id, batch_id), set()
         letters = {_place(each.record): each for out in left_out for each in out.letters}
+        if self._is_in_table:
+            return [Letters("", 0, refused=tuple(letters.values()))] if letters else []
         new = [each for place, each in letters.items() if place not in self._written]
         if not new:
-            return
+            return []
         from spark_groups.spark.processing.record_writer import WRITERS  # noqa: PLC0415
 
         with WRITERS.borrow(running.range_settings()) as writer:
@@ -191,6 +262,7 @@ class LetterBox:
                 writer.write(self._letter(each, running.checked.group_id))
             writer.await_delivery()
         self._written.update(letters)
+        return []
 
     def _letter(self, refused: RefusedRecord, group_id: str) -> Letter:
         addresses = self._addresses[refused.record.topic]

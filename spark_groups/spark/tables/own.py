@@ -63,6 +63,11 @@ class OwnTable:
         """Return the name of the store in errors and logs."""
         return self.name
 
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether it keeps dead letters."""
+        return False
+
     def check(self) -> None:
         """Return None: the functions take any rows."""
 

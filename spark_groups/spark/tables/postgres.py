@@ -20,6 +20,7 @@ from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column, columns_of
+from spark_groups.spark.tables.left_out import LETTER_COLUMNS, letter_rows
 from spark_groups.spark.tables.postgres_columns import (
     FIND_COLUMNS,
     StagedRows,
@@ -122,13 +123,15 @@ ORDER BY c.relname"""
 """Tables that this role may drop."""
 
 
-def postgres_table(dsn: str, table: str) -> PostgresTable:
+def postgres_table(dsn: str, table: str, *, dead_letters: str | None = None) -> PostgresTable:
     """Return a PostgreSQL table for `spark_groups.write_table`; the first batch may create it.
 
     Args:
         dsn: A connection string of libpq, such as `host=db dbname=lake user=writer`, or a URI; the
             driver and all executors use it.
         table: The table's name, as schema.table if the schema is not on the search path.
+        dead_letters: The name of a table in the same schema that gets dead letters of `on_error` in
+            the transaction of their batch, so exactly once; None: a topic gets them.
 
     Raises:
         OptionsError: `psycopg` is missing, or the dsn or the name is invalid.
@@ -150,8 +153,11 @@ def postgres_table(dsn: str, table: str) -> PostgresTable:
     names = table.split(".", 1)
     if not all(names) or any(len(each.encode()) > NAME_BYTES_MAX for each in names):
         raise OptionsError(f"{table!r} is not the name of a table, nor schema.table")
+    if dead_letters is not None and not 0 < len(dead_letters.encode()) <= NAME_BYTES_MAX:
+        raise OptionsError(f"{dead_letters!r} is not the name of a table")
     server = ", ".join(f"{name} {given[name]}" for name in _SHOWN if given.get(name))
-    return PostgresTable(dsn, tuple(names), f"the PostgreSQL table {table} ({server or 'local'})")
+    name = f"the PostgreSQL table {table} ({server or 'local'})"
+    return PostgresTable(dsn, tuple(names), name, dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +182,13 @@ class PostgresTable(StagedTable):
         dsn: The connection string of libpq.
         names: The table's name, or its schema and name.
         text: Its name in errors and logs.
+        letters: The name of a table of dead letters; None: there is none.
     """
 
-    def __init__(self, dsn: str, names: tuple[str, ...], text: str) -> None:
-        super().__init__(text)
+    def __init__(
+        self, dsn: str, names: tuple[str, ...], text: str, letters: str | None = None
+    ) -> None:
+        super().__init__(text, letters)
         self._dsn = dsn
         self._names = names
         self._connection: Connection | None = None
@@ -251,6 +260,8 @@ class PostgresTable(StagedTable):
             place = self._found(cursor)
             if place.oid is None or not place.has_fence:
                 place = self._made(cursor, pieces)
+            if letters := letter_rows(pieces, attempt.group_id):
+                self._add_letters(cursor, place, letters)
             if place.oid is None:
                 # There are no columns for a new table: a later batch creates it.
                 return
@@ -420,10 +431,7 @@ class PostgresTable(StagedTable):
         columns = () if schema is None else columns_of(schema)
         if place.oid is None and not columns:
             return place
-        # Without the lock, of two writers that create the table one gets an error of the catalog.
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{FENCE} {place.schema}"]
-        )
+        self._lock_names(cursor, place)
         cursor.execute(self._sql(_MAKE_FENCE, place))
         if columns:
             made = "CREATE TABLE IF NOT EXISTS {table} ({columns})"
@@ -504,6 +512,34 @@ class PostgresTable(StagedTable):
                     f"{self}: of {piece.rows} rows staged in {piece.name}, {there} are left, as"
                     " after a crash of the server; start the query again"
                 )
+
+    def _add_letters(
+        self, cursor: Cursor, place: _Place, letters: Sequence[tuple[object, ...]]
+    ) -> None:
+        assert self._letters is not None
+        table = sql.Identifier(place.schema, self._letters)
+        cursor.execute("SELECT to_regclass(%s)", [table.as_string(cursor)])
+        if cursor.fetchone() == (None,):
+            self._lock_names(cursor, place)
+            kinds = {str: "text NOT NULL", int: "bigint NOT NULL", bytes: "bytea"}
+            columns = [
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kinds[each]))
+                for name, each in LETTER_COLUMNS.items()
+            ]
+            made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})")
+            cursor.execute(made.format(table, sql.SQL(", ").join(columns)))
+        marks = sql.SQL(", ").join([sql.Placeholder()] * len(LETTER_COLUMNS))
+        into = sql.SQL("INSERT INTO {} VALUES ({})").format(table, marks)
+        cursor.executemany(into, letters)
+
+    def _lock_names(self, cursor: Cursor, place: _Place) -> None:
+        """Keep other writers from creating a table in the schema.
+
+        Without the lock, of two writers that create the table one gets an error of the catalog.
+        """
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{FENCE} {place.schema}"]
+        )
 
     def _drop_staged(self, place: _Place, pieces: Sequence[Piece]) -> None:
         """Drop tables of staged rows whose batch is committed.

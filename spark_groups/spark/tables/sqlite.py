@@ -27,6 +27,7 @@ from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules
 from spark_groups.spark.tables.column_values import Limits
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
+from spark_groups.spark.tables.left_out import LETTER_COLUMNS, letter_rows
 from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described, no_rows
 from spark_groups.types import TopicId
@@ -70,7 +71,7 @@ _TAKEN: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
 """The Arrow types whose values a column of each affinity does not change."""
 
 
-def sqlite_table(path: str | Path, table: str) -> SqliteTable:
+def sqlite_table(path: str | Path, table: str, *, dead_letters: str | None = None) -> SqliteTable:
     """Return an SQLite table for `spark_groups.write_table`; the first batch may create it.
 
     Dates, times and decimal numbers become text. The Spark master has to be local.
@@ -78,13 +79,15 @@ def sqlite_table(path: str | Path, table: str) -> SqliteTable:
     Args:
         path: The database's file.
         table: The table's name.
+        dead_letters: The name of a table that gets dead letters of `on_error` in the transaction of
+            their batch, so exactly once; None: a topic gets them.
 
     Raises:
         OptionsError: The database is in memory.
     """
     if not str(path) or str(path).startswith((":memory:", "file:")):
         raise OptionsError("tasks cannot reach a database in memory: name a file")
-    return SqliteTable(Path(path).resolve(), table)
+    return SqliteTable(Path(path).resolve(), table, dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +129,8 @@ class ArrowTaskWriter:
 class SqliteTable(StagedTable):
     """An SQLite table with a fence; `sqlite_table` makes one, and makes the path absolute."""
 
-    def __init__(self, path: Path, table: str) -> None:
-        super().__init__(f"the SQLite table {table} in {path}")
+    def __init__(self, path: Path, table: str, letters: str | None = None) -> None:
+        super().__init__(f"the SQLite table {table} in {path}", letters)
         self._path = path
         self._table = table
 
@@ -208,6 +211,8 @@ class SqliteTable(StagedTable):
             for each in described(pieces)[:1]:
                 if each.details:
                     self._make(connection, schema_of_text(each.details))
+            if letters := letter_rows(pieces, attempt.group_id):
+                self._add_letters(connection, letters)
             if not self._is_there(connection):
                 # There are no columns for a new table: a later batch creates it.
                 return
@@ -311,6 +316,17 @@ class SqliteTable(StagedTable):
                 batch = reader.get_batch(index)
                 values = [self._values(batch, name) for name in batch.schema.names]
                 connection.executemany(into, zip(*values, strict=True))
+
+    def _add_letters(
+        self, connection: sqlite3.Connection, letters: Sequence[tuple[object, ...]]
+    ) -> None:
+        assert self._letters is not None
+        kinds = {str: "TEXT NOT NULL", int: "INTEGER NOT NULL", bytes: "BLOB"}
+        columns = ", ".join(f'"{name}" {kinds[each]}' for name, each in LETTER_COLUMNS.items())
+        table = _quoted(self._letters)
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+        marks = ", ".join("?" * len(LETTER_COLUMNS))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", letters)
 
     def _make(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
         """Create the table, if there is none; decimal numbers become text."""

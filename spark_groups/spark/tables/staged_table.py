@@ -20,12 +20,19 @@ class StagedTable(FencedTable):
 
     Args:
         name: The name of the table in errors and logs.
+        letters: The name of a table of dead letters in the same database; None: there is none.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, letters: str | None = None) -> None:
         self._name = name
+        self._letters = letters
         # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
+
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether the database has a table of dead letters."""
+        return self._letters is not None
 
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""

@@ -122,6 +122,10 @@ class FencedTable(Protocol):
     accepted a commit whose response was lost.
     """
 
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether `commit` takes pieces of the class `Letters`, for a table of dead letters."""
+
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""
 

@@ -130,7 +130,9 @@ class TableWriter:
     ) -> None:
         self._table = table
         self._transform: Any = transform
-        self._letter_box = None if on_error is None else LetterBox(on_error)
+        self._letter_box = (
+            None if on_error is None else LetterBox(on_error, is_in_table=table.keeps_letters)
+        )
         self._totals = RecordTotals()
         self._left_out: Sequence[LeftOut] = ()
         """What the batch leaves out, as it was staged last."""
@@ -247,7 +249,7 @@ class TableWriter:
             pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
             self._left_out = [left_out]
         if box is not None:
-            box.write(self._left_out, running, batch_id)
+            pieces = [*pieces, *box.write(self._left_out, running, batch_id)]
         return pieces
 
     def _staged_by_tasks(

@@ -352,6 +352,62 @@ s3.force-virtual-addressing = true
     }
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "postgres"])
+def test_records_that_a_table_cannot_have_fail_the_query_unless_the_job_says_otherwise(
+    tmp_path: Path, kind: str
+) -> None:
+    given = {"iceberg": {"identifier": "lake.rows"}, "postgres": {"dsn": "d", "table": "t"}}
+    own = "".join(f'{name} = "{value}"\n' for name, value in given.get(kind, {}).items())
+    text = MINIMAL + f'includeHeaders = true\n[sink]\nformat = "{kind}"\n[sink.options]\n{own}'
+    assert load_job(ConsumeOptions, written(tmp_path, text)).on_error() is None
+    for more, wanted in (
+        ('onError = "fail"', None),
+        ('onError = "skip"', SkipOrDeadLetter(at_last=AtLast.SKIP)),
+        ('onError = "dead-letter"', SkipOrDeadLetter()),
+        (
+            'onError = "dead-letter"\ndeadLetterTopic = "{topic}.bad"',
+            SkipOrDeadLetter(dead_letter_topic="{topic}.bad"),
+        ),
+    ):
+        options = load_job(ConsumeOptions, written(tmp_path, text + more + "\n"))
+        assert options.on_error() == wanted
+        assert dict(options.table_options) == given.get(kind, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            'format = "parquet"\n[sink.options]\nonError = "skip"',
+            "is for the tables of sink.format",
+        ),
+        ('format = "delta"\n[sink.options]\nonError = "ignore"', "is 'ignore', not one of fail, "),
+        (
+            'format = "delta"\n[sink.options]\nonError = "dead-letter"',
+            "needs source.includeHeaders = true",
+        ),
+    ],
+)
+def test_choice_that_cannot_be_is_named_before_a_session_is_started(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    assert f"sink.options.onError: {problem}" in refusal(
+        written(tmp_path, f"{MINIMAL}[sink]\n{text}\n")
+    )
+
+
+def test_table_of_dead_letters_is_one_of_postgresql(tmp_path: Path) -> None:
+    name = 'deadLetterTable = "letters"'
+    text = MINIMAL + f'[sink]\nformat = "delta"\n[sink.options]\n{name}\n'
+    problem = 'sink.options.deadLetterTable: is for sink.format = "postgres"'
+    assert problem in refusal(written(tmp_path, text))
+    text = (
+        MINIMAL + f'[sink]\nformat = "postgres"\n[sink.options]\ndsn = "d"\ntable = "t"\n{name}\n'
+    )
+    options = load_job(ConsumeOptions, written(tmp_path, text))
+    assert options.table_options["deadLetterTable"] == "letters"
+
+
 def test_counts_are_written_by_spark_alone(tmp_path: Path) -> None:
     delta = written(tmp_path, MINIMAL + '[sink]\nformat = "delta"\n')
     assert load_job(ConsumeOptions, delta).is_fenced

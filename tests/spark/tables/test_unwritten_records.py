@@ -20,6 +20,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.spark.processing.letters import ERROR, origin_of
 from tests.spark.processing.topics import records_in
 from tests.spark.tables.every_table_setup import place_of
+from tests.spark.tables.places import Database, SqlitePlace
 from tests.spark.tables.write_setup import PARTITIONS, ROWS, PlaceQuery, expected
 from workshop.parts.brokers import Row, create_topic, produce
 
@@ -172,6 +173,23 @@ def test_driver_that_dies_between_letters_and_commit_repeats_letters_but_no_row(
 
 
 @in_ways("sqlite-ranges")
+def test_database_that_keeps_letters_has_each_once_and_needs_no_topic(query: PlaceQuery) -> None:
+    assert isinstance(query.place, SqlitePlace)
+    path, on_error = query.place.path, SkipOrDeadLetter()
+    table = spark_groups.sqlite_table(path, "rows", dead_letters="letters")
+    writer = spark_groups.write_table(table, query.transform, on_error=on_error)
+    writer.check(query.source())
+    assert query.run(writer) == ""
+    assert query.run(writer, checkpoint="another") == ""
+    assert query.values() == expected(ROWS)
+    letters = query.place.run("SELECT topic, partition, offset, value FROM letters")
+    assert sorted(letters) == [
+        (query.topic, index % PARTITIONS, ROWS // PARTITIONS, value)
+        for index, value in enumerate(BAD)
+    ]
+
+
+@in_ways("sqlite-ranges")
 def test_missing_dead_letter_topic_fails_the_batch_before_a_row_is_read(query: PlaceQuery) -> None:
     query.on_error = SkipOrDeadLetter()
     assert f"there is no topic {letters(query)}" in query.run()
@@ -180,7 +198,8 @@ def test_missing_dead_letter_topic_fails_the_batch_before_a_row_is_read(query: P
 
 @in_ways("sqlite-records")
 def test_values_that_the_table_cannot_have_are_left_out_as_well(query: PlaceQuery) -> None:
-    query.place.run("CREATE TABLE rows (value BLOB, number INTEGER NOT NULL)")  # type: ignore[attr-defined]
+    assert isinstance(query.place, Database)
+    query.place.run("CREATE TABLE rows (value BLOB, number INTEGER NOT NULL)")
     query.transform = lambda rows: rows.selectExpr(
         "value", "try_cast(CAST(value AS STRING) AS INT) AS number"
     )

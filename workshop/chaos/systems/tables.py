@@ -53,6 +53,11 @@ class WrappedTable:
         """Return the name of the table in errors and logs."""
         return str(self._table)
 
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether it keeps dead letters."""
+        return self._table.keeps_letters
+
     def check(self) -> TableColumns | None:
         """Look at the table."""
         return self._table.check()
