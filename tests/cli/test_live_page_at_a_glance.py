@@ -194,20 +194,24 @@ def test_the_list_has_cluster_topics_totals_and_the_largest_lag_first(browser: B
 
 
 def test_at_600_pixels_a_partition_is_a_row_and_tiles_are_in_two_rows(browser: Browser) -> None:
-    view = made_up(members=tuple(replace(e, client_id="app") for e in made_up().members))
-    with showing(frame_of(view)) as (_, url):
+    with showing(frame_of(made_up())) as (shown_frame, url):
         with opened(browser, url, width=600) as page:
             expect(page.locator("#partitions tbody tr")).to_have_count(4)
             shown = rows_of(page, "partitions")
             assert list(shown["flights-0"]) == ["partition", "owner", "lag", "behind"]
             # There is no column for the next owner.
-            assert shown["flights-2"]["owner"] == "app 11111111 → app 22222222"
+            assert shown["flights-2"]["owner"] == "<img src=x onerror=alert(1)> → app-2"
             cells = page.locator("#partitions tbody tr").first.locator("td:visible")
             assert (cells.count(), cells.evaluate_all(ROWS)) == (4, 1)
             box = page.locator("#partitions tbody tr").first.bounding_box()
             assert box is not None
             assert box["height"] < 40
             assert page.locator("#head dl > div").evaluate_all(ROWS) == 2
+            # Where members have the same client id, their ids tell them apart.
+            same = tuple(replace(each, client_id="app") for each in made_up().members)
+            shown_frame.frame = frame_of(made_up(members=same))
+            owner = page.locator("#partitions tbody tr").nth(2).locator("td").nth(1)
+            expect(owner).to_have_text("app 11111111 → app 22222222", use_inner_text=True)
         with opened(browser, url, width=1280) as page:
             expect(page.locator("#partitions tbody tr")).to_have_count(4)
             assert "log end" in rows_of(page, "partitions")["flights-0"]

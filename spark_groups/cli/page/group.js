@@ -51,6 +51,7 @@ export class GroupPage {
       return;
     }
     this.names = new Map(group.members.map((each) => [each.member_id, each]));
+    this.clients = counted(group.members.map((each) => each.client_id));
     const rows = group.partitions.map((each, index) => ({ ...each, ...frame.partitions[index] }));
     this.alerting = new Set(frame.alerts.map((each) => `${each.topic} ${each.partition}`));
     this.showHead(frame, group);
@@ -155,11 +156,21 @@ export class GroupPage {
     return row.owner === null ? "no member" : this.name(row.owner);
   }
 
-  // A narrow page has no column for the next owner.
+  // A narrow page has no column for the next owner, and no ids where client ids tell members apart.
   fillOwner(cell, row) {
-    if (!cell.firstChild) cell.append(make("span"), make("span", { class: "narrow moving" }));
-    setText(cell.firstChild, this.ownerName(row));
-    setText(cell.lastChild, row.moves_to === null ? "" : ` → ${this.name(row.moves_to)}`);
+    if (!cell.firstChild) {
+      const next = make("span", { class: "narrow moving" });
+      cell.append(make("span", { class: "roomy" }), make("span", { class: "narrow" }), next);
+    }
+    const [owner, brief, next] = cell.children;
+    setText(owner, this.ownerName(row));
+    setText(brief, row.owner === null ? "no member" : this.briefName(row.owner));
+    setText(next, row.moves_to === null ? "" : ` → ${this.briefName(row.moves_to)}`);
+  }
+
+  briefName(memberId) {
+    const member = this.names.get(memberId);
+    return member && this.clients.get(member.client_id) === 1 ? member.client_id : this.name(memberId);
   }
 }
 
@@ -195,6 +206,12 @@ function unknownOf(partitions) {
 
 function has(filter, words) {
   return !filter || words.some((word) => word && word.toLowerCase().includes(filter));
+}
+
+function counted(names) {
+  const counts = new Map();
+  for (const each of names) counts.set(each, (counts.get(each) || 0) + 1);
+  return counts;
 }
 
 function size(byTopic) {
