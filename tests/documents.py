@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,18 +60,6 @@ def run_python(
             text = text.replace(written, run)
         # Blank lines before it make a traceback name the document's own line.
         exec(compile("\n" * block.line + text, name, "exec"), namespace)
-
-
-def await_rows(query: Any, rows: int) -> None:
-    """Wait until a query has read so many rows, then stop it."""
-    deadline = time.monotonic() + READ_DEADLINE_S
-    try:
-        while sum(progress.numInputRows for progress in query.recentProgress) < rows:
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, f"not {rows} rows in {READ_DEADLINE_S} s"
-            time.sleep(0.1)
-    finally:
-        query.stop()
 
 
 def assert_command_exists(command: str) -> None:

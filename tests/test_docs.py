@@ -208,7 +208,7 @@ def test_tutorial_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     unique = uuid.uuid4().hex[:8]
-    names = {'"flights"': f'"flights-{unique}"', "tutorial": f"tutorial-{unique}"}
+    names = {'"tickets"': f'"tickets-{unique}"', "tutorial": f"tutorial-{unique}"}
     replaced = {
         **names,
         '"localhost:9092"': repr(kafka.bootstrap_servers),
@@ -228,7 +228,7 @@ def test_tutorial_runs(
             query.stop()
     assert len(shown) == 3
     assert "Stable" in shown[0]
-    assert f"flights-{unique}" in shown[1]
+    assert f"tickets-{unique}" in shown[1]
     assert all(name in shown[1] for name in ("first", "second"))
 
 

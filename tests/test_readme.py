@@ -1,32 +1,37 @@
 """Every code block of the README runs.
 
-Python blocks run in order, in one namespace, on the real broker and the real Spark; what a reader
-would adapt (address, topic, group id) is replaced by the test's own, and a query that would run
-for ever ends when it has read the produced rows. TOML blocks are parsed and compared with the
+Python blocks are programs: each is saved under its name and run as a reader runs it, on the real
+broker and the real Spark, and Ctrl-C ends the query. What a reader would adapt (address, topic,
+group id) is replaced by the test's own. TOML blocks are parsed and compared with the
 examples in conf/; the commands of bash blocks are looked up, and run where that is cheap.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
+from spark_groups.broker.embedded import EmbeddedKafka
 from tests.documents import (
+    READ_DEADLINE_S,
     ROOT,
     Block,
     assert_command_exists,
-    await_rows,
     blocks_of,
     commands_of,
-    run_python,
 )
+from tests.runtime.members import committed
+from workshop.parts.processes import environment
+from workshop.parts.waiting import wait_until
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,6 +40,8 @@ else:
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLIGHTS_PRODUCED = 100
+LINES_OF_AN_END = 2
+"""The member's clean end, and the application's."""
 COMMAND_DEADLINE_S = 60
 CHEAP_COMMANDS = frozenset({"make help", "spark-groups --help"})
 BLOCKS = tuple(blocks_of(README))
@@ -55,34 +62,92 @@ def test_every_block_is_of_a_language_that_is_run_or_only_shown() -> None:
     assert fences == 2 * len(BLOCKS), "a fence has no language, or is not closed"
 
 
+def programs() -> dict[str, str]:
+    """The programs by the name of the file under which a reader saves each."""
+    shown = re.finditer(r"^Save this as `(\w+\.py)`.*?^```python\n(.*?)^```$", README, re.M | re.S)
+    return {each[1]: each[2] for each in shown}
+
+
+def test_every_python_block_is_a_program_with_a_name() -> None:
+    assert list(programs().values()) == [block.text for block in blocks_in("python")]
+
+
 @pytest.mark.broker
 @pytest.mark.spark
-def test_python_blocks_run_in_order(
-    kafka: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_programs_run_as_a_reader_runs_them(
+    kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    topic = f"flights-{uuid.uuid4().hex[:8]}"
     replaced = {
-        '"localhost:9092"': repr(kafka.bootstrap_servers),
-        '"subscribe", "flights"': f'"subscribe", "{topic}"',
-        'produce("flights"': f'produce("{topic}"',
-        'NewTopic("flights"': f'NewTopic("{topic}"',
-        '])["flights"]': f'])["{topic}"]',
-        '"flight-readers"': f'"readers-{topic}"',
-        '"out/': f'"{tmp_path}/out/',
-        '"checkpoints/': f'"{tmp_path}/checkpoints/',
-        "query.awaitTermination()": "await_rows(query, flights_produced)",
+        "localhost:9092": kafka.bootstrap_servers,
+        '"flights"': f'"{topic_name}"',
+        '"flight-readers"': f'"{group_id}"',
     }
-    namespace: dict[str, Any] = {
-        "__name__": "readme",
-        "await_rows": await_rows,
-        "flights_produced": FLIGHTS_PRODUCED,
-    }
-    blocks = blocks_in("python")
-    assert blocks
-    run_python(blocks, replaced, namespace, "README.md")
-    written_rows = spark.read.parquet(str(tmp_path / "out" / "flights-1"))
-    assert written_rows.distinct().count() == FLIGHTS_PRODUCED
+    for name, text in programs().items():
+        for written, run_with in replaced.items():
+            text = text.replace(written, run_with)  # noqa: PLW2901
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run_program(tmp_path, "write.py")
+    run_program(tmp_path, "write.py")
+    log = tmp_path / "flights.log"
+    with log.open("wb") as output:
+        application = start_program(tmp_path, "flights.py", "1", output=output)
+    try:
+        wait_until(
+            lambda: (
+                sum(committed(kafka.bootstrap_servers, group_id).values()) == 2 * FLIGHTS_PRODUCED
+                or application.poll() is not None
+            ),
+            READ_DEADLINE_S,
+            what="all records to be committed",
+        )
+        printed = len(log.read_text(encoding="utf-8"))
+        assert application.poll() is None, log.read_text(encoding="utf-8")
+        # As a terminal does: the whole process group gets it.
+        os.killpg(application.pid, signal.SIGINT)
+        assert application.wait(COMMAND_DEADLINE_S) == 0, log.read_text(encoding="utf-8")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(application.pid, signal.SIGKILL)
+    text = log.read_text(encoding="utf-8")
+    assert "Traceback" not in text
+    assert " ERROR " not in text
+    assert len(text[printed:].strip().splitlines()) <= LINES_OF_AN_END, text[printed:]
+    rows = run_program(tmp_path, "rows.py")
+    assert f"flights-1 has {2 * FLIGHTS_PRODUCED} rows, for example:" in rows
+    assert re.search(r"\| +N\d+\|flight \d+\|", rows), rows
+
+
+def start_program(
+    directory: Path, name: str, *arguments: str, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start a program in an activated environment, in a process group of its own."""
+    programs_first = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    variables = environment(PATH=programs_first, SPARK_LOCAL_IP="127.0.0.1")
+    variables.pop("PYSPARK_PYTHON", None)
+    return subprocess.Popen(
+        ["python", name, *arguments],
+        cwd=directory,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def run_program(directory: Path, name: str) -> str:
+    """Run a program to its end, and return what it printed."""
+    log = directory / f"{name}.log"
+    with log.open("wb") as output:
+        process = start_program(directory, name, output=output)
+    try:
+        exit_code = process.wait(READ_DEADLINE_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    text = log.read_text(encoding="utf-8")
+    assert exit_code == 0, text
+    return text
 
 
 def key_paths(table: dict[str, Any], prefix: str = "") -> set[str]:

@@ -1,29 +1,29 @@
-"""Options that contradict each other, or what the query makes of a load()."""
+"""Options that contradict each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
 
-from spark_groups.group.ledger.starting import StartingPoint
+from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member.messages import LATEST_TIMESTAMP
 from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS
+from spark_groups.spark.options.option_values import EndingOffsets
 from spark_groups.types import TopicPartition
 
-if TYPE_CHECKING:
-    from spark_groups.spark.options.source_options import SourceOptions
 
-NO_GROUP: Final = "kafka.group.id is missing: a stream requires a group to join"
-NO_TOPICS: Final = "the query has no topics: set subscribe or subscribePattern"
+def contradicting_limits(
+    least: int | None, most: int | None, fetch_tuning: Iterable[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield a problem for each limit that exceeds another one.
 
-
-def contradictions(options: SourceOptions) -> Iterator[str]:
-    """Yield a problem for each pair of options that contradict each other."""
-    yield from _empty_reads(options)
-    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    Args:
+        least: `minOffsetsPerTrigger`.
+        most: `maxOffsetsPerTrigger`.
+        fetch_tuning: Settings under librdkafka's names.
+    """
     if least is not None and most is not None and least > most:
         yield f"minOffsetsPerTrigger ({least}) exceeds maxOffsetsPerTrigger ({most})"
-    tuned = {**FETCH_DEFAULTS, **dict(options.fetch_tuning)}
+    tuned = {**FETCH_DEFAULTS, **dict(fetch_tuning)}
     pause_ms = tuned["reconnect.backoff.ms"]
     longest_ms = tuned["reconnect.backoff.max.ms"]
     if int(pause_ms) > int(longest_ms):
@@ -33,11 +33,12 @@ def contradictions(options: SourceOptions) -> Iterator[str]:
         )
 
 
-def _empty_reads(options: SourceOptions) -> Iterator[str]:
+def empty_reads(
+    starting: StartingOffsets, ending: EndingOffsets, *, has_group: bool
+) -> Iterator[str]:
     """Yield problems of batch reads that certainly have no rows, as Spark's source refuses them."""
-    starting, ending = options.starting, options.ending
     is_latest = starting.default is StartingPoint.LATEST
-    if options.group is None and (is_latest or LATEST_TIMESTAMP in starting.by_partition.values()):
+    if not has_group and (is_latest or LATEST_TIMESTAMP in starting.by_partition.values()):
         yield "startingOffsets: a batch read without kafka.group.id cannot start at latest"
     for partition, first in starting.by_partition.items():
         last = ending.by_partition.get(partition, LATEST_TIMESTAMP)
@@ -53,21 +54,3 @@ def _empty_reads(options: SourceOptions) -> Iterator[str]:
                 f"{starting.timestamps.option} ({first_ms}) exceeds {ending.timestamps.option}"
                 f" ({last_ms}){f' of {partition}' if named else ''}"
             )
-
-
-def problems_of_a_stream(options: SourceOptions) -> Iterator[str]:
-    """Yield what a stream lacks, and what only a batch read may have.
-
-    load() cannot know which of them it becomes, so a query checks this at its start.
-    """
-    if options.group is None:
-        yield NO_GROUP
-    if options.chosen is None:
-        yield NO_TOPICS
-    for name, value in (
-        ("endingTimestamp", options.ending_timestamp_ms),
-        ("endingOffsetsByTimestamp", options.ending_timestamps_ms),
-        ("endingOffsets", options.ending_offsets.by_partition or None),
-    ):
-        if value is not None:
-            yield f"{name}: a stream has no end: use Trigger.AvailableNow"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import partial
@@ -45,12 +45,7 @@ from spark_groups.spark.options.checks import (
     unknown_or_refused,
     validated,
 )
-from spark_groups.spark.options.contradictions import (
-    NO_GROUP,
-    NO_TOPICS,
-    contradictions,
-    problems_of_a_stream,
-)
+from spark_groups.spark.options.contradictions import contradicting_limits, empty_reads
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.option_values import (
     Emit,
@@ -89,6 +84,8 @@ GROUP_PROTOCOL: Final = "consumer"
 UNNAMED: Final = "spark-groups"
 """The client id of executors without one, and the `group.id` of a batch read of no group."""
 MEMORY_BYTES_MIN: Final = 16 * 1024 * 1024
+_NO_GROUP: Final = "kafka.group.id is missing: a stream requires a group to join"
+_NO_TOPICS: Final = "the query has no topics: set subscribe or subscribePattern"
 
 
 class OnRestart(Enum):
@@ -493,16 +490,22 @@ class SourceOptions:
         values["fetch_tuning"] = read_tuning(given, problems)
         values["security"] = read_security(given, problems)
         checked = validated(cls, values, _OPTION_NAMES, problems)
-        problems += contradictions(checked) if checked else ()
+        problems += checked._contradictions() if checked else ()
         if problems or checked is None:
             refuse_load("kafka-group", problems)
         return checked
+
+    def _contradictions(self) -> Iterator[str]:
+        yield from empty_reads(self.starting, self.ending, has_group=self.group is not None)
+        yield from contradicting_limits(
+            self.min_offsets_per_trigger, self.max_offsets_per_trigger, self.fetch_tuning
+        )
 
     @property
     def group_id(self) -> str:
         """The group, which a stream requires."""
         if self.group is None:
-            raise OptionsError(NO_GROUP)
+            raise OptionsError(_NO_GROUP)
         return self.group
 
     @property
@@ -531,7 +534,20 @@ class SourceOptions:
             OptionsError: A stream lacks an option that a batch read may lack, or has one that only
                 a batch read has; lists all.
         """
-        problems = [*problems_of_a_stream(self)]
+        ends = {
+            "endingTimestamp": self.ending_timestamp_ms,
+            "endingOffsetsByTimestamp": self.ending_timestamps_ms,
+            "endingOffsets": self.ending_offsets.by_partition or None,
+        }
+        problems = [
+            *((_NO_GROUP,) if self.group is None else ()),
+            *((_NO_TOPICS,) if self.chosen is None else ()),
+            *(
+                f"{name}: a stream has no end: use Trigger.AvailableNow"
+                for name, value in ends.items()
+                if value is not None
+            ),
+        ]
         if problems:
             refuse_load("kafka-group", problems, "started as a stream")
 
@@ -539,7 +555,7 @@ class SourceOptions:
     def subscription(self) -> Subscription:
         """The subscription, which a stream requires."""
         if self.chosen is None:
-            raise OptionsError(NO_TOPICS)
+            raise OptionsError(_NO_TOPICS)
         return self.chosen
 
     @property
