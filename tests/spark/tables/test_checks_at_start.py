@@ -1,4 +1,4 @@
-"""Whatever is known before the first batch is refused before the query starts."""
+"""Everything that is known before the first batch is refused before the query starts."""
 
 from __future__ import annotations
 
