@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import broadcast, col
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import broadcast, col, lit
 
 from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.processing.arrow_map import map_in_arrow
@@ -36,6 +38,8 @@ RowsTransform = Callable[[DataFrame], DataFrame]
 
 NAMING_MAX_S: Final = 60.0
 """How long a batch that fails anyway is searched for the record at fault, in seconds."""
+_CONDITIONS_MAX: Final = 40
+"""How many ranges are a condition; more are a table to join with."""
 _FROM: Final = "__spark_groups_from"
 _UNTIL: Final = "__spark_groups_until"
 _NOT_OF_ROWS: Final = re.compile(
@@ -87,9 +91,20 @@ class BatchRows:
         except RecordRefusedError as error:
             first = error
         logger.info("some of %d offsets cannot be written: %s", offsets_in(ranges), first)
-        search = _Search(self, ranges, str(first), time.monotonic() + search_max_s)
-        if at_last is None:
-            raise self._named(search, first) from None
+        # Else each job of the search would read the batch from Kafka again.
+        self.batch.persist()
+        try:
+            search = _Search(self, ranges, str(first), time.monotonic() + search_max_s)
+            if at_last is None:
+                raise self._named(search, first) from None
+            return self._without_refused(search, attempt, at_last, first)
+        finally:
+            self.batch.unpersist()
+
+    def _without_refused(
+        self, search: _Search, attempt: Attempt, at_last: AtLast, first: RecordRefusedError
+    ) -> tuple[Sequence[Piece], LeftOut]:
+        """Stage the rows of the records that can be written."""
         left_out = LeftOutRecords(at_last)
         found: list[OffsetRange] = []
         for each, reason in search.refused():
@@ -97,13 +112,13 @@ class BatchRows:
             left_out.add(self._record(each), reason)
         if not found:
             raise first
-        rows = self._changed(without(ranges, found))
+        rows = self._changed(without(search.ranges, found))
         with _refusals_of_rows():
             return self.table.write_rows(rows, attempt), left_out.result()
 
     def _named(self, search: _Search, first: RecordRefusedError) -> TableError:
         """Return the error of a batch, with the record at fault if it can be found in time."""
-        if " offset " in str(first):
+        if re.search(r"the record \S+ offset \d", str(first)):
             # The rows have the columns that name their record.
             return first
         try:
@@ -248,6 +263,8 @@ def rows_of(
             "a topic was deleted and created again within one batch, so rows of the old and the"
             " new one have the same topic name; write this batch with emit=ranges"
         )
+    if len(wanted) <= _CONDITIONS_MAX:
+        return rows.where(reduce(or_, map(_is_in, wanted), lit(False)))
     bounds = rows.sparkSession.createDataFrame(
         [(each.topic, each.partition, each.from_offset, each.until_offset) for each in wanted],
         f"topic string, partition int, {_FROM} bigint, {_UNTIL} bigint",
@@ -256,4 +273,15 @@ def rows_of(
         rows.join(broadcast(bounds), ["topic", "partition"])
         .where((col("offset") >= col(_FROM)) & (col("offset") < col(_UNTIL)))
         .select(*rows.columns)
+    )
+
+
+def _is_in(wanted: OffsetRange) -> Column:
+    """Return whether a row is from a range."""
+    offset = col("offset")
+    return (
+        (col("topic") == wanted.topic)
+        & (col("partition") == wanted.partition)
+        & (offset >= wanted.from_offset)
+        & (offset < wanted.until_offset)
     )

@@ -1,4 +1,4 @@
-"""Whatever is known before the first batch is refused before the query starts."""
+"""Everything that is known before the first batch is refused before the query starts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from workshop.parts.brokers import create_topic
 
 
 def test_database_that_cannot_be_reached_is_named_at_once() -> None:
-    table = spark_groups.postgres_table("host=127.0.0.1 port=1 user=nobody", "rows")
+    table = spark_groups.postgres_table("host=127.0.0.1 port=1 user=flights", "rows")
     with pytest.raises(TableError, match=r"PostgreSQL cannot be reached: .*port 1 failed"):
         spark_groups.write_table(table)
 
 
-def test_role_that_may_not_stage_rows_is_told_which_right_it_lacks(
+def test_role_that_may_not_stage_rows_is_refused_with_the_right_that_it_lacks(
     postgres: str, on_postgres: PostgresPlace
 ) -> None:
     role = f"r{uuid.uuid4().hex[:12]}"

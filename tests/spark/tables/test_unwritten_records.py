@@ -88,7 +88,8 @@ def in_ways(*parameters: Any) -> Callable[[Any], Any]:
 
 
 def in_every_way(test: Any) -> Any:
-    return in_ways("sqlite-records", "sqlite-records-python", "sqlite-ranges")(test)
+    by_python = pytest.param("sqlite-records-python", marks=pytest.mark.long)
+    return in_ways("sqlite-records", by_python, "sqlite-ranges")(test)
 
 
 @in_every_way
@@ -105,7 +106,7 @@ def test_first_record_that_cannot_be_taken_is_named_in_the_error(
     assert "PythonException" not in failure
 
 
-@in_ways("sqlite-records", "sqlite-ranges", "delta-ranges")
+@in_ways("sqlite-records", "delta-ranges")
 def test_skipped_records_are_counted_and_the_others_are_in_the_table(
     query: PlaceQuery, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -162,6 +162,8 @@ class TableQuery(GroupQuery):
             assert query.awaitTermination(READ_S), "AvailableNow did not end"
         except StreamingQueryException as error:
             return str(error)
+        finally:
+            query.stop()
         return ""
 
     def table(self) -> pa.Table:
