@@ -115,9 +115,9 @@ def folded(
 
 def _summary(events: Sequence[GroupEvent]) -> str:
     parts = [
-        *_told(_of(events, EventKind.MEMBER_JOINED), "members joined"),
-        *_told(_of(events, EventKind.MEMBER_GONE), "members left or were removed"),
-        *_told_partitions(_of(events, EventKind.PARTITIONS_MOVED)),
+        *_one_or_count(_of(events, EventKind.MEMBER_JOINED), "members joined"),
+        *_one_or_count(_of(events, EventKind.MEMBER_GONE), "members left or were removed"),
+        *_moved(_of(events, EventKind.PARTITIONS_MOVED)),
     ]
     return "; ".join(parts) or events[-1].text
 
@@ -126,11 +126,11 @@ def _of(events: Iterable[GroupEvent], kind: EventKind) -> list[GroupEvent]:
     return [each for each in events if each.kind is kind]
 
 
-def _told(events: Sequence[GroupEvent], what: str) -> list[str]:
+def _one_or_count(events: Sequence[GroupEvent], what: str) -> list[str]:
     return [f"{len(events):,} {what}"] if len(events) > 1 else [each.text for each in events]
 
 
-def _told_partitions(events: Sequence[GroupEvent]) -> list[str]:
+def _moved(events: Sequence[GroupEvent]) -> list[str]:
     if len(events) < 2:
         return [each.text for each in events]
     partitions = {each for event in events for each in event.partitions}

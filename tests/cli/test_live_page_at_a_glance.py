@@ -124,7 +124,7 @@ def test_events_of_a_move_are_one_line_that_opens(browser: Browser) -> None:
     with showing(under_way) as (shown, url), opened(browser, url) as page:
         lines = page.locator("#events > ol > li")
         expect(lines).to_have_count(3)
-        # What happens now is open, and what is over is closed.
+        # The move under way is open, and one that is over is closed.
         expect(lines.nth(0).locator("li").first).to_be_visible()
         expect(lines.nth(0).locator("summary")).to_contain_text("events, under way)")
         expect(lines.nth(1).locator("li").first).to_be_hidden()

@@ -1,4 +1,4 @@
-"""The events of one move, told in one line."""
+"""The events of one move, summed up in one line."""
 
 from __future__ import annotations
 
