@@ -14,7 +14,7 @@ TREES_OF_TESTS = ("tests", "lab/tests", "workshop/tests")
 READ_DEADLINE_S = 120
 KNOWN_COMMANDS = frozenset(
     {"make", "spark-groups", "spark-submit", "git", "cd", "pip", "python", "python3", "source"}
-    | {"export", "kubectl", "venv-pack"}
+    | {"docker", "export", "kubectl", "venv-pack"}
 )
 
 

@@ -138,6 +138,21 @@ def test_reference_has_every_command_error_and_event() -> None:
     assert {"PartitionsLost", "RevocationBudgetUsed", "TopicsMissing"} <= logged <= known
 
 
+def test_python_reference_has_each_public_name_and_begins_with_those_of_a_table() -> None:
+    shown = re.findall(r"^### (\w+)$", PARTS["python"](), re.MULTILINE)
+    assert shown[:3] == ["write_table", "delta_table", "listen"]
+    assert set(spark_groups.__all__) < set(shown)
+    assert len(set(shown)) == len(shown)
+
+
+def test_home_page_has_the_install_and_the_programs_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    programs = {each.text for each in blocks_of(readme) if each.language == "python"}
+    home = list(blocks_of(PAGES["docs/index.md"]))
+    assert programs <= {each.text for each in home}
+    assert any("pip install" in each.text for each in home)
+
+
 def test_history_is_what_the_simulation_plays() -> None:
     """Its tables and its picture; `python -m workshop.tools.draw_history` makes them again."""
     every = {each: draw_history.play(each) for each in draw_history.BATCH_LENGTHS_S}
@@ -151,7 +166,7 @@ def test_history_is_what_the_simulation_plays() -> None:
 def test_navigation_names_a_page_once() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r"^ +- (?:[\w-]+: )?\"?([\w/*-]+\.md)\"?$", text, re.MULTILINE)
-    assert {"index.md", "deployment.md", "decisions/*.md", "*.md"} <= set(named)
+    assert {"index.md", "operation.md", "decisions/*.md", "*.md"} <= set(named)
     assert len(set(named)) == len(named)
 
 
@@ -277,7 +292,7 @@ def test_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
     options = (site / "reference" / "options.html").read_text(encoding="utf-8")
     assert all(name in options for name in OPTIONS)
     python = (site / "reference" / "python.html").read_text(encoding="utf-8")
-    assert all(f'id="spark_groups.{name}"' in python for name in spark_groups.__all__)
+    assert all(f'id="{name.lower()}"' in python for name in spark_groups.__all__)
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
         pictures = notebook.read_text(encoding="utf-8").count('"image/png"')

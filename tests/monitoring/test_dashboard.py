@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from tests.documents import blocks_of
 from tests.monitoring.dashboard_setup import NAME, exported
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -45,6 +48,14 @@ def test_alerts_ask_only_for_exported_metrics() -> None:
     assert len(alert_expressions()) == ALERTS.count("- alert: ") >= 5
     assert asked <= exported().keys()
     assert set(NAME.findall(ALERTS)) <= exported().keys()
+
+
+def test_three_alerts_of_the_page_ask_only_for_exported_metrics() -> None:
+    page = (CONF.parent / "docs" / "is_it_for_me.md").read_text(encoding="utf-8")
+    (rules,) = [yaml.safe_load(block.text) for block in blocks_of(page) if block.language == "yaml"]
+    asked = [NAME.findall(rule["expr"]) for rule in rules]
+    assert len(asked) == 3
+    assert all(names and set(names) <= exported().keys() for names in asked)
 
 
 def test_labels_that_are_asked_for_exist() -> None:

@@ -75,12 +75,13 @@ def usage_by_role(root_pid: int) -> dict[str, Usage]:
     for pid in (root_pid, *descendants(root_pid)):
         used = usage_of(pid)
         if used is not None:
-            role = PYTHON if pid == root_pid else _role(pid)
+            role = PYTHON if pid == root_pid else role_of(pid)
             found[role] = found[role] + used if role in found else used
     return found
 
 
-def _role(pid: int) -> str:
+def role_of(pid: int) -> str:
+    """Return the role of a process that the driver's Python has started, directly or not."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
     except OSError:

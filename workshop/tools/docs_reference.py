@@ -1,4 +1,4 @@
-"""The generated parts of the docs: options, commands, errors, events and jobs.
+"""The generated parts of the docs: options, commands, errors, events, jobs, Python, the install.
 
     make reference
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -30,6 +31,7 @@ from spark_groups.observation.views import STATE_MEANINGS
 from spark_groups.spark.jobs.run import ExitCode
 from spark_groups.spark.options.checks import REFUSED
 from workshop.tools.docs_options import grouped_options, options_on_restart
+from workshop.tools.docs_python import python_reference
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
@@ -259,6 +261,17 @@ def _reported(rule: Rule) -> str:
     return f"`{rule.warning.__name__}`" if rule.warning else ""
 
 
+def install() -> str:
+    """Return the section of the README that installs the package and reads a topic."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Install.*?(?=^## )", readme, re.MULTILINE | re.DOTALL)
+    return re.sub(
+        r"\]\((?!https?:|#)([^)\s#]+)",
+        lambda found: f"]({posixpath.relpath(found[1], DOCS.name)}",
+        section.strip(),
+    )
+
+
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "options": grouped_options,
     "options_on_restart": options_on_restart,
@@ -272,6 +285,8 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "lag_statuses": lag_statuses,
     "jobs": jobs,
     "exit_codes": exit_codes,
+    "python": python_reference,
+    "install": install,
 }
 """The functions that generate parts, by the name in the markers."""
 PART: Final = re.compile(

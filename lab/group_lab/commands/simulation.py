@@ -262,7 +262,7 @@ def simulate(
         batch_length_s: Seconds a batch takes at most; it takes four fifths of it at least.
         trigger_s: Seconds of the processing-time trigger; 0 begins a batch when the last one ends.
         records_per_second: Records that are written to each partition in a second.
-        protocol: How members rebalance, by a name of `spark-groups simulate --protocol`.
+        protocol: How members rebalance: a value of `--protocol` of `spark-groups simulate`.
         assignor: The server-side assignor of the consumer protocol: uniform or range.
         static: How many of the queries have instance ids.
         pattern: Whether queries subscribe by a pattern.
