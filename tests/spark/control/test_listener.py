@@ -294,12 +294,12 @@ def test_listener_is_removed_also_if_events_are_not_delivered_in_time(
 
 @pytest.mark.parametrize(
     ("removal", "level"),
-    [(RuntimeError("no"), logging.WARNING), (ConnectionError("no JVM"), logging.INFO)],
+    [(RuntimeError("no"), logging.WARNING), (ConnectionError("no JVM"), logging.DEBUG)],
 )
 def test_listener_that_cannot_be_removed_is_warned_about_unless_the_jvm_is_gone(
     removal: Exception, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG):
         events = object()
         listener_module.remove_listener(BusySession(removal), events)  # type: ignore[arg-type]
     levels = [each.levelno for each in caplog.records if "not be removed" in each.message]
