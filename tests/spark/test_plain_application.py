@@ -233,7 +233,7 @@ def test_a_signal_ends_the_program_of_the_readme_with_one_line(
 
 
 @pytest.mark.long
-def test_an_application_whose_jvm_is_killed_says_so_and_fails(
+def test_an_application_whose_jvm_is_killed_fails_with_one_line(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
     with reading(kafka, topic_name, group_id, tmp_path) as one:
