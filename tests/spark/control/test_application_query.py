@@ -128,7 +128,7 @@ def run(
 def running(
     script: str, log: Path, env: dict[str, str], *arguments: str
 ) -> Iterator[Callable[[signal.Signals], None]]:
-    """Run a script; what is yielded sends a signal to its group, as a terminal does."""
+    """Run a script; the yielded function sends a signal to its group, as a terminal does."""
     with log.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-c", script, *arguments],
