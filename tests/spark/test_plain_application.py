@@ -16,7 +16,11 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.runtime.members import filled_topic
-from tests.spark.control.shutdown_setup import committed_offsets, member_count
+from tests.spark.control.shutdown_setup import (
+    committed_offsets,
+    member_count,
+    unwanted_lines,
+)
 from workshop.parts.brokers import create_topic
 from workshop.parts.processes import descendants, environment, is_alive
 from workshop.parts.waiting import wait_until
@@ -201,12 +205,6 @@ def reading(kafka: EmbeddedKafka, topic: str, group_id: str, directory: Path) ->
 
         wait_until(has_committed, 240, "the commit of the first batch")
         yield one
-
-
-def unwanted_lines(text: str) -> list[str]:
-    """Return lines that alarm somebody who only ended an application."""
-    alarming = (" ERROR ", "Traceback", "at org.apache.spark", "Exception", "\tat ")
-    return [each for each in text.splitlines() if any(word in each for word in alarming)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

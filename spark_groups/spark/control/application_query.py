@@ -124,7 +124,7 @@ class _Noted:
     number: int | None = None
 
     def end_if_signalled(self, query: StreamingQuery | None = None) -> None:
-        """End the application if a signal came.
+        """End the application if it has received a signal.
 
         Raises:
             SystemExit: A signal came.

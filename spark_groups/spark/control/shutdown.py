@@ -60,6 +60,8 @@ REACH_RUNNERS_S: Final = 2.0
 """How long runners may take to connect; they poll for drivers twice a second."""
 RUNNER_MODULE: Final = "python_streaming_source_runner"
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+JVM_DYING_S: Final = 10.0
+"""How long a JVM may take to end after its connections were closed."""
 LOST_JVM: Final = 1
 """The exit code of an application whose JVM has ended."""
 
@@ -152,9 +154,9 @@ class CleanEnd:
         try:
             self._await_inactive(query)
         except (Py4JError, OSError) as error:
-            if isinstance(error, Py4JJavaError) or not self._jvm_has_ended():
+            if isinstance(error, Py4JJavaError) or not self._jvm_has_ended(JVM_DYING_S):
                 raise
-        if self._jvm_has_ended() and not self.has_begun:
+        if not self.has_begun and self._jvm_has_ended():
             logger.error(
                 "the application ends, because its JVM (pid %d) has ended: killed, or out of"
                 " memory; the next run from the same checkpoint continues",
@@ -170,13 +172,12 @@ class CleanEnd:
     def _await_inactive(self, query: StreamingQuery) -> None:
         """Wait until a query or the JVM has ended, or a clean end has taken too long."""
         has_said = False
-        # Not in a call to the JVM: py4j reports one that the JVM's death interrupts as an error.
-        while not self._jvm_has_ended() and query.isActive:
+        while not self._jvm_has_ended() and _is_active(query):
             time.sleep(_LOOK_S)
             if not self.has_begun or not self._progress.began_s:
                 continue
             waited_s = time.monotonic() - self._progress.began_s
-            if waited_s > self._end_timeout_s or self._done.is_set():
+            if waited_s > self._end_timeout_s:
                 return
             if waited_s > _SAY_AFTER_S and not has_said:
                 has_said = True
@@ -190,10 +191,17 @@ class CleanEnd:
             # At once, with the query's error.
             query.awaitTermination()
 
-    def _jvm_has_ended(self) -> bool:
-        if self._launched is not None:
-            return self._launched.poll() is not None
-        return self._is_child_of_jvm and os.getppid() != self._jvm_pid
+    def _jvm_has_ended(self, timeout_s: float = 0.0) -> bool:
+        """Return whether the JVM has ended; its connections close before."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            if self._launched is not None:
+                has_ended = self._launched.poll() is not None
+            else:
+                has_ended = self._is_child_of_jvm and os.getppid() != self._jvm_pid
+            if has_ended or time.monotonic() >= deadline_s:
+                return has_ended
+            time.sleep(_POLL_S)
 
     def await_done(self) -> None:
         """Wait until an end that has begun is done, or has taken too long."""
@@ -326,6 +334,27 @@ def clean_end(spark: SparkSession, *, timeout_s: float) -> CleanEnd:
 def in_main_thread() -> bool:
     """Return whether this thread may handle signals."""
     return threading.current_thread() is threading.main_thread()
+
+
+def _is_active(query: StreamingQuery) -> bool:
+    """Return whether a query is active; the error of a JVM that has ended is not logged as well.
+
+    py4j logs it by the root logger, and configures logging for that.
+    """
+    root = logging.getLogger()
+    is_configured = bool(root.handlers)
+    root.addFilter(_is_not_of_py4j)
+    try:
+        return bool(query.isActive)
+    finally:
+        root.removeFilter(_is_not_of_py4j)
+        if not is_configured:
+            for each in tuple(root.handlers):
+                root.removeHandler(each)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 class _Action:

@@ -242,7 +242,7 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
         query = start_job(spark, options, write)
         logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
         if is_cold:
-            # Not before: the process of the source has 10 s to connect, beside all that starts.
+            # Not before: the process of the source has only 10 s to connect.
             is_cold = False
             start_workers(spark, load.range_settings.reader)
         return query

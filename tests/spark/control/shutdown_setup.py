@@ -17,3 +17,9 @@ def member_count(kafka: EmbeddedKafka, group_id: str) -> int:
     client = admin(kafka.bootstrap_servers)
     (answer,) = client.describe_consumer_groups([group_id]).values()
     return len(answer.result(ANSWER_S).members)
+
+
+def unwanted_lines(text: str) -> list[str]:
+    """Return lines that alarm somebody who only ended an application."""
+    alarming = (" ERROR ", "Traceback", "at org.apache.spark", "Exception", "\tat ")
+    return [each for each in text.splitlines() if any(word in each for word in alarming)]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from workshop.parts.processes import environment
+from workshop.parts.processes import descendants, environment, is_alive
+from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -75,24 +81,73 @@ else:
     print(spark.table("found").count())
 """
 
+LONG_BATCH = """
+import sys
+import time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from spark_groups import await_end, start
 
-def run(
-    directory: Path, late: int, starts_max: int = 8, fails: str = "reads"
-) -> subprocess.CompletedProcess[str]:
-    """Run the application with a Python whose first processes of a source are late."""
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+
+
+def write(batch, number):
+    Path(sys.argv[1], "batch").touch()
+    time.sleep(120)
+
+
+await_end(start(spark.readStream.format("rate").load().writeStream.foreachBatch(write)))
+"""
+
+
+def late_python(directory: Path, late: int) -> dict[str, str]:
+    """Return an environment with a Python whose first processes of a source are late."""
     python = directory / "python"
     numbers = " ".join(map(str, range(late)))
     script = LATE.format(late=late, numbers=numbers, directory=directory, python=sys.executable)
     python.write_text(script)
     python.chmod(0o755)
+    return environment(PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable)
+
+
+def run(
+    directory: Path, late: int, starts_max: int = 8, fails: str = "reads"
+) -> subprocess.CompletedProcess[str]:
+    """Run the application with a Python whose first processes of a source are late."""
     return subprocess.run(
         [sys.executable, "-c", APPLICATION, str(starts_max), fails],
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
-        env=environment(PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable),
+        env=late_python(directory, late),
     )
+
+
+@contextmanager
+def running(
+    script: str, log: Path, env: dict[str, str], *arguments: str
+) -> Iterator[Callable[[signal.Signals], None]]:
+    """Run a script; the yielded function sends a signal to its group, as a terminal does."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+        )
+    try:
+        yield lambda number: os.killpg(process.pid, number)
+        left = [process.pid, *descendants(process.pid)]
+        code = process.wait(30)
+        wait_until(lambda: not any(map(is_alive, left)), what="the end of all processes")
+        log.write_text(f"{log.read_text()}exit code {code}\n")
+    finally:
+        for pid in (process.pid, *descendants(process.pid)):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(10)
 
 
 def test_a_query_whose_process_is_late_is_started_again_and_reads(tmp_path: Path) -> None:
@@ -114,3 +169,31 @@ def test_another_error_is_raised_as_it_is_and_nothing_is_repeated(tmp_path: Path
     done = run(tmp_path, late=0, fails="fails")
     assert done.stdout == "StreamingQueryException True\n", done.stderr
     assert "start 2 follows" not in done.stderr
+
+
+def test_ctrl_c_while_a_query_starts_ends_the_application_without_a_trace(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running(APPLICATION, log, late_python(tmp_path, late=8), "8", "reads") as send:
+        wait_until((tmp_path / "0").exists, 90, "the first process of the source")
+        send(signal.SIGINT)
+    lines = log.read_text().splitlines()
+    assert lines[-1] == "exit code 130", log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert lines[-2].endswith("ended by SIGINT before the query had started"), log.read_text()
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running(
+        LONG_BATCH, log, environment(PYSPARK_PYTHON=sys.executable), str(tmp_path)
+    ) as send:
+        wait_until((tmp_path / "batch").exists, 90, "the batch")
+        send(signal.SIGINT)
+        wait_until(lambda: "Ctrl-C again ends at once" in log.read_text(), what="the wait")
+        send(signal.SIGINT)
+        sent_at = time.monotonic()
+    assert time.monotonic() - sent_at < 10
+    lines = log.read_text().splitlines()
+    assert lines[-1] == "exit code 130", log.read_text()
+    assert lines[-2].startswith("kafka-group: ended at once by the second Ctrl-C")
+    assert "Traceback" not in log.read_text()

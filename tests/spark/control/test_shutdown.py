@@ -14,7 +14,11 @@ from demo.spark_log import read_rows
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import ExitCode
 from tests.jobs.submitted import SubmittedJob
-from tests.spark.control.shutdown_setup import committed_offsets, member_count
+from tests.spark.control.shutdown_setup import (
+    committed_offsets,
+    member_count,
+    unwanted_lines,
+)
 from workshop.parts.brokers import numbered_topic
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
@@ -91,6 +95,9 @@ def test_signal_in_the_middle_of_a_batch(
     for partition, end in committed_offsets(kafka, group_id).items():
         assert written.get(partition, []) == list(range(end)), job.text()
     assert sum(map(len, written.values())) < ROWS
+    assert unwanted_lines(job.text()) == []
+    (ours,) = [each for each in job.text().splitlines() if " ended" in each]
+    assert "its offsets are committed, and the member has left its group" in ours
 
 
 def test_batch_that_takes_too_long_is_given_up(
