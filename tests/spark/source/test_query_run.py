@@ -144,8 +144,13 @@ def listening(run: QueryRun, directory: Path, **listens: Any) -> Driver:
 
 
 def test_run_is_named_after_its_application_and_logs_its_end_through_one_driver(
-    start: Start, kafka: EmbeddedKafka, group_id: str, tmp_path: Path
+    start: Start,
+    kafka: EmbeddedKafka,
+    group_id: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "spark_groups")
     run = start()
     with listening(run, tmp_path, application_name="flights 1") as driver:
         planned = until_rows(run, NOTHING_PLANNED)
@@ -272,7 +277,7 @@ def asked(run: QueryRun, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     seen: dict[str, int] = {}
     begin = run.driver.start
 
-    def note(checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
+    def note(checkpointed: BatchPlan | None, *, warm_up_tasks: int, client_id: str | None) -> None:
         seen.setdefault("tasks", warm_up_tasks)
         begin(checkpointed)
 
