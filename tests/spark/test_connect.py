@@ -61,4 +61,4 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
     for name in ("foreach_batch_rows", "process_records"):
         assert f"{name} requires a classic session" in seen[name]
     assert len(seen["figures"]) == 1
-    assert seen["owners"] == ["spark-groups"] * 2
+    assert seen["owners"] == ["connect"] * 2, "the name of the application"

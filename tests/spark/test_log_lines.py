@@ -24,8 +24,9 @@ START_S = 120.0
 END_S = 90.0
 LINES_MAX = 40
 """How many lines a run prints at most, with Spark's own."""
-SPARKS_OWN = ("Utils", "NativeCodeLoader", "ResolveWriteToStream")
-"""Spark warns of these in all applications: host names, a library of Hadoop, its own options."""
+SPARKS_OWN = ("Utils", "NativeCodeLoader", "ResolveWriteToStream", "DAGScheduler")
+"""Spark warns of these in all applications: host names, a library of Hadoop, its own options,
+and each stop of a query that runs no job."""
 BATCH = r"INFO.* group {group}: committed a batch: \d+ records? of [12] partitions? in [\d.]+ s: "
 END = r"INFO.* group {group}: committed, left the group: \d+ batch(es)?, 200 records in \d+ s$"
 

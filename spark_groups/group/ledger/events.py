@@ -10,6 +10,8 @@ from spark_groups.group.member.events import SHOWN, Event, NameOf, Severity, eve
 from spark_groups.group.member.near_names import hint
 from spark_groups.types import BatchPlan, OffsetRange, TopicId, TopicIdPartition
 
+STARTING_COORDINATOR: Final = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+"""A broker creates the log of the first group, or reads it after a start."""
 MISSING_RIGHTS: Final = {
     "GROUP_AUTHORIZATION_FAILED": " (the principal needs DESCRIBE on the group)",
     "TOPIC_AUTHORIZATION_FAILED": (
@@ -503,11 +505,20 @@ class CoordinatorFound(Event):
     node: str
 
 
-@event("no group coordinator yet: {error}; retrying", Severity.WARNING)
+@event()
 class CoordinatorMissing(Event):
     """FindCoordinator failed; reported once for each error."""
 
     error: str
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.INFO if self.error in STARTING_COORDINATOR else Severity.WARNING
+
+    def _message(self, _: NameOf) -> str:
+        if self.error in STARTING_COORDINATOR:
+            return f"the group coordinator is not ready yet: {self.error}; retrying"
+        return f"no group coordinator yet: {self.error}; retrying"
 
 
 @event(severity=Severity.WARNING)

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 1.0
 LAST_MESSAGES_S: Final = 1.0
-"""How long a runner that ends may take to write its last messages."""
+"""How long the last messages of a runner may take, on both sides."""
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING_MESSAGES: Final = 256
 MAX_LINKS: Final = 256
@@ -229,12 +229,20 @@ class ControlServer:
                 lambda: pids <= {each.pid for each in self._known()}, timeout_s
             )
 
-    def await_ends(self, group_ids: Collection[str], timeout_s: float) -> bool:
-        """Wait until no runner of these groups is connected; return False on timeout."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: not any(each.group_id in group_ids for each in self._known()), timeout_s
+    def await_ends(self, group_ids: Collection[str] | None, timeout_s: float) -> bool:
+        """Wait until no runner of these groups is connected; return False on timeout.
+
+        Args:
+            group_ids: None means all groups.
+        """
+
+        def have_ended() -> bool:
+            return not any(
+                group_ids is None or each.group_id in group_ids for each in self._known()
             )
+
+        with self._changed:
+            return self._changed.wait_for(have_ended, timeout_s)
 
     def _known(self) -> Iterator[Introduced]:
         return (each for each in self._introduced.values() if each is not None)

@@ -31,7 +31,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
+from spark_groups.spark.control.channel import (
+    LAST_MESSAGES_S,
+    ControlServer,
+    Link,
+    directories_of_driver,
+)
 from spark_groups.spark.control.control_messages import (
     BatchReported,
     Drain,
@@ -451,7 +456,8 @@ class _Drain:
         self._server.broadcast(NothingMoreReported(query_id="", had_reports=True))
 
     def end(self) -> None:
-        """Close the socket."""
+        """Close the socket, after the last messages of runners that have ended."""
+        self._server.await_ends(None, LAST_MESSAGES_S)
         self._server.close()
 
     def _received(self, link: Link, message: Message) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import __version__ as pyspark_version
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -27,7 +27,10 @@ except ImportError as error:
 from spark_groups.spark.source.source import KafkaGroupDataSource
 from spark_groups.spark.state.source import KafkaGroupStateDataSource
 
+logger = logging.getLogger(__name__)
+
 WORKER_TIMEOUT_S: Final = 60.0
+REPLACED: Final = ".*kafka-group(-state)? replaced a .*registered data source.*"
 SPARKS_LOGGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 
@@ -41,9 +44,9 @@ def register(spark: SparkSession) -> None:
         OptionsError: The Python of Spark's workers lacks the package.
     """
     _check_workers(spark)
-    with _quiet(spark):
-        for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
-            _register(spark, source)
+    _keep_quiet(spark)
+    for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
+        _register(spark, source)
 
 
 def _check_workers(spark: SparkSession) -> None:
@@ -73,20 +76,33 @@ def _check_workers(spark: SparkSession) -> None:
         ) from error
 
 
-@contextmanager
-def _quiet(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from warning that a source replaces the same one, which it has found itself."""
+def _keep_quiet(spark: SparkSession) -> None:
+    """Keep Spark from warning that these sources replace those that it has found itself.
+
+    It would warn here, and again at the start of each query, for which it copies the session.
+    """
     jvm = getattr(getattr(spark, "_sc", None), "_jvm", None)
     if jvm is None:
-        yield
         return
-    log4j: Any = jvm.org.apache.logging.log4j
-    before = log4j.LogManager.getLogger(SPARKS_LOGGER).getLevel()
-    log4j.core.config.Configurator.setLevel(SPARKS_LOGGER, log4j.Level.ERROR)
+    core: Any = jvm.org.apache.logging.log4j.core
     try:
-        yield
-    finally:
-        log4j.core.config.Configurator.setLevel(SPARKS_LOGGER, before)
+        context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
+        configuration = context.getConfiguration()
+        settings = configuration.getLoggerConfig(SPARKS_LOGGER)
+        if settings.getName() != SPARKS_LOGGER:
+            # Without a level of its own it has that of its parent.
+            settings = core.config.LoggerConfig(SPARKS_LOGGER, None, True)
+            configuration.addLogger(SPARKS_LOGGER, settings)
+        if not settings.hasFilter():
+            result = core.Filter.Result
+            quiet = core.filter.RegexFilter.createFilter(
+                REPLACED, None, False, result.DENY, result.NEUTRAL
+            )
+            settings.addFilter(quiet)
+        context.updateLoggers()
+    except (Py4JError, TypeError) as error:
+        # Another logger than log4j: its warnings stay.
+        logger.debug("warnings about sources that are replaced stay: %s", error)
 
 
 def _register(spark: SparkSession, source: type[DataSource]) -> None:

@@ -144,6 +144,22 @@ def test_severity(kind: type[Event], severity: Severity) -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "severity"),
+    [
+        ("COORDINATOR_NOT_AVAILABLE", Severity.INFO),
+        ("COORDINATOR_LOAD_IN_PROGRESS", Severity.INFO),
+        ("GROUP_AUTHORIZATION_FAILED", Severity.WARNING),
+    ],
+)
+def test_coordinator_of_a_cluster_without_groups_is_no_reason_to_warn(
+    error: str, severity: Severity
+) -> None:
+    event = offset.CoordinatorMissing(1.0, error)
+    assert event.severity is severity
+    assert error in event.text(name_of)
+
+
+@pytest.mark.parametrize(
     ("committed_offset", "log_end_offset", "rows"),
     [(3, 10, 7), (10, 10, 0), (12, 10, 0), (None, 10, None), (3, None, None)],
 )

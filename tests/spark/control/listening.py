@@ -35,6 +35,7 @@ class Driver:
         holds_revocations: What it says of itself.
         spark_ui: What it says of its application.
         default_parallelism: What it says of its application.
+        application_name: What it says of its application.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Driver:
         holds_revocations: bool = False,
         spark_ui: str = "",
         default_parallelism: int = 0,
+        application_name: str = "",
     ) -> None:
         self.jvm_pid = next(_jvm_pids)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -55,6 +57,7 @@ class Driver:
                 holds_revocations=holds_revocations,
                 spark_ui=spark_ui,
                 default_parallelism=default_parallelism,
+                application_name=application_name,
             ),
             self._received,
             [directory],

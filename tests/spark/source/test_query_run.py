@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError
 from spark_groups.group.batches import first_batches
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED, plan_as_json
 from spark_groups.runtime import engine
+from spark_groups.spark.control.control_messages import RunEnded
 from spark_groups.spark.options import source_options
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.source.query_run import PlanJson, QueryRun
 from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpPartition
 from spark_groups.types import BatchPlan
 from tests.runtime.members import committed
-from tests.spark.control.listening import Driver
+from tests.spark.control.listening import QUERY_ID, Driver
 from tests.spark.source.query_run_setup import (
     Start,
     ranges,
@@ -140,6 +143,39 @@ def listening(run: QueryRun, directory: Path, **listens: Any) -> Driver:
     return driver
 
 
+def test_run_is_named_after_its_application_and_logs_its_end_through_one_driver(
+    start: Start,
+    kafka: EmbeddedKafka,
+    group_id: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "spark_groups")
+    run = start()
+    with listening(run, tmp_path, application_name="flights 1") as driver:
+        planned = until_rows(run, NOTHING_PLANNED)
+        view = spark_groups.describe(group_id, kafka.bootstrap_servers)
+        assert [member.client_id for member in view.members] == ["flights-1"]
+        driver.report(planned)
+        run.await_last_report()
+        run.leave()
+        ended = driver.next(RunEnded)
+        assert (ended.group_id, ended.query_id) == (group_id, QUERY_ID)
+        assert re.fullmatch(
+            r"committed, left the group: 1 batch, 4 records in \d+ s", ended.line
+        ), ended
+
+
+def test_client_id_of_the_options_names_the_member(
+    start: Start, kafka: EmbeddedKafka, group_id: str, tmp_path: Path
+) -> None:
+    run = start(**{"kafka.client.id": "mine"})
+    with listening(run, tmp_path, application_name="flights 1"):
+        until_rows(run, NOTHING_PLANNED)
+        view = spark_groups.describe(group_id, kafka.bootstrap_servers)
+        assert [member.client_id for member in view.members] == ["mine"]
+
+
 def test_a_drained_run_plans_nothing_and_commits_what_the_driver_reported(
     start: Start, kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path
 ) -> None:
@@ -241,7 +277,7 @@ def asked(run: QueryRun, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     seen: dict[str, int] = {}
     begin = run.driver.start
 
-    def note(checkpointed: BatchPlan | None, *, warm_up_tasks: int = 0) -> None:
+    def note(checkpointed: BatchPlan | None, *, warm_up_tasks: int, client_id: str | None) -> None:
         seen.setdefault("tasks", warm_up_tasks)
         begin(checkpointed)
 
