@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from workshop.parts.processes import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FIRST_STEPS = ROOT / "notebooks" / "first_steps.ipynb"
 
 
 CLIENTS = frozenset(
@@ -34,7 +36,8 @@ def code_of(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def run(notebook: Path, directory: Path, **variables: str) -> None:
+def run(notebook: Path, directory: Path, **variables: str) -> str:
+    """Run a notebook in a directory, and return what Jupyter would show in red."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.notebook_cells", str(notebook)],
         cwd=directory,
@@ -52,7 +55,9 @@ def run(notebook: Path, directory: Path, **variables: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    assert "Connection refused" not in done.stderr
+    logs = [each.read_text(encoding="utf-8") for each in directory.glob("*.log")]
+    assert not any("Connection refused" in text for text in (done.stderr, *logs))
+    return done.stderr
 
 
 def not_public(code: str) -> Iterator[str]:
@@ -96,8 +101,17 @@ def test_a_notebook_has_what_its_cells_showed(notebook: Path) -> None:
         shown = json.dumps(cell["outputs"])
         is_drawn = any(word in code_of(cell) for word in ("plt.show()", "\nwatch("))
         assert ("image/png" in shown) is is_drawn, code_of(cell)
-        assert not any(word in shown for word in ("Traceback", "rdkafka", "\\u001b"))
+        assert not any(word in shown for word in ("Traceback", "rdkafka", "stderr", "\\u001b"))
     assert any(cell["outputs"] for cell in cells)
+
+
+def test_first_steps_say_what_to_install_and_lead_to_the_hand_over() -> None:
+    cells = json.loads(FIRST_STEPS.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(each["source"]) for each in cells if each["cell_type"] == "markdown"]
+    assert "pip install" in texts[0]
+    assert all("(watch_a_hand_over.ipynb)" in text for text in (texts[0], texts[-1]))
+    links = re.findall(r"\]\(([\w.]+\.ipynb)\)", "\n".join(texts))
+    assert {FIRST_STEPS.with_name(each) for each in links} <= set(NOTEBOOKS)
 
 
 @pytest.mark.broker
@@ -106,7 +120,10 @@ def test_a_notebook_has_what_its_cells_showed(notebook: Path) -> None:
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
-    run(notebook, tmp_path)
+    shown_in_red = run(notebook, tmp_path)
+    if notebook == FIRST_STEPS:
+        assert shown_in_red == ""
+        assert (tmp_path / "first_steps.log").stat().st_size
 
 
 @pytest.mark.broker
@@ -114,4 +131,4 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(420)
 def test_first_steps_run_through_spark_connect(tmp_path: Path) -> None:
-    run(ROOT / "notebooks" / "first_steps.ipynb", tmp_path, SPARK_REMOTE="local[2]")
+    run(FIRST_STEPS, tmp_path, SPARK_REMOTE="local[2]")
