@@ -117,8 +117,9 @@ FITTING: Any = pytest.mark.parametrize(
 def stream_of(
     spark: Any, kafka: Any, group_id: str, topic_name: str, tmp_path: Path
 ) -> Callable[..., DataFrame]:
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+
     def made(emit: str, **more: str) -> DataFrame:
-        create_topic(kafka.bootstrap_servers, topic_name, 1)
         options = {"emit": emit, **more}
         return GroupQuery(spark, kafka, group_id, topic_name, tmp_path, options).source()
 

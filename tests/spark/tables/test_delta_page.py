@@ -63,9 +63,13 @@ def test_each_program_of_the_page_has_a_check() -> None:
     assert len(PROGRAMS) == len(CHECKS)
 
 
+def _name(each: object) -> str:
+    return getattr(each, "__name__", str(each))
+
+
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.parametrize(("block", "check"), zip(PROGRAMS, CHECKS, strict=False), ids=str)
+@pytest.mark.parametrize(("block", "check"), zip(PROGRAMS, CHECKS, strict=False), ids=_name)
 def test_program_writes_each_flight_once(
     spark: Any,
     kafka: EmbeddedKafka,
