@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from spark_groups.cli.group_list_watch import GroupDetails
 from spark_groups.observation.frames import GroupHistory
-from spark_groups.observation.views import view_group
+from spark_groups.observation.lag_times import Deletion, LagTime
+from spark_groups.observation.views import group_totals, view_group
 from tests.cli.live_page_setup import (
     COLOUR_OF,
     a_list,
@@ -67,6 +68,32 @@ def test_a_group_that_has_some_lag_all_the_time_keeps_up(browser: Browser) -> No
         tiles = tiles_of(page)
         assert (tiles["lag"], tiles["outlook"]) == ("1,150", "keeps up")
         expect(page.locator("body")).not_to_contain_text("caught up")
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (LagTime(seconds_behind=0.0), "never"),
+        (LagTime(seconds_behind=1.0, first_unread_offset=3, deletion=Deletion.NEVER), "never"),
+        (LagTime(seconds_behind=1.0, first_unread_offset=3, deletion=Deletion.BY_SIZE), "—"),
+        (LagTime(remark="its retention is unknown"), "—"),
+    ],
+)
+def test_records_without_a_time_expire_as_all_partitions_say(
+    browser: Browser, second: LagTime, words: str
+) -> None:
+    first = LagTime(seconds_behind=2.0, first_unread_offset=3, deletion=Deletion.NEVER)
+    view = view_group(
+        read(member(ONE, [0, 1]), committed={0: 3, 1: 3}, ends=dict.fromkeys(range(2), 9))
+    )
+    partitions = tuple(
+        replace(each, time=time)
+        for each, time in zip(view.partitions, (first, second), strict=True)
+    )
+    timed = replace(view, partitions=partitions, totals=group_totals(view.members, partitions))
+    with showing(frame_of(timed)) as (_, url), opened(browser, url) as page:
+        expect(page.locator("#partitions tbody tr")).to_have_count(2)
+        assert tiles_of(page)["unread records expire"] == words
 
 
 def texts_of(page: Page, selector: str) -> list[str]:

@@ -85,7 +85,7 @@ export class GroupPage {
   showHead(frame, group) {
     this.head.replaceChildren(
       make("p", { class: "state" }, pill(plain(group.group_state)), ` ${group.state_meaning}`),
-      make("dl", {}, ...tiles(frame, group.totals)),
+      make("dl", {}, ...tiles(frame, group)),
       make("p", { class: "quiet" }, [
         `group epoch ${plain(group.group_epoch)}`,
         `assignment epoch ${plain(group.assignment_epoch)}`,
@@ -175,7 +175,8 @@ export class GroupPage {
 }
 
 // The figures that one looks for first, in two rows on a narrow page.
-function tiles(frame, totals) {
+function tiles(frame, group) {
+  const { totals } = group;
   const { unassigned_partitions: unassigned, moving_partitions: moving } = totals;
   const unknownTimes = totals.seconds_behind === null ? 0 : totals.unknown_time_partitions;
   const outlook = frame.trend.catch_up;
@@ -184,7 +185,7 @@ function tiles(frame, totals) {
     tile("behind", behind(totals.seconds_behind), { isMain: true, note: unknownOf(unknownTimes) }),
     tile("members", number(totals.members), { isMain: true }),
     tile("outlook", catchUp(outlook), { style: outlook.outlook === "never" ? "alarm" : "" }),
-    tile("unread records expire", totals.deletion_in_s === null ? UNKNOWN : expiry(totals),
+    tile("unread records expire", soonestExpiry(group),
       { style: frame.alerts.length ? "alarm" : "" }),
     tile("partitions", number(totals.partitions), {
       note: [moving ? `${number(moving)} moving` : "", unassigned ? `${number(unassigned)} unassigned` : ""]
@@ -192,6 +193,14 @@ function tiles(frame, totals) {
       style: unassigned ? "alarm" : moving ? "moving" : "",
     }),
   ];
+}
+
+// Without a time, what all partitions with unread records have in common.
+function soonestExpiry({ totals, partitions }) {
+  if (totals.deletion_in_s !== null) return expiry(totals);
+  const unread = partitions.filter((row) => row.lag !== 0 && row.time.seconds_behind !== 0);
+  const words = new Set(unread.map((row) => expiry(row.time) || UNKNOWN));
+  return words.size === 1 ? [...words][0] : UNKNOWN;
 }
 
 function tile(name, value, { isMain = false, note = "", style = "" }) {
