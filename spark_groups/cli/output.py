@@ -104,10 +104,7 @@ def catch_up_text(found: CatchUp) -> str:
     """Return whether a partition or a group keeps up, or when it catches up."""
     if found.outlook is Outlook.CATCHING_UP and found.catch_up_s is not None:
         return f"catches up in {duration_text(found.catch_up_s)}"
-    return _OUTLOOKS.get(found.outlook, UNKNOWN)
-
-
-_OUTLOOKS: Final = {Outlook.KEEPS_UP: "keeps up", Outlook.NEVER: "never catches up"}
+    return UNKNOWN if found.outlook is Outlook.UNKNOWN else found.outlook.value
 
 
 def plain_table() -> Table:

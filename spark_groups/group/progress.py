@@ -148,18 +148,17 @@ class RunLines:
             keeps_partitions: Whether a static member left for a while.
         """
         self.due(now, is_committing=not is_committed)
-        left = "left the group"
+        ran = "no batch"
+        if self._number:
+            ran = f"{_counted(self._number, 'batch')}, {_counted(self._records, 'record')}"
+        line = f"left the group after {ran} in {_duration(now - self._began_at)}"
+        if is_committed and self._number:
+            line = f"committed, {line}"
         if keeps_partitions:
-            left += ", which keeps the partitions for this static member until its session ends"
+            line += "; it keeps the partitions for this static member until its session ends"
         if not is_committed:
-            left += "; the last batch is not committed: it may be read again"
-        elif self._number:
-            left = f"committed, {left}"
-        took = _duration(now - self._began_at)
-        if not self._number:
-            return f"{left}: no batch in {took}"
-        batches, records = _counted(self._number, "batch"), _counted(self._records, "record")
-        return f"{left}: {batches}, {records} in {took}"
+            line += "; the last batch is not committed and may be read again"
+        return line
 
     def _start_line(self, now: float, awaited: str) -> str:
         age_s = now - self._began_at
@@ -197,11 +196,11 @@ def _awaited(parts: ClientParts) -> Iterator[str]:
         why = f" (the last attempt: {search.last_failure})" if search.last_failure else ""
         yield f"the coordinator of group {member.config.group_id!r}{why}"
     if in_flight is not None and in_flight.warm_up_tasks:
-        yield "Spark to run the tasks that warm its Python workers up"
+        yield "Spark to run the tasks that warm up its Python workers"
     if in_flight is not None:
         yield "Spark to run the first batch, which starts its Python workers"
     if parts.warm_up.is_warming:
-        yield "Spark to ask for the tasks that warm its Python workers up"
+        yield "Spark to ask for the tasks that warm up its Python workers"
     if parts.warm_up.phase is not Phase.OVER:
         yield "the coordinator to say whether other members read meanwhile"
     if member.instance_deadline is not None:

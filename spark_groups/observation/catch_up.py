@@ -33,7 +33,7 @@ class Outlook(Enum):
 
     KEEPS_UP = "keeps up"
     CATCHING_UP = "catching up"
-    NEVER = "never"
+    NEVER = "never catches up"
     UNKNOWN = "unknown"
 
 

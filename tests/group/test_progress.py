@@ -85,7 +85,7 @@ def test_batch_without_records_and_a_warm_up_have_no_line() -> None:
         lines.happened(BatchFinished(1.0, each))
         assert lines.due(1.0, is_committing=False) == []
     assert lines.end(2.0, is_committed=True, keeps_partitions=False) == (
-        "left the group: no batch in 2 s"
+        "left the group after no batch in 2 s"
     )
 
 
@@ -126,7 +126,7 @@ def test_end_sums_up_the_run() -> None:
     lines.due(2.0, is_committing=False)
     ran(lines, 2.0, 3.0, (0, 1_000, 1_203))
     assert lines.end(45.0, is_committed=True, keeps_partitions=False) == (
-        "committed, left the group: 2 batches, 1,203 records in 45 s"
+        "committed, left the group after 2 batches, 1,203 records in 45 s"
     )
 
 
@@ -134,8 +134,8 @@ def test_end_of_a_static_member_says_what_becomes_of_its_partitions() -> None:
     lines = RunLines(0.0)
     ran(lines, 1.0, 2.0, (0, 0, 1))
     assert lines.end(IN_MINUTES_S, is_committed=True, keeps_partitions=True) == (
-        "committed, left the group, which keeps the partitions for this static member until its"
-        " session ends: 1 batch, 1 record in 10 min"
+        "committed, left the group after 1 batch, 1 record in 10 min; it keeps the partitions for"
+        " this static member until its session ends"
     )
 
 
@@ -143,7 +143,8 @@ def test_end_claims_no_commit_that_is_missing() -> None:
     lines = RunLines(0.0)
     ran(lines, 1.0, 2.0, (0, 0, 1))
     assert lines.end(3.0, is_committed=False, keeps_partitions=False) == (
-        "left the group; the last batch is not committed: it may be read again: no batch in 3 s"
+        "left the group after no batch in 3 s; the last batch is not committed and may be read"
+        " again"
     )
 
 

@@ -28,7 +28,7 @@ SPARKS_OWN = ("Utils", "NativeCodeLoader", "ResolveWriteToStream", "DAGScheduler
 """Spark warns of these in all applications: host names, a library of Hadoop, its own options,
 and each stop of a query that runs no job."""
 BATCH = r"INFO.* group {group}: committed a batch: \d+ records? of [12] partitions? in [\d.]+ s: "
-END = r"INFO.* group {group}: committed, left the group: \d+ batch(es)?, 200 records in \d+ s$"
+END = r"INFO.* group {group}: committed, left the group after \d+ batch(es)?, 200 records in \d+ s$"
 
 APPLICATION = """
 import sys

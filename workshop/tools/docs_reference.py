@@ -168,6 +168,8 @@ def _logged() -> Iterator[tuple[str, str, str]]:
                     if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "Severity"
                 ]
                 levels = levels or [getattr(module, kind.name)._SEVERITY.name]
+                if template:
+                    texts *= len(levels)
                 for level, text in zip(levels, texts, strict=True):
                     yield kind.name, level, re.sub(r"\{[^}]*\}", "…", text)
 

@@ -184,7 +184,7 @@ function tiles(frame, group) {
     tile("lag", number(totals.lag), { isMain: true, note: unknownOf(totals.unknown_lag_partitions) }),
     tile("behind", behind(totals.seconds_behind), { isMain: true, note: unknownOf(unknownTimes) }),
     tile("members", number(totals.members), { isMain: true }),
-    tile("outlook", catchUp(outlook), { style: outlook.outlook === "never" ? "alarm" : "" }),
+    tile("outlook", catchUp(outlook), { style: outlook.outlook === "never catches up" ? "alarm" : "" }),
     tile("unread records expire", soonestExpiry(group),
       { style: frame.alerts.length ? "alarm" : "" }),
     tile("partitions", number(totals.partitions), {

@@ -58,7 +58,7 @@ export function behind(seconds) {
 
 export function catchUp(found) {
   if (found.outlook === "catching up") return `catches up in ${age(Math.ceil(found.catch_up_s))}`;
-  return { "keeps up": "keeps up", never: "never catches up" }[found.outlook] || UNKNOWN;
+  return found.outlook === "unknown" ? UNKNOWN : found.outlook;
 }
 
 // When unread records may expire, in the words of `spark-groups lag`.

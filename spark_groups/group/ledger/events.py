@@ -505,7 +505,7 @@ class CoordinatorFound(Event):
     node: str
 
 
-@event()
+@event("no group coordinator yet: {error}; retrying")
 class CoordinatorMissing(Event):
     """FindCoordinator failed; reported once for each error."""
 
@@ -514,11 +514,6 @@ class CoordinatorMissing(Event):
     @property
     def severity(self) -> Severity:
         return Severity.INFO if self.error in STARTING_COORDINATOR else Severity.WARNING
-
-    def _message(self, _: NameOf) -> str:
-        if self.error in STARTING_COORDINATOR:
-            return f"the group coordinator is not ready yet: {self.error}; retrying"
-        return f"no group coordinator yet: {self.error}; retrying"
 
 
 @event(severity=Severity.WARNING)

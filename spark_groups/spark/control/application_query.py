@@ -94,23 +94,24 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
             _pause(step.pause_s, noted)
 
 
-def await_end(query: StreamingQuery) -> None:
+def await_end(query: StreamingQuery, *, timeout_s: float = END_TIMEOUT_S) -> None:
     """Wait until a query ends; on Ctrl-C or SIGTERM end it cleanly, and return.
 
     The running batch ends, its offsets are committed, and the member leaves its group, all with one
-    line in the log. All queries of the session end. A batch that takes longer than 30 s is given
-    up, and its records are read again. A second Ctrl-C ends the application at once.
+    line in the log. All queries of the session end. A batch that takes longer than `timeout_s`
+    is given up, and its records are read again. A second Ctrl-C ends the application at once.
 
     Args:
         query: A query of a classic session, not Spark Connect.
+        timeout_s: Seconds that running batches may take to end.
 
     Raises:
         StreamingQueryException: The query failed.
-        OptionsError: The session is a Spark Connect session.
+        OptionsError: The session is a Spark Connect session, or the timeout is not positive.
         SystemExit: The JVM has ended.
     """
     driver_log_to_stderr()
-    end = clean_end(_session_of(query), timeout_s=END_TIMEOUT_S)
+    end = clean_end(_session_of(query), timeout_s=timeout_s)
     with end.signals_handled():
         end.await_termination(query)
     if end.signal_number == signal.SIGINT:
@@ -201,11 +202,13 @@ def _await_source(query: StreamingQuery, noted: _Noted) -> None:
         noted.end_if_signalled(query)
         waited_s = time.monotonic() - began_s
         if waited_s > START_TIMEOUT_S:
-            logger.warning("the query still starts after %g s: %s", waited_s, status["message"])
+            logger.warning(
+                "the query has not started after %.0f s: %s", waited_s, status["message"]
+            )
             return
         if waited_s > (said + 1) * SAY_EVERY_S:
             said += 1
-            logger.info("the query starts since %.0f s: %s", waited_s, status["message"])
+            logger.info("the query has been starting for %.0f s: %s", waited_s, status["message"])
         time.sleep(_LOOK_S)
 
 

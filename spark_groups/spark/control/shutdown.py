@@ -104,7 +104,7 @@ class CleanEnd:
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
         self.context = spark.sparkContext
         self._sessions = [spark]
-        self.set_timeout(timeout_s)
+        self._timeout_s = timeout_s
         self._jvm_process = _jvm_process(spark)
         self._jvm_pid = int(self._jvm_process.pid())
         gateway: Any = self.context._gateway
@@ -130,10 +130,18 @@ class CleanEnd:
         """Whether the queries are ending, or have ended so."""
         return self._begun.locked()
 
+    @property
+    def _end_timeout_s(self) -> float:
+        """Seconds that the whole end may take."""
+        return self._timeout_s + LEAVE_TIMEOUT_S + EVENTS_TIMEOUT_S
+
     def set_timeout(self, timeout_s: float) -> None:
         """Set the seconds that running batches may take to end."""
+        if timeout_s == self._timeout_s:
+            return
         self._timeout_s = timeout_s
-        self._end_timeout_s = timeout_s + LEAVE_TIMEOUT_S + EVENTS_TIMEOUT_S
+        self._hook.remove()
+        self._hook = _Hook(self._sessions[0], self.end, int(self._end_timeout_s) + 5)
 
     def add(self, spark: SparkSession) -> None:
         """End the queries of another session of the SparkContext as well."""
@@ -324,11 +332,17 @@ def clean_end(spark: SparkSession, *, timeout_s: float) -> CleanEnd:
     """Return the clean end of a session's SparkContext; the first call creates it.
 
     Args:
-        timeout_s: Seconds that running batches may take to end, if the call creates it.
+        timeout_s: Seconds that running batches may take to end.
+
+    Raises:
+        OptionsError: The timeout is not positive.
     """
+    if timeout_s <= 0:
+        raise OptionsError(f"timeout_s must be positive, not {timeout_s:g}")
     global _current  # noqa: PLW0603
     if _current is not None and _current.context is spark.sparkContext:
         _current.add(spark)
+        _current.set_timeout(timeout_s)
         return _current
     if _current is not None:
         _current.close()
@@ -409,15 +423,12 @@ def stop_on_sigterm(spark: SparkSession, *, timeout_s: float = END_TIMEOUT_S) ->
     Raises:
         OptionsError: The session is a Spark Connect session, or the timeout is not positive.
     """
-    if timeout_s <= 0:
-        raise OptionsError(f"timeout_s must be positive, not {timeout_s:g}")
     if getattr(getattr(spark, "_sc", None), "_gateway", None) is None:
         raise OptionsError(
             "stop_on_sigterm() requires a classic session: with Spark Connect, call query.stop()"
         )
     driver_log_to_stderr()
     end = clean_end(spark, timeout_s=timeout_s)
-    end.set_timeout(timeout_s)
     end.handle_signals()
     return end
 

@@ -90,8 +90,8 @@ class RecordProcessing:
 
         Args:
             start: Starts a query that writes with this function, from the same checkpoint.
-            await_end: Waits for the query to end; pass `CleanEnd.await_termination` for a clean end
-                on SIGTERM.
+            await_end: Waits for the query to end; pass `spark_groups.await_end` for a clean end on
+                SIGTERM and Ctrl-C.
 
         Raises:
             StreamingQueryException: The query failed for another reason.

@@ -288,15 +288,6 @@ def check_headers(strategy: SkipOrDeadLetter, options: SourceOptions) -> None:
         )
 
 
-def counts_in(left_out: Sequence[LeftOut]) -> list[FateCount]:
-    """Return the counts of all tasks of a batch.
-
-    Args:
-        left_out: What they have left out.
-    """
-    return [count for out in left_out for count in out.counts]
-
-
 def reason_of(error: Exception) -> str:
     """Return an error in one line, with the line of the function that raised it.
 

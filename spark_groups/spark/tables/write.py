@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ from spark_groups.spark.processing.totals import RecordTotals
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, BatchRows, RowsTransform
-from spark_groups.spark.tables.left_out import LeftOut, LetterBox, counts_in
+from spark_groups.spark.tables.left_out import LeftOut, LetterBox
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
@@ -208,7 +209,8 @@ class TableWriter:
             GroupLogs(running),
             self._unsaved,
         )
-        self._totals.add(counts_in(self._left_out), batch_id)
+        counts = (each.counts for each in self._left_out)
+        self._totals.add([*chain.from_iterable(counts)], batch_id)
         self._totals.report(running)
 
     def _check_frame(self, batch: DataFrame, of: tuple[str, int]) -> None:

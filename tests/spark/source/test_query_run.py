@@ -162,7 +162,7 @@ def test_run_is_named_after_its_application_and_logs_its_end_through_one_driver(
         ended = driver.next(RunEnded)
         assert (ended.group_id, ended.query_id) == (group_id, QUERY_ID)
         assert re.fullmatch(
-            r"committed, left the group: 1 batch, 4 records in \d+ s", ended.line
+            r"committed, left the group after 1 batch, 4 records in \d+ s", ended.line
         ), ended
 
 

@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "how-to" / "exactly_once_delta.md"
 PROGRAMS = [
     block
     for block in blocks_of(PAGE.read_text(encoding="utf-8"))
-    if block.language == "python" and "awaitTermination" in block.text
+    if block.language == "python" and "await_end" in block.text
 ]
 FLIGHTS = [
     {"flight": f"UA{number}", "day": f"2013-01-0{number % 3 + 1}", "delay": number - 2}
@@ -103,7 +103,7 @@ def test_program_writes_each_flight_once(
         '"subscribe", "flights"': f'"subscribe", "{topic}"',
         '"flight-readers"': f'"readers-{topic}"',
         '"/data/': f'"{tmp_path}/',
-        "query.awaitTermination()": "await_table(query)",
+        "spark_groups.await_end(query)": "await_table(query)",
     }
     namespace = {"__name__": "page", "await_table": await_table}
     assert spark.sparkContext is not None, "the program gets the session that there is"
