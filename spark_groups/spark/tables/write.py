@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -191,7 +190,7 @@ class TableWriter:
         if not running.is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
         self._check_frame(batch, (running.run_id, batch_id))
-        self._left_out = ()
+        self._left_out = []
         if self._letter_box is not None:
             self._letter_box.open(running)
         write_batch(
@@ -209,8 +208,7 @@ class TableWriter:
             GroupLogs(running),
             self._unsaved,
         )
-        counts = (each.counts for each in self._left_out)
-        self._totals.add([*chain.from_iterable(counts)], batch_id)
+        self._totals.add([count for out in self._left_out for count in out.counts], batch_id)
         self._totals.report(running)
 
     def _check_frame(self, batch: DataFrame, of: tuple[str, int]) -> None:
