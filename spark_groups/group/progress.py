@@ -152,7 +152,7 @@ class RunLines:
         if keeps_partitions:
             left += ", which keeps the partitions for this static member until its session ends"
         if not is_committed:
-            left += "; the last batch is not committed: it may be read again"
+            left += "; the last batch is not committed, so it may be read again. Committed"
         elif self._number:
             left = f"committed, {left}"
         took = _duration(now - self._began_at)

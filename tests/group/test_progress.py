@@ -143,7 +143,8 @@ def test_end_claims_no_commit_that_is_missing() -> None:
     lines = RunLines(0.0)
     ran(lines, 1.0, 2.0, (0, 0, 1))
     assert lines.end(3.0, is_committed=False, keeps_partitions=False) == (
-        "left the group; the last batch is not committed: it may be read again: no batch in 3 s"
+        "left the group; the last batch is not committed, so it may be read again. Committed: no"
+        " batch in 3 s"
     )
 
 
