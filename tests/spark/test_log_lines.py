@@ -27,6 +27,8 @@ LINES_MAX = 40
 SPARKS_OWN = ("Utils", "NativeCodeLoader", "ResolveWriteToStream", "DAGScheduler")
 """Spark warns of these in all applications: host names, a library of Hadoop, its own options,
 and each stop of a query that runs no job."""
+BROKEN_PIPE = re.compile(r"Traceback .*\n(?: .*/daemon\.py\", .*\n)+BrokenPipeError: .*\n")
+"""A worker of PySpark may print this when the JVM of a busy machine has ended."""
 BATCH = r"INFO.* group {group}: committed a batch: \d+ records? of [12] partitions? in [\d.]+ s: "
 END = r"INFO.* group {group}: committed, left the group after \d+ batch(es)?, 200 records in \d+ s$"
 
@@ -61,6 +63,7 @@ end.await_termination(query)
 
 def check(text: str, group_id: str) -> None:
     """Assert that a log has its lines of a batch and of the end, and nothing that alarms."""
+    text = BROKEN_PIPE.sub("", text)
     lines = text.splitlines()
     assert not re.search(r"^Traceback|^\s+at |Exception\b| ERROR ", text, re.MULTILINE), text
     warnings = [re.sub(r"^\S+ \S+ WARN ", "", line) for line in lines if " WARN" in line]

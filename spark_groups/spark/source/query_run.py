@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from typing import Any, Final
 
@@ -81,6 +82,7 @@ class QueryRun:
             logger.warning("%s", hint)
         self._available_now = False
         self._has_started = False
+        self._leaving = threading.Lock()
         self._has_logged_drain = False
 
     def snapshot(self) -> dict[str, Any]:
@@ -200,7 +202,10 @@ class QueryRun:
         """Commit finished batches and leave the group; idempotent."""
         # An application that crashed will return.
         will_return = not self._options.leave_on_stop or self._jvm_is_gone()
-        self.control.close(self.driver.leave(timeout_s, will_return=will_return))
+        # Spark's call and its signal lead here on two threads: the later one ends the process, and
+        # must not do so before the other has sent the last line.
+        with self._leaving:
+            self.control.close(self.driver.leave(timeout_s, will_return=will_return))
 
     def _jvm_is_gone(self) -> bool:
         """Return whether the JVM died; its connections end shortly before it."""

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,23 @@ def test_run_is_named_after_its_application_and_logs_its_end_through_one_driver(
         assert re.fullmatch(
             r"committed, left the group after 1 batch, 4 records in \d+ s", ended.line
         ), ended
+
+
+def test_last_line_is_sent_once_although_two_threads_end_the_run(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "spark_groups")
+    run = start()
+    with listening(run, tmp_path) as driver:
+        driver.report(until_rows(run, NOTHING_PLANNED))
+        run.await_last_report()
+        # Any of them may end the process once it returns.
+        with ThreadPoolExecutor(2) as both:
+            first, _ = wait([both.submit(run.leave) for _ in range(2)], 30, FIRST_COMPLETED)
+            assert first
+            assert run.control._client.links() == []
+        driver.next(RunEnded)
+        assert driver._messages.empty()
 
 
 def test_client_id_of_the_options_names_the_member(
