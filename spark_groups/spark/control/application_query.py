@@ -110,9 +110,12 @@ def await_end(query: StreamingQuery) -> None:
         SystemExit: The JVM has ended.
     """
     _show_log()
-    end = clean_end(_session_of(query), timeout_s=END_TIMEOUT_S)
-    with end.signals_handled():
-        end.await_termination(query)
+    with _signals_noted() as noted:
+        end = clean_end(_session_of(query), timeout_s=END_TIMEOUT_S)
+        with end.signals_handled():
+            if noted.number is not None:
+                signal.raise_signal(noted.number)
+            end.await_termination(query)
     if end.signal_number == signal.SIGINT:
         # In a notebook another query may follow.
         end.close()
