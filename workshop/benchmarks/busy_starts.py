@@ -40,6 +40,7 @@ BUSY: Final = "while True: pass"
 
 APPLICATION: Final = f"""
 import sys
+import threading
 from pyspark.sql import SparkSession
 from spark_groups import await_end, listen, start
 
@@ -66,8 +67,15 @@ query = start(
     .option("checkpointLocation", directory + "/checkpoint")
 )
 print("{STARTED}", flush=True)
-query.processAllAvailable()
-print("{READ}", flush=True)
+
+
+def read():
+    query.processAllAvailable()
+    print("{READ}", flush=True)
+
+
+# Meanwhile the main thread waits for the signal.
+threading.Thread(target=read, daemon=True).start()
 await_end(query)
 """
 

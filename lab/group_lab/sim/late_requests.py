@@ -49,6 +49,9 @@ class LateRequests:
     """Follows commits without an answer, and changes by late heartbeats."""
 
     def __init__(self) -> None:
+        self.copied_member_ids: set[str] = set()
+        """Members in copies of their checkpoints, until their next refusal: a query that starts
+        from a copy removes them from the group."""
         self._taken_unaware: set[Sender] = set()
         """Partitions that a late heartbeat took from a member, until the member releases them."""
         self._given_unaware: set[Sender] = set()
@@ -133,6 +136,10 @@ class LateRequests:
                     self._doubts[sender] = Doubt.UNANSWERED
 
     def _answered(self, fact: facts.Answered) -> None:
+        if self.copied_member_ids and isinstance(fact.response, m.HeartbeatResponse):
+            sender_id = getattr(fact.request, "member_id", "")
+            if fact.response.error_code and sender_id.startswith(f"{fact.who}."):
+                self.copied_member_ids.discard(sender_id)
         if not self._doubts:
             return
         match fact.request, fact.response:

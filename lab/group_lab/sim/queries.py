@@ -217,7 +217,7 @@ class Query(RestartedApplication[Incarnation]):
             text = self._logs.last_plan
             copied = parse_plan_text(text) if text is not None else None
             if backup is not self and copied is not None:
-                self._scene.copied_member_ids.add(copied.member_id)
+                self._scene.late.copied_member_ids.add(copied.member_id)
 
     def stop(self, for_s: float | None) -> None:
         """Finish the running batch, leave the group, and restart after some seconds.

@@ -257,8 +257,6 @@ class Scene:
     participants: list[Participant] = field(default_factory=list)
     table: Table | None = None
     """What the queries write to, if it is played."""
-    copied_member_ids: set[str] = field(default_factory=set)
-    """Members in copies of their checkpoints: a query that starts from one removes its member."""
     _listeners: dict[type, list[Callable[[Any], None]]] = field(
         default_factory=lambda: defaultdict(list)
     )

@@ -284,7 +284,7 @@ def test_a_query_that_starts_from_a_copied_checkpoint_removes_the_member_of_the_
     assert original is not None
     removed_id = original.member_id
     found.queries[1].restore(found.queries[0])
-    assert found.scene.copied_member_ids == {removed_id}
+    assert found.scene.late.copied_member_ids == {removed_id}
     assert removed_id in found.scene.coordination.member_ids
     while removed_id in found.scene.coordination.member_ids and found.scene.now < 30.0:
         wait(found, 0.1)

@@ -7,13 +7,15 @@ cleanly on Ctrl-C or SIGTERM.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -29,7 +31,7 @@ from spark_groups.spark.control.query_start import (
     after_failure,
 )
 from spark_groups.spark.control.shutdown import (
-    END_TIMEOUT_S,
+    AT_ONCE,
     SIGNALS,
     clean_end,
     current_end,
@@ -73,6 +75,7 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
                 if query is None:
                     assert error is not None
                     raise error
+                noted.end_if_signalled(query)
                 return query
             if step.step is Next.GIVE_UP:
                 raise QueryStartError(
@@ -94,7 +97,7 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
             _pause(step.pause_s, noted)
 
 
-def await_end(query: StreamingQuery, *, timeout_s: float = END_TIMEOUT_S) -> None:
+def await_end(query: StreamingQuery, *, timeout_s: float | None = None) -> None:
     """Wait until a query ends; on Ctrl-C or SIGTERM end it cleanly, and return.
 
     The running batch ends, its offsets are committed, and the member leaves its group, all with one
@@ -103,7 +106,7 @@ def await_end(query: StreamingQuery, *, timeout_s: float = END_TIMEOUT_S) -> Non
 
     Args:
         query: A query of a classic session, not Spark Connect.
-        timeout_s: Seconds that running batches may take to end.
+        timeout_s: Seconds that running batches may take to end; None: 30, or what was set before.
 
     Raises:
         StreamingQueryException: The query failed.
@@ -111,18 +114,35 @@ def await_end(query: StreamingQuery, *, timeout_s: float = END_TIMEOUT_S) -> Non
         SystemExit: The JVM has ended.
     """
     driver_log_to_stderr()
-    end = clean_end(_session_of(query), timeout_s=timeout_s)
-    with end.signals_handled():
-        end.await_termination(query)
-    if end.signal_number == signal.SIGINT:
-        # In a notebook another query may follow.
-        end.close()
+    with _signals_noted() as noted:
+        end = clean_end(_session_of(query), timeout_s=timeout_s)
+        try:
+            with end.signals_handled():
+                noted.pass_on()
+                end.await_termination(query)
+        finally:
+            if end.signal_number == signal.SIGINT:
+                # In a notebook another query may follow.
+                end.close()
 
 
 class _Noted:
     """The signal that came while a query was starting; None: none."""
 
     number: int | None = None
+
+    def note(self, number: int, _: object) -> None:
+        """Handle a signal: a second Ctrl-C ends the application at once."""
+        if self.number is not None and number == signal.SIGINT:
+            os.write(2, AT_ONCE)
+            os._exit(128 + number)
+        self.number = number
+
+    def pass_on(self) -> None:
+        """Raise the signal again, for the handler that there is now."""
+        number, self.number = self.number, None
+        if number is not None:
+            signal.raise_signal(number)
 
     def end_if_signalled(self, query: StreamingQuery | None = None) -> None:
         """End the application if it has received a signal.
@@ -136,11 +156,13 @@ class _Noted:
             # It stops this query and the others.
             end.await_done()
             number = end.signal_number or signal.SIGTERM
-            query = None
         if number is None:
             return
+        self.number = None
         if query is not None:
-            query.stop()
+            # An end that has begun may have missed it.
+            with suppress(Py4JError, OSError):
+                query.stop()
         logger.info("ended by %s before the query had started", signal.Signals(number).name)
         sys.exit(128 + number)
 
@@ -152,20 +174,17 @@ def _signals_noted() -> Iterator[_Noted]:
     PySpark's own handler of Ctrl-C calls the JVM on a connection that may be in use.
     """
     noted = _Noted()
-
-    def note(number: int, _: object) -> None:
-        noted.number = number
-
     end = current_end()
     if not in_main_thread() or (end is not None and end.handles_signals):
         yield noted
         return
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    before = {number: signal.signal(number, noted.note) for number in SIGNALS}
     try:
         yield noted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        noted.pass_on()
 
 
 def _start_once(

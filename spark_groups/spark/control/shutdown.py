@@ -74,7 +74,7 @@ _POLL_S: Final = 0.02
 _LOOK_S: Final = 0.2
 """How often a waiting thread asks whether its query has ended."""
 _SAY_AFTER_S: Final = 2.0
-_AT_ONCE: Final = (
+AT_ONCE: Final = (
     b"\nkafka-group: ended at once by the second Ctrl-C: the running batch is read again\n"
 )
 
@@ -121,8 +121,11 @@ class CleanEnd:
         self._hook = _Hook(spark, self.end, int(self._end_timeout_s) + 5)
         # A signal handler may only write: it can interrupt the holder of any lock, and py4j has one
         # connection for each thread.
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        self._woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        self._wake: int | None = wake
+        self._before: dict[signal.Signals, Any] = {}
+        """The handlers of signals before its own."""
         threading.Thread(target=self._end_when_woken, name="clean-end", daemon=True).start()
 
     @property
@@ -141,7 +144,9 @@ class CleanEnd:
             return
         self._timeout_s = timeout_s
         self._hook.remove()
-        self._hook = _Hook(self._sessions[0], self.end, int(self._end_timeout_s) + 5)
+        # The JVM refuses a hook while it is ending.
+        with contextlib.suppress(Py4JJavaError):
+            self._hook = _Hook(self._sessions[0], self.end, int(self._end_timeout_s) + 5)
 
     def add(self, spark: SparkSession) -> None:
         """End the queries of another session of the SparkContext as well."""
@@ -227,12 +232,7 @@ class CleanEnd:
         by = "" if self.signal_number is None else f" by {signal.Signals(self.signal_number).name}"
         if self._progress.unfinished:
             return f"ended{by} without waiting longer for {', '.join(self._progress.unfinished)}"
-        if not self._progress.runners:
-            return f"ended{by}: the running batch is finished"
-        return (
-            f"ended{by}: the last batch is finished, its offsets are committed, and the member has"
-            " left its group"
-        )
+        return f"ended{by}: the running batch is finished"
 
     @contextlib.contextmanager
     def signals_handled(self) -> Iterator[None]:
@@ -240,29 +240,33 @@ class CleanEnd:
         if self.handles_signals or not in_main_thread():
             yield
             return
-        before = self.handle_signals()
+        self.handle_signals()
         try:
             yield
         finally:
-            self.handles_signals = False
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            self._restore_handlers()
 
-    def handle_signals(self) -> dict[signal.Signals, Any]:
-        """End the queries on signals to this process; return the handlers before."""
+    def handle_signals(self) -> None:
+        """End the queries on signals to this process."""
         self.handles_signals = True
-        return {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self.handles_signals, self._before = False, {}
 
     def _on_signal(self, number: int, _: object) -> None:
         if self.signal_number is not None and number == signal.SIGINT:
-            os.write(2, _AT_ONCE)
+            os.write(2, AT_ONCE)
             if self._launched is not None:
                 # Its own end would report everything that is gone; runners see that it has ended.
                 os.kill(self._jvm_pid, signal.SIGKILL)
             os._exit(128 + number)
         if self.signal_number is None:
             self.signal_number = number
-            os.write(self._wake, b".")
+            if self._wake is not None:
+                os.write(self._wake, b".")
 
     def _end_when_woken(self) -> None:
         was_woken = os.read(self._woken, 1) == b"."
@@ -281,6 +285,7 @@ class CleanEnd:
         except Exception:
             # The JVM is exiting, so no caller can handle an error.
             logger.exception("the queries could not be ended cleanly")
+            self._progress.unfinished.append(self._progress.waits_for)
         finally:
             self._done.set()
 
@@ -291,7 +296,11 @@ class CleanEnd:
             return
         _current = None
         self._hook.remove()
-        os.close(self._wake)
+        if in_main_thread():
+            self._restore_handlers()
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            os.close(wake)
 
     def _end_queries(self) -> None:
         queries = [query for spark in self._sessions for query in spark.streams.active]
@@ -328,25 +337,26 @@ def current_end() -> CleanEnd | None:
     return _current
 
 
-def clean_end(spark: SparkSession, *, timeout_s: float) -> CleanEnd:
+def clean_end(spark: SparkSession, *, timeout_s: float | None) -> CleanEnd:
     """Return the clean end of a session's SparkContext; the first call creates it.
 
     Args:
-        timeout_s: Seconds that running batches may take to end.
+        timeout_s: Seconds that running batches may take to end; None: what was set before.
 
     Raises:
         OptionsError: The timeout is not positive.
     """
-    if timeout_s <= 0:
+    if timeout_s is not None and timeout_s <= 0:
         raise OptionsError(f"timeout_s must be positive, not {timeout_s:g}")
     global _current  # noqa: PLW0603
     if _current is not None and _current.context is spark.sparkContext:
         _current.add(spark)
-        _current.set_timeout(timeout_s)
+        if timeout_s is not None:
+            _current.set_timeout(timeout_s)
         return _current
     if _current is not None:
         _current.close()
-    _current = CleanEnd(spark, timeout_s)
+    _current = CleanEnd(spark, END_TIMEOUT_S if timeout_s is None else timeout_s)
     return _current
 
 
@@ -365,11 +375,13 @@ def _is_active(query: StreamingQuery) -> bool:
     root.addFilter(_is_not_of_py4j)
     try:
         return bool(query.isActive)
-    finally:
-        root.removeFilter(_is_not_of_py4j)
+    except (Py4JError, OSError):
         if not is_configured:
             for each in tuple(root.handlers):
                 root.removeHandler(each)
+        raise
+    finally:
+        root.removeFilter(_is_not_of_py4j)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

@@ -117,11 +117,12 @@ def restart_s(
 def session_began_at() -> float | None:
     """Return when Spark created the directory of the session's files; None: unknown.
 
-    The directory also changes with each file that is added: then the time is a later one.
+    It changes with each file that is added, its parent when it was created.
     """
     root = SparkFiles._root_directory
     try:
-        return os.stat(root).st_mtime if root else None
+        both = (root, os.path.dirname(root)) if root else ()
+        return min((os.stat(each).st_mtime for each in both), default=None)
     except OSError:
         return None
 

@@ -309,4 +309,8 @@ def connector_version(spark_version: str) -> str:
 
     None is published for Spark 4.3; that of 4.2 works there.
     """
-    return min(spark_version, "4.2.0")
+    return min(spark_version, "4.2.0", key=_numbers)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

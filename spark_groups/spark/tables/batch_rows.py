@@ -12,14 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import broadcast, col, lit
+from pyspark.sql.functions import col, lit
 
 from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.processing.arrow_map import map_in_arrow
@@ -38,13 +36,10 @@ RowsTransform = Callable[[DataFrame], DataFrame]
 
 NAMING_MAX_S: Final = 60.0
 """How long a batch that fails anyway is searched for the record at fault, in seconds."""
-_CONDITIONS_MAX: Final = 40
-"""How many ranges are a condition; more are a table to join with."""
-_FROM: Final = "__spark_groups_from"
-_UNTIL: Final = "__spark_groups_until"
 _NOT_OF_ROWS: Final = re.compile(
     r"\[SPARK_JOB_CANCELLED\]|Job \d+ cancelled|ExecutorLostFailure|Python worker failed to connect"
-    r"|Python worker exited|java\.lang\.OutOfMemoryError|\[INTERNAL_ERROR|/spark_groups/"
+    r"|Python worker exited|OutOfMemoryError|\[UNABLE_TO_ACQUIRE_MEMORY|\[FAILED_READ_FILE"
+    r"|\[INTERNAL_ERROR|/spark_groups/"
     r"|spark_groups\.errors\.\w+Error"
 )
 """What errors say that are about no record: the query is stopped, or a process is lost, or rows
@@ -199,8 +194,9 @@ class _Search:
                 )
                 raise TableError(
                     f"some records cannot be written: {self.reason}. The search for them took too"
-                    f" long; it was at {shown}. Lower maxOffsetsPerTrigger, or load the stream with"
-                    " emit=ranges: its tasks find such records at once"
+                    f" long; it was at {shown}. Load the stream with emit=ranges: its tasks find"
+                    " such records at once. With on_error, the search may also take longer where"
+                    " kafka.max.poll.interval.ms is larger"
                 )
             return self.rows.why_refused(ranges, columns)
 
@@ -263,17 +259,16 @@ def rows_of(
             "a topic was deleted and created again within one batch, so rows of the old and the"
             " new one have the same topic name; write this batch with emit=ranges"
         )
-    if len(wanted) <= _CONDITIONS_MAX:
-        return rows.where(reduce(or_, map(_is_in, wanted), lit(False)))
-    bounds = rows.sparkSession.createDataFrame(
-        [(each.topic, each.partition, each.from_offset, each.until_offset) for each in wanted],
-        f"topic string, partition int, {_FROM} bigint, {_UNTIL} bigint",
-    )
-    return (
-        rows.join(broadcast(bounds), ["topic", "partition"])
-        .where((col("offset") >= col(_FROM)) & (col("offset") < col(_UNTIL)))
-        .select(*rows.columns)
-    )
+    # Spark may run the transform's own conditions before a join, on records that are left out.
+    return rows.where(_is_in_one(wanted) if wanted else lit(False))
+
+
+def _is_in_one(wanted: Sequence[OffsetRange]) -> Column:
+    """Return whether a row is from one of some ranges: a shallow tree, however many there are."""
+    if len(wanted) == 1:
+        return _is_in(wanted[0])
+    half = len(wanted) // 2
+    return _is_in_one(wanted[:half]) | _is_in_one(wanted[half:])
 
 
 def _is_in(wanted: OffsetRange) -> Column:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SHOWN_MAX: Final = 10
+"""How many records a task names in the log; the counts have all."""
 LETTERS_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of dead letters of one task: they pass through the driver."""
 _PACKAGE: Final = str(Path(__file__).parents[2])
@@ -136,6 +138,7 @@ class LeftOutRecords:
         self._counts = FateCounts()
         self._letters: list[RefusedRecord] = []
         self._letters_bytes = 0
+        self._shown = 0
 
     def add(self, record: Record, error: str) -> None:
         """Leave a record out.
@@ -148,7 +151,9 @@ class LeftOutRecords:
             TableError: There are too many dead letters.
         """
         fate = self._at_last.value
-        logger.warning("%s is %s: %s", record, fate.value, error)
+        self._shown += 1
+        if self._shown <= SHOWN_MAX:
+            logger.warning("%s is %s: %s", record, fate.value, error)
         self._counts.add(record, fate, error)
         if self._at_last is AtLast.SKIP:
             return
@@ -157,8 +162,8 @@ class LeftOutRecords:
         if self._letters_bytes > LETTERS_BYTES_MAX:
             raise TableError(
                 f"more than {LETTERS_BYTES_MAX >> 20} MiB of records of one task cannot be written,"
-                f" the last one is {record}: {error}. Change the transform, or lower"
-                " maxOffsetsPerTrigger"
+                f" the last one is {record}: {error}. Change the transform, or begin"
+                " with a new checkpointLocation and a lower maxOffsetsPerTrigger"
             )
 
     def result(self) -> LeftOut:

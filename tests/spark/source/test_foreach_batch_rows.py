@@ -357,7 +357,7 @@ def test_stores_that_only_the_jvm_knows_are_left_to_it() -> None:
 
 @pytest.mark.parametrize(
     ("spark_version", "version"),
-    [("4.0.1", "4.0.1"), ("4.1.1", "4.1.1"), ("4.2.0", "4.2.0"), ("4.3.0", "4.2.0")],
+    [("4.0.1", "4.0.1"), ("4.1.1", "4.1.1"), ("4.3.0", "4.2.0"), ("4.10.0", "4.2.0")],
 )
 def test_the_newest_connector_that_is_published_is_named(spark_version: str, version: str) -> None:
     assert connector_version(spark_version) == version

@@ -70,7 +70,7 @@ class Checker:
         coordination, swarm = self.scene.coordination, self.scene.swarm
         if member_id in coordination.member_ids:
             return False
-        if member_id in coordination.removed_for_slowness | self.scene.copied_member_ids:
+        if member_id in coordination.removed_for_slowness | self.scene.late.copied_member_ids:
             return True
         removed_s = self.scene.now - coordination.removed_at.get(member_id, -inf)
         return removed_s < 2 * swarm.skew * swarm.session_s

@@ -82,7 +82,7 @@ def test_a_member_that_a_copy_of_its_checkpoint_removed_may_plan_until_its_next_
     triggered = facts.Triggered("q1", CLIENT, plan)
     with pytest.raises(BrokenInvariantError, match="but None holds it"):
         listeners[facts.Triggered](triggered)
-    found.copied_member_ids.add("q1.1.1")
+    found.late.copied_member_ids.add("q1.1.1")
     listeners[facts.Triggered](triggered)
     other = facts.Triggered("q2", CLIENT, replace(plan, member_id="q2.1.1"))
     with pytest.raises(BrokenInvariantError, match=r"as q2\.1\.1"):
