@@ -52,6 +52,7 @@ from spark_groups.spark.control.listener import (
     driver_log_to_stderr,
     log_end,
 )
+from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 
 logger = logging.getLogger(__name__)
 
@@ -244,14 +245,14 @@ class CleanEnd:
         try:
             yield
         finally:
-            self._restore_handlers()
+            self._restore_signals()
 
     def handle_signals(self) -> None:
         """End the queries on signals to this process."""
         self.handles_signals = True
         self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
 
-    def _restore_handlers(self) -> None:
+    def _restore_signals(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self.handles_signals, self._before = False, {}
@@ -297,7 +298,7 @@ class CleanEnd:
         _current = None
         self._hook.remove()
         if in_main_thread():
-            self._restore_handlers()
+            self._restore_signals()
         wake, self._wake = self._wake, None
         if wake is not None:
             os.close(wake)
@@ -316,6 +317,7 @@ class CleanEnd:
                 if not _await_batch(query, deadline_s):
                     progress.unfinished.append(progress.waits_for)
             self._drain.report(queries)
+            drop_lines(self.context._jvm, *NOT_CANCELLED)
             for query in queries:
                 progress.waits_for = f"Spark to stop query {query.id}"
                 query.stop()
@@ -341,7 +343,7 @@ def clean_end(spark: SparkSession, *, timeout_s: float | None) -> CleanEnd:
     """Return the clean end of a session's SparkContext; the first call creates it.
 
     Args:
-        timeout_s: Seconds that running batches may take to end; None: what was set before.
+        timeout_s: Seconds that running batches may take to end; None: the limit that was set before.
 
     Raises:
         OptionsError: The timeout is not positive.

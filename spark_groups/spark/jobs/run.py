@@ -16,7 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +28,7 @@ from spark_groups.spark.control.application_query import start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
 from spark_groups.spark.control.shutdown import stop_on_sigterm
+from spark_groups.spark.control.spark_log import has_sparks_log4j
 from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
@@ -54,7 +55,6 @@ CLIENT_ID: Final = "kafka.client.id"
 WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
 LOG_LEVEL: Final = "spark.log.level"
-SPARKS_LOG4J: Final = "org/apache/spark/log4j2-defaults"
 SOCKET_DIRECTORY: Final = "spark.python.unix.domain.socket.dir"
 SOCKET_DIRECTORY_BYTES_MAX: Final = 60
 """A path has 107 bytes on Linux and 103 on macOS, and Spark's file names have 42."""
@@ -176,20 +176,9 @@ def session(application_name: str | None) -> SparkSession:
     given = SparkConf()
     if given.get(UNIX_SOCKETS) is None and _can_use_unix_sockets(given):
         builder = builder.config(UNIX_SOCKETS, "true")
-    if given.get(LOG_LEVEL) is None and _has_sparks_log4j():
+    if given.get(LOG_LEVEL) is None and has_sparks_log4j(SparkContext._jvm):
         builder = builder.config(LOG_LEVEL, "WARN")
     return builder.getOrCreate()
-
-
-def _has_sparks_log4j() -> bool:
-    """Return whether Spark logs with a configuration of its own, not with one of the user."""
-    jvm: Any = SparkContext._jvm
-    try:
-        configuration = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()
-        return SPARKS_LOG4J in str(configuration.getConfigurationSource().getLocation())
-    except Py4JError as error:
-        logger.debug("the configuration of log4j is unknown: %s", error)
-        return False
 
 
 def _can_use_unix_sockets(given: SparkConf) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
 import sys
-from typing import Any, Final
+from typing import Final
 
-from py4j.protocol import Py4JError
 from pyspark import __version__ as pyspark_version
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -24,14 +22,11 @@ except ImportError as error:
         " has no Python data sources, and reports DATA_SOURCE_NOT_FOUND"
     ) from error
 
+from spark_groups.spark.control.spark_log import REPLACED, drop_lines
 from spark_groups.spark.source.source import KafkaGroupDataSource
 from spark_groups.spark.state.source import KafkaGroupStateDataSource
 
-logger = logging.getLogger(__name__)
-
 WORKER_TIMEOUT_S: Final = 60.0
-REPLACED: Final = ".*kafka-group(-state)? replaced a .*registered data source.*"
-SPARKS_LOGGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 
 def register(spark: SparkSession) -> None:
@@ -44,7 +39,7 @@ def register(spark: SparkSession) -> None:
         OptionsError: The Python of Spark's workers lacks the package.
     """
     _check_workers(spark)
-    _keep_quiet(spark)
+    drop_lines(getattr(getattr(spark, "_sc", None), "_jvm", None), *REPLACED)
     for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
         _register(spark, source)
 
@@ -74,35 +69,6 @@ def _check_workers(spark: SparkSession) -> None:
             f" PYSPARK_PYTHON={sys.executable} before the session starts, or install spark-groups"
             " there: `spark-groups doctor` checks it"
         ) from error
-
-
-def _keep_quiet(spark: SparkSession) -> None:
-    """Keep Spark from warning that these sources replace those that it has found itself.
-
-    It would warn here, and again at the start of each query, for which it copies the session.
-    """
-    jvm = getattr(getattr(spark, "_sc", None), "_jvm", None)
-    if jvm is None:
-        return
-    core: Any = jvm.org.apache.logging.log4j.core
-    try:
-        context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
-        configuration = context.getConfiguration()
-        settings = configuration.getLoggerConfig(SPARKS_LOGGER)
-        if settings.getName() != SPARKS_LOGGER:
-            # Without a level of its own it has that of its parent.
-            settings = core.config.LoggerConfig(SPARKS_LOGGER, None, True)
-            configuration.addLogger(SPARKS_LOGGER, settings)
-        if not settings.hasFilter():
-            result = core.Filter.Result
-            quiet = core.filter.RegexFilter.createFilter(
-                REPLACED, None, False, result.DENY, result.NEUTRAL
-            )
-            settings.addFilter(quiet)
-        context.updateLoggers()
-    except (Py4JError, TypeError) as error:
-        # Another logger than log4j: its warnings stay.
-        logger.debug("warnings about sources that are replaced stay: %s", error)
 
 
 def _register(spark: SparkSession, source: type[DataSource]) -> None:
