@@ -106,7 +106,7 @@ def await_end(query: StreamingQuery, *, timeout_s: float | None = None) -> None:
 
     Args:
         query: A query of a classic session, not Spark Connect.
-        timeout_s: Seconds that running batches may take to end; None: 30, or the limit that was set before.
+        timeout_s: Seconds that running batches may take to end; None: the last limit, or 30.
 
     Raises:
         StreamingQueryException: The query failed.

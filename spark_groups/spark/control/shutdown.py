@@ -343,7 +343,7 @@ def clean_end(spark: SparkSession, *, timeout_s: float | None) -> CleanEnd:
     """Return the clean end of a session's SparkContext; the first call creates it.
 
     Args:
-        timeout_s: Seconds that running batches may take to end; None: the limit that was set before.
+        timeout_s: Seconds that running batches may take to end; None: the last limit.
 
     Raises:
         OptionsError: The timeout is not positive.
