@@ -41,7 +41,6 @@ class GroupMove(View):
     Args:
         number: The `move` of its events.
         from_s: The time of its first event, in seconds since 1970.
-        until_s: The time of its latest event.
         is_under_way: Whether the group has not settled yet.
         event_count: How many of its events are kept.
         text: Who came and went, and which partitions moved; without a full stop.
@@ -49,7 +48,6 @@ class GroupMove(View):
 
     number: int
     from_s: float
-    until_s: float
     is_under_way: bool
     event_count: int
     text: str
@@ -86,7 +84,6 @@ class Moves:
             GroupMove(
                 number=number,
                 from_s=own[0].at_s,
-                until_s=own[-1].at_s,
                 is_under_way=self._is_under_way and number == self._number,
                 event_count=len(own),
                 text=_summary(own),

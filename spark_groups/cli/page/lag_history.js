@@ -1,9 +1,8 @@
 // The total lag of a group in the last minutes, or over a day.
 
-import { timeTicks } from "./time_axis.js";
+import { timeTicks, windowSelect } from "./time_axis.js";
 import { draw, make, moment, number, rate } from "./text.js";
 
-const WINDOWS_S = [["15 minutes", 900], ["2 hours", 7_200], ["24 hours", 86_400]];
 const RECENT_S = 900;
 // Between polls further apart there is a gap.
 const RECENT_GAP_S = 30;
@@ -18,9 +17,7 @@ export class LagHistory {
   constructor() {
     this.chart = draw("svg", { class: "history", role: "img", height: TOP + HEIGHT + BOTTOM });
     this.most = make("span", { class: "quiet" });
-    const options = WINDOWS_S.map(([words, seconds]) => make("option", { value: seconds }, words));
-    this.window = make("select", { "aria-label": "time range of lag" }, ...options);
-    this.window.addEventListener("change", () => this.show(this.frame));
+    this.window = windowSelect("time range of lag", () => this.show(this.frame));
     this.rates = make("p", { class: "quiet rates" });
     this.element = make(
       "section", { id: "lag", hidden: true }, make("h2", {}, "lag ", this.most, this.window), this.rates, this.chart,

@@ -1,9 +1,8 @@
 // Owners over time: a row for each partition, a colour for each member.
 
-import { timeTicks } from "./time_axis.js";
+import { timeTicks, windowSelect } from "./time_axis.js";
 import { draw, make, moment, plain, shortId } from "./text.js";
 
-const WINDOWS_S = [["15 minutes", 900], ["2 hours", 7_200], ["24 hours", 86_400]];
 const CHART_MIN = 120;
 const NAMES_SHARE = 0.4;
 const LEGEND_MAX = 12;
@@ -27,9 +26,7 @@ export class Ownership {
       if (span && !event.target.firstChild) event.target.append(draw("title", {}, spanText(...span)));
     });
     this.box = make("div", { class: "scroll chart" }, this.names, this.chart);
-    const options = WINDOWS_S.map(([words, seconds]) => make("option", { value: seconds }, words));
-    this.window = make("select", { "aria-label": "time range of ownership" }, ...options);
-    this.window.addEventListener("change", () => this.show(...this.shown));
+    this.window = windowSelect("time range of ownership", () => this.show(...this.shown));
     const title = make("h2", {}, "ownership ", this.window);
     const words = "A bar shows how long a member owned a partition, with its member epochs; faint: being "
       + "revoked; gap: no owner. Point at a bar for details.";

@@ -26,9 +26,8 @@ from spark_groups.spark.control.listener import driver_log_to_stderr
 from spark_groups.spark.control.query_start import (
     CONNECT_LIMIT_S,
     STARTS_MAX,
-    Next,
-    NextStart,
-    after_failure,
+    connected_too_late,
+    pause_before_s,
 )
 from spark_groups.spark.control.shutdown import (
     AT_ONCE,
@@ -70,20 +69,21 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
     with _signals_noted() as noted:
         while True:
             starts += 1
-            query, error, step = _start_once(writer, noted, starts, starts_max)
-            if step.step is Next.REPORT:
+            query, error = _start_once(writer, noted)
+            if error is None or not connected_too_late(str(error)):
                 if query is None:
                     assert error is not None
                     raise error
                 noted.end_if_signalled(query)
                 return query
-            if step.step is Next.GIVE_UP:
+            if starts == starts_max:
                 raise QueryStartError(
                     f"the query did not start: {starts} times its Python process did not connect"
                     f" back to Spark within {CONNECT_LIMIT_S} s, a limit that no setting changes."
                     " The machine is too busy, or that Python does not start: give the driver more"
                     " CPU, start applications one after the other, and run `spark-groups doctor`"
                 ) from error
+            pause_s = pause_before_s(starts)
             logger.warning(
                 "start %d of %d failed: the query's Python process did not connect back within"
                 " %d s. That limit is Spark's, no setting changes it, and the machine is busy."
@@ -92,9 +92,9 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
                 starts_max,
                 CONNECT_LIMIT_S,
                 starts + 1,
-                step.pause_s,
+                pause_s,
             )
-            _pause(step.pause_s, noted)
+            _pause(pause_s, noted)
 
 
 def await_end(query: StreamingQuery, *, timeout_s: float | None = None) -> None:
@@ -188,25 +188,17 @@ def _signals_noted() -> Iterator[_Noted]:
 
 
 def _start_once(
-    writer: DataStreamWriter, noted: _Noted, starts: int, starts_max: int
-) -> tuple[StreamingQuery | None, Exception | None, NextStart]:
-    """Start the query; return it, its error, and what follows."""
-    query: StreamingQuery | None = None
-    error: Exception | None
+    writer: DataStreamWriter, noted: _Noted
+) -> tuple[StreamingQuery | None, Exception | None]:
+    """Start the query; return it, and why it failed before its first batch, if it did."""
     try:
         query = writer.start()
-    except Exception as raised:
-        error, has_run_batch = raised, False
-    else:
-        _await_source(query, noted)
-        error = None if query.isActive else query.exception()
-        has_run_batch = error is not None and query.lastProgress is not None
-    if error is None:
-        return query, None, NextStart(Next.REPORT)
-    step = after_failure(
-        str(error), starts=starts, starts_max=starts_max, has_run_batch=has_run_batch
-    )
-    return query, error, step
+    except Exception as error:
+        return None, error
+    _await_source(query, noted)
+    if query.isActive or query.lastProgress is not None:
+        return query, None
+    return query, query.exception()
 
 
 def _await_source(query: StreamingQuery, noted: _Noted) -> None:

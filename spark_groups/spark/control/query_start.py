@@ -7,8 +7,6 @@ takes longer. The source was not called then: there is no member of the group, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 STARTS_MAX: Final = 8
@@ -28,43 +26,13 @@ _TOO_LATE: Final = (
 )
 
 
-class Next(Enum):
-    """What follows the failure of a start."""
-
-    AGAIN = "start the query again, after a pause"
-    GIVE_UP = "it failed as often as allowed"
-    REPORT = "another error, or a batch has run: nothing is repeated"
-
-
-@dataclass(frozen=True, slots=True)
-class NextStart:
-    """What follows the failure of a start.
+def pause_before_s(starts: int) -> float:
+    """Return the seconds to wait after a start that failed.
 
     Args:
-        step: What to do.
-        pause_s: Seconds to wait before the next start; 0 unless the query is started again.
+        starts: How often the query was started.
     """
-
-    step: Next
-    pause_s: float = 0.0
-
-
-def after_failure(
-    error: str, *, starts: int, starts_max: int = STARTS_MAX, has_run_batch: bool = False
-) -> NextStart:
-    """Return what follows the failure of a start.
-
-    Args:
-        error: The text of Spark's error.
-        starts: How often the query was started, with this time.
-        starts_max: How often it may be started.
-        has_run_batch: Whether this run has finished a batch.
-    """
-    if has_run_batch or not connected_too_late(error):
-        return NextStart(Next.REPORT)
-    if starts >= starts_max:
-        return NextStart(Next.GIVE_UP)
-    return NextStart(Next.AGAIN, min(FIRST_PAUSE_S * 2 ** (starts - 1), PAUSE_MAX_S))
+    return min(FIRST_PAUSE_S * 2 ** (starts - 1), PAUSE_MAX_S)
 
 
 def connected_too_late(error: str) -> bool:

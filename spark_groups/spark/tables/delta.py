@@ -264,6 +264,9 @@ class DeltaTable(LakeTable):
     def _data(self) -> tuple[fs.FileSystem, str]:
         return self._files, ""
 
+    def _forget(self) -> None:
+        self._table = None
+
     def _opened(self) -> deltalake.DeltaTable | None:
         try:
             if self._table is not None and self._log.is_still_there():

@@ -171,9 +171,13 @@ class LakeTable(StagedTable):
         batch.
         """
         looking = copy.copy(self)
+        looking._forget()
         with self._lock:
             looking._opened()
             return looking._columns()
+
+    def _forget(self) -> None:
+        """Forget a table that moves on with each look."""
 
     def task_writer(self, attempt: Attempt) -> ParquetTaskWriter:
         """Return the writer that stages files in the tasks of an attempt."""

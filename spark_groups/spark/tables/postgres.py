@@ -91,6 +91,12 @@ JOIN pg_roles r ON r.oid = f.relowner LEFT JOIN pg_class c ON c.oid = %s
 WHERE f.oid = to_regclass(%s)"""
 _MAY_STAGE: Final = """
 SELECT pg_catalog.has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s"""
+_LETTERS: Final = """
+SELECT pg_catalog.has_table_privilege(c.oid, 'INSERT'), pg_catalog.array_agg(a.attname::text)
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = %s AND c.relname = %s GROUP BY c.oid"""
 _READ: Final = """
 SELECT group_id, topic_id, partition, start_offset, next_offset, table_oid FROM {fence}
 WHERE table_name = %(table)s AND (%(topics)s::uuid[] IS NULL OR topic_id = ANY(%(topics)s::uuid[]))
@@ -201,9 +207,10 @@ class PostgresTable(StagedTable):
         batch.
 
         Raises:
-            TableError: The database cannot be reached, or the role may not make staging tables.
+            TableError: The database cannot be reached, or the role may not make staging tables or
+                add dead letters, or their table is another one.
         """
-        looking = PostgresTable(self._dsn, self._names, self._name)
+        looking = PostgresTable(self._dsn, self._names, self._name, self._letters)
         try:
             with looking._transaction() as cursor:
                 place = looking._found(cursor)
@@ -213,6 +220,7 @@ class PostgresTable(StagedTable):
                         f"{self}: rows are staged in tables of the schema {place.schema}, where the"
                         f" role may not create any: GRANT CREATE ON SCHEMA {place.schema} TO ..."
                     )
+                looking._check_letters(cursor, place)
                 return looking._columns(cursor, place)[0]
         finally:
             if looking._connection is not None:
@@ -513,6 +521,21 @@ class PostgresTable(StagedTable):
                     " after a crash of the server; start the query again"
                 )
 
+    def _check_letters(self, cursor: Cursor, place: _Place) -> None:
+        """Check the table of dead letters, if it is there.
+
+        Raises:
+            TableError: It is another table, or the role may not insert into it.
+        """
+        cursor.execute(_LETTERS, [place.schema, self._letters])
+        for may_insert, columns in cursor.fetchall():
+            self._check_letter_columns(columns)
+            if not may_insert:
+                raise TableError(
+                    f"{self}: the role may not add dead letters: GRANT INSERT ON"
+                    f" {place.schema}.{self._letters} TO ..."
+                )
+
     def _add_letters(
         self, cursor: Cursor, place: _Place, letters: Sequence[tuple[object, ...]]
     ) -> None:
@@ -528,8 +551,9 @@ class PostgresTable(StagedTable):
             ]
             made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})")
             cursor.execute(made.format(table, sql.SQL(", ").join(columns)))
+        names = sql.SQL(", ").join(map(sql.Identifier, LETTER_COLUMNS))
         marks = sql.SQL(", ").join([sql.Placeholder()] * len(LETTER_COLUMNS))
-        into = sql.SQL("INSERT INTO {} VALUES ({})").format(table, marks)
+        into = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(table, names, marks)
         cursor.executemany(into, letters)
 
     def _lock_names(self, cursor: Cursor, place: _Place) -> None:

@@ -144,10 +144,16 @@ class SqliteTable(StagedTable):
 
         Raises:
             OptionsError: The Spark master is not local.
-            TableError: There is no such directory, or the database cannot be read.
+            TableError: There is no such directory, or the database cannot be read, or the table
+                of dead letters is another one.
         """
         if not self._path.parent.is_dir():
             raise TableError(f"{self}: there is no directory {self._path.parent}; make it")
+        if self._letters is not None and self._path.exists():
+            with self._transaction("DEFERRED") as connection:
+                named = f"PRAGMA table_info({_quoted(self._letters)})"
+                if columns := [str(row[1]) for row in connection.execute(named)]:
+                    self._check_letter_columns(columns)
         return self.task_writer(Attempt("", 0, "check")).columns
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
@@ -325,8 +331,9 @@ class SqliteTable(StagedTable):
         columns = ", ".join(f'"{name}" {kinds[each]}' for name, each in LETTER_COLUMNS.items())
         table = _quoted(self._letters)
         connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+        names = ", ".join(f'"{name}"' for name in LETTER_COLUMNS)
         marks = ", ".join("?" * len(LETTER_COLUMNS))
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", letters)
+        connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", letters)
 
     def _make(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
         """Create the table, if there is none; decimal numbers become text."""

@@ -6,9 +6,11 @@ Executors import this module with the writers of files.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from spark_groups.errors import TableError
+from spark_groups.spark.tables.left_out import LETTER_COLUMNS
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 
 if TYPE_CHECKING:
@@ -33,6 +35,21 @@ class StagedTable(FencedTable):
     def keeps_letters(self) -> bool:
         """Whether the database has a table of dead letters."""
         return self._letters is not None
+
+    def _check_letter_columns(self, columns: Collection[str]) -> None:
+        """Check the table of dead letters, if it is there.
+
+        Args:
+            columns: Its columns.
+
+        Raises:
+            TableError: It is another table.
+        """
+        if missing := [name for name in LETTER_COLUMNS if name not in columns]:
+            raise TableError(
+                f"{self}: the table {self._letters!r} is no table of dead letters, because it lacks"
+                f" the columns {', '.join(missing)}; name one that is not there, and it is made"
+            )
 
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import spark_groups
-from spark_groups.errors import OptionsError, TableChangedError
+from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.tables.left_out import LETTER_COLUMNS, Letters, RefusedRecord
 from tests.spark.tables.batches_setup import GROUP, reads
@@ -77,3 +77,16 @@ def test_table_without_a_name_for_letters_keeps_none(place: Database) -> None:
     assert writer_of(place).table.keeps_letters
     with pytest.raises(OptionsError, match="'' is not the name of a table"):
         spark_groups.postgres_table("dbname=lake", "rows", dead_letters="")
+
+
+def test_another_table_for_letters_is_refused_at_the_start(place: Database) -> None:
+    table = writer_of(place).table
+    table.check()
+    place.run('CREATE TABLE "bad rows" (topic text, note text)')
+    with pytest.raises(TableError, match="'bad rows' is no table of dead letters"):
+        table.check()
+    place.run('DROP TABLE "bad rows"')
+    kinds = {str: "text", int: "bigint", bytes: place.binary}
+    columns = ", ".join(f'"{name}" {kinds[each]}' for name, each in LETTER_COLUMNS.items())
+    place.run(f'CREATE TABLE "bad rows" (note text, {columns})')
+    table.check()
