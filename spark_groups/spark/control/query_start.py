@@ -32,7 +32,7 @@ def pause_before_s(starts: int) -> float:
     Args:
         starts: How often the query was started.
     """
-    return min(FIRST_PAUSE_S * 2 ** (starts - 1), PAUSE_MAX_S)
+    return min(FIRST_PAUSE_S * 2.0 ** (starts - 1), PAUSE_MAX_S)
 
 
 def connected_too_late(error: str) -> bool:
