@@ -38,7 +38,8 @@ SHARED = view_group(read(member(ONE, [0, 1]), member(TWO, [2, 3]), partitions=4)
 MOVING = view_group(
     read(member(ONE, range(4), [0, 1]), member(TWO, [], [2, 3]), partitions=4, state="Reconciling")
 )
-EDGE_IN = """(bar, hue) => {
+EDGE_IN = """([selector, hue]) => {
+  const bar = document.querySelector(selector);
   bar.style.setProperty('--hue', hue);
   return getComputedStyle(bar).stroke.match(/[0-9.]+/g).slice(0, 3).map(Number);
 }"""
@@ -49,17 +50,19 @@ ROWS = "(all) => new Set(all.map((each) => each.getBoundingClientRect().top)).si
 
 def test_lag_time_and_members_come_first_and_larger_than_epochs(browser: Browser) -> None:
     # In one call: the page draws its head again with each frame.
-    measured = """(head) => {
+    measured = """() => {
+      const head = document.querySelector('#head');
       const size = (each) => parseFloat(getComputedStyle(each).fontSize);
       const list = head.querySelector('dl');
-      const epochs = [...head.querySelectorAll('p')].find((p) => p.innerText.includes('group epoch 7'));
+      const lines = [...head.querySelectorAll('p')];
+      const epochs = lines.find((each) => each.innerText.includes('group epoch 7'));
       const below = epochs.getBoundingClientRect().top - list.getBoundingClientRect().bottom;
       return {sizes: [...list.querySelectorAll('dd')].map(size), epochs: size(epochs), below};
     }"""
     with showing(frame_of(made_up())) as (_, url), opened(browser, url) as page:
         expect(page.locator("#partitions tbody tr")).to_have_count(4)
         assert list(tiles_of(page))[:3] == ["lag", "behind", "members"]
-        found = page.locator("#head").evaluate(measured)
+        found = page.evaluate(measured)
         sizes = found["sizes"]
         assert min(sizes[:3]) > max(sizes[3:]) > found["epochs"]
         assert found["below"] >= 0
@@ -186,7 +189,7 @@ def test_a_faint_bar_is_visible_in_light_and_in_dark(browser: Browser, scheme: s
         page.wait_for_selector(faint)
         back = luminance(page.evaluate(COLOUR_OF, ["#ownership", "backgroundColor"]))
         for hue in range(0, 360, 15):
-            edge = luminance(page.locator(faint).first.evaluate(EDGE_IN, hue))
+            edge = luminance(page.evaluate(EDGE_IN, [faint, hue]))
             contrast = (max(edge, back) + 0.05) / (min(edge, back) + 0.05)
             assert contrast >= VISIBLE_CONTRAST, (hue, contrast)
 
