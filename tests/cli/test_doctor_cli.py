@@ -175,7 +175,9 @@ def test_each_check_is_shown_as_it_ends(tmp_path: Path) -> None:
     python.chmod(0o755)
     running = subprocess.Popen(
         [sys.executable, "-m", "spark_groups.cli.main", "doctor"],
-        env=environment(PYSPARK_PYTHON=str(python), SPARK_GROUPS_STATE_DIR=str(tmp_path)),
+        env=environment(
+            PYSPARK_PYTHON=str(python), SPARK_GROUPS_STATE_DIR=str(tmp_path), COLUMNS="400"
+        ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
