@@ -52,7 +52,7 @@ from spark_groups.spark.control.listener import (
     driver_log_to_stderr,
     log_end,
 )
-from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
+from spark_groups.spark.control.spark_log import OF_JOBS, errors_only
 
 logger = logging.getLogger(__name__)
 
@@ -317,13 +317,13 @@ class CleanEnd:
                 if not _await_batch(query, deadline_s):
                     progress.unfinished.append(progress.waits_for)
             self._drain.report(queries)
-            drop_lines(self.context._jvm, *NOT_CANCELLED)
-            for query in queries:
-                progress.waits_for = f"Spark to stop query {query.id}"
-                query.stop()
-            progress.waits_for = "the members to leave their groups"
-            if not _await_runners(self._jvm_process, time.monotonic() + LEAVE_TIMEOUT_S):
-                progress.unfinished.append(progress.waits_for)
+            with errors_only(self.context._jvm, OF_JOBS):
+                for query in queries:
+                    progress.waits_for = f"Spark to stop query {query.id}"
+                    query.stop()
+                progress.waits_for = "the members to leave their groups"
+                if not _await_runners(self._jvm_process, time.monotonic() + LEAVE_TIMEOUT_S):
+                    progress.unfinished.append(progress.waits_for)
         finally:
             self._drain.end()
             # This process may exit next, and cannot receive Spark's events then.

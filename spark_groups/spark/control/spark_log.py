@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -14,13 +16,8 @@ REPLACED: Final = (
     ".*kafka-group(-state)? replaced a .*registered data source.*",
 )
 """Spark warns of it when a session registers a source, and at the start of each query."""
-NOT_CANCELLED: Final = (
-    "org.apache.spark.scheduler.DAGScheduler",
-    ".*Failed to cancel job group .*",
-)
-"""A query that is stopped between two batches has no job to cancel."""
-
-
+OF_JOBS: Final = "org.apache.spark.scheduler.DAGScheduler"
+"""Warns of a query that is stopped between two batches: it has no job to cancel."""
 SPARKS_LOG4J: Final = "org/apache/spark/log4j2-defaults"
 
 
@@ -68,3 +65,35 @@ def drop_lines(jvm: Any, spark_logger: str, pattern: str) -> None:
     except (Py4JError, TypeError) as error:
         # Another logger than log4j.
         logger.debug("lines of %s stay: %s", spark_logger, error)
+
+
+@contextmanager
+def errors_only(jvm: Any, spark_logger: str) -> Iterator[None]:
+    """Keep one of Spark's loggers from writing anything but errors meanwhile.
+
+    A logger that the user has configured stays as it is.
+
+    Args:
+        jvm: The JVM of the driver.
+        spark_logger: The name of the logger.
+    """
+    log4j: Any = jvm.org.apache.logging.log4j
+    is_set = False
+    try:
+        context = log4j.LogManager.getContext(False)
+        configuration = context.getConfiguration()
+        if configuration.getLoggerConfig(spark_logger).getName() != spark_logger:
+            quiet = log4j.core.config.LoggerConfig(spark_logger, log4j.Level.ERROR, True)
+            configuration.addLogger(spark_logger, quiet)
+            context.updateLoggers()
+            is_set = True
+    except (Py4JError, TypeError) as error:
+        logger.debug("lines of %s stay: %s", spark_logger, error)
+    try:
+        yield
+    finally:
+        if is_set:
+            # The JVM may have ended.
+            with suppress(Py4JError, OSError):
+                configuration.removeLogger(spark_logger)
+                context.updateLoggers()
