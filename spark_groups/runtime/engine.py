@@ -126,7 +126,7 @@ class Engine:
             self._run_lines.happened(event)
         for line in self._run_lines.due(
             suspension_clock(),
-            is_committing=client.parts.commits.is_pending,
+            is_committing=_is_committing(client),
             awaited=lambda: awaited_at_start(client.parts),
         ):
             self.timeline.say(line)
@@ -139,7 +139,8 @@ class Engine:
             keeps_partitions: Whether a static member left for a while.
         """
         with self.changed:
-            parts = self.started().parts
+            client = self.started()
+            parts = client.parts
             has_failed = self.crash is not None or parts.member.failure is not None
             if has_failed or not parts.metrics.joined_as:
                 return None
@@ -147,7 +148,7 @@ class Engine:
             is_read = in_flight is not None and bool(in_flight.ranges)
             return self._run_lines.end(
                 suspension_clock(),
-                is_committed=not (parts.commits.is_pending or is_read),
+                is_committed=not (_is_committing(client) or is_read),
                 keeps_partitions=keeps_partitions,
             )
 
@@ -205,3 +206,12 @@ def suspension_clock() -> float:
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
+
+
+def _is_committing(client: GroupClient) -> bool:
+    """Return whether a finished batch has offsets that this member has yet to commit."""
+    parts = client.parts
+    undecided = parts.ledger.undecided_runs()
+    # Once it has its assignment, those of others' partitions are not its own to commit.
+    is_deciding = bool(undecided) and not parts.next_batch.is_settled
+    return parts.commits.is_pending or is_deciding or bool(undecided & parts.ledger.owned.keys())

@@ -452,6 +452,10 @@ class Ledger:
         if len(run.boundaries) < 2:
             del self._committing[commit.key]
 
+    def undecided_runs(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions with a finished run that is neither committed nor overruled."""
+        return frozenset(self._undecided)
+
     def uncommitted(self, key: TopicIdPartition) -> OffsetRange | None:
         """Return the finished range of a partition that is not known to be committed."""
         run = self._run(key)

@@ -152,6 +152,17 @@ def test_batch_of_an_earlier_incarnation_is_inherited() -> None:
     assert ledger.positions(parts(0, 1)) == {key(0): 4, key(1): 2}
 
 
+def test_finished_run_of_an_earlier_member_is_undecided_until_it_is_inherited() -> None:
+    ledger = Ledger("run")
+    ledger.finish(plan(span(0, 0, 4), member_id="old"))
+    assert ledger.undecided_runs() == {key(0)}
+    ledger.assign(parts(0), 3)
+    ready(ledger, {0: 0})
+    assert ledger.undecided_runs() == {key(0)}
+    assert commits(ledger.inherit(3).commits) == {0: (4, 3)}
+    assert ledger.undecided_runs() == frozenset()
+
+
 def test_batch_that_was_committed_after_all_is_neither_taken_nor_overruled() -> None:
     ledger = Ledger("run")
     ledger.finish(plan(span(0, 0, 4), member_id="old"))
