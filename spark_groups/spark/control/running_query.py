@@ -72,10 +72,7 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         OptionsError: The query is unknown, or does not read exactly one kafka-group stream.
     """
     session: Any = batch.sparkSession
-    if not hasattr(session, "_jsparkSession"):
-        raise OptionsError(
-            f"{caller} requires a classic session: Spark Connect does not expose the query"
-        )
+    _check_is_classic(hasattr(session, "_jsparkSession"), caller)
     query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
     if query_id is None:
         raise OptionsError(
@@ -118,15 +115,19 @@ def loaded_stream(stream: DataFrame, caller: str) -> tuple[SourceOptions, bool]:
         OptionsError: It does not read exactly one kafka-group stream.
     """
     frame: Any = stream
-    if not hasattr(frame, "_jdf"):
-        raise OptionsError(
-            f"{caller} requires a classic session: Spark Connect does not expose the query"
-        )
+    _check_is_classic(hasattr(frame, "_jdf"), caller)
     plan = frame._jdf.queryExecution().analyzed()
     streams = _streams(plan)
     if len(streams) != 1:
         raise OptionsError(f"{caller} requires one kafka-group stream, not {len(streams)}")
     return _options_of(streams[0]), _is_loaded(plan)
+
+
+def _check_is_classic(is_classic: bool, caller: str) -> None:
+    if not is_classic:
+        raise OptionsError(
+            f"{caller} requires a classic session: Spark Connect does not expose the query"
+        )
 
 
 def batch_frame_id(batch: DataFrame, caller: str, cure: str) -> int:
