@@ -84,10 +84,12 @@ class ModelWorld:
     Args:
         profile: Which coordinator it behaves like.
         migration_policy: `group.consumer.migration.policy`.
+        ids: Which ids topics and classic members get: brokers draw them, and orders depend on them.
     """
 
     profile: Profile
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    ids: int = 0
     _now: float = 1_000.0
     _settings: Settings = field(default_factory=lambda: Settings(SETTINGS))
     _rows: dict[TopicIdPartition, int] = field(default_factory=dict)
@@ -96,7 +98,14 @@ class ModelWorld:
     def __post_init__(self) -> None:
         broker = replace(self._settings.broker, migration_policy=self.migration_policy)
         self._settings = replace(self._settings, broker=broker)
-        self.shard = Shard(self.profile, self._settings, TopicsImage(), Log(), self._now)
+        self.shard = Shard(
+            self.profile,
+            self._settings,
+            TopicsImage(),
+            Log(),
+            self._now,
+            make_classic_id=lambda prefix: f"{prefix}-{self._drawn_id()}",
+        )
 
     def now(self) -> float:
         return self._now
@@ -115,10 +124,12 @@ class ModelWorld:
     def create_topic(self, name: str, partitions: int, topic_id: TopicId | None = None) -> TopicId:
         """Create a topic; with an id, it is that of a broker's topic."""
         assert name not in self.shard.topics.by_name, f"topic {name} is there already"
-        made_up = uuid.uuid5(uuid.NAMESPACE_DNS, f"{next(self._ids)}")
-        topic = TopicImage(topic_id or made_up, name, partitions)
+        topic = TopicImage(topic_id or self._drawn_id(), name, partitions)
         self.shard.set_topics(self.shard.topics.with_topic(topic), self._now)
         return topic.topic_id
+
+    def _drawn_id(self) -> uuid.UUID:
+        return uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.ids}-{next(self._ids)}")
 
     def grow_topic(self, name: str, partitions: int) -> None:
         grown = replace(self.shard.topics.by_name[name], partition_count=partitions)
