@@ -71,8 +71,8 @@ class ConsumerGroup:
         offsets: Committed offsets, by topic name and partition.
         instances: The latest member with an instance id, even if it has another now; in no record
             (ConsumerGroup.staticMembers).
-        most_members: The maximum number of members at one time; in no record (the size of Kafka's
-            table of members).
+        room: The number of members that Kafka's table of them has grown for; in no record. Each put
+            makes room for one member more than there are, even if it replaces one.
         counted_regexes: The resolved patterns at the last change of a member; in no record. They
             decide whether all members subscribe alike (ConsumerGroup.subscriptionType).
         classic_metadata: The last recorded generation of a classic group.
@@ -95,7 +95,7 @@ class ConsumerGroup:
     regexes: dict[str, r.RegularExpressionValue] = field(default_factory=dict)
     offsets: dict[tuple[str, int], r.OffsetCommitValue] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict, compare=False)
-    most_members: int = field(default=0, compare=False)
+    room: int = field(default=0, compare=False)
     counted_regexes: dict[str, r.RegularExpressionValue] = field(
         default_factory=dict, compare=False
     )
@@ -211,7 +211,7 @@ class ConsumerGroup:
                 if value is None:
                     # Deleted or converted: a later consumer group of this id is another one.
                     self.instances.clear()
-                    self.most_members = 0
+                    self.room = 0
             case r.PartitionMetadataKey():
                 assert value is None or isinstance(value, r.PartitionMetadataValue)
                 self.partition_metadata = value
@@ -238,6 +238,7 @@ class ConsumerGroup:
             return
         if not isinstance(current, r.CurrentAssignmentValue):
             current = _NOT_RECONCILED
+        self.room = max(self.room, len(self.members) + 1)
         self.members[member_id] = GroupMember(
             member_id=member_id,
             member_epoch=current.member_epoch,
@@ -256,7 +257,6 @@ class ConsumerGroup:
             assigned=current.assigned,
             pending_revocation=current.pending_revocation,
         )
-        self.most_members = max(self.most_members, len(self.members))
         if metadata.instance_id is not None:
             self.instances[metadata.instance_id] = member_id
 

@@ -112,6 +112,10 @@ def upgraded(group: ConsumerGroup, profile: Profile, context: RequestContext) ->
     converted = _without_classic(group)
     for record in records:
         converted.apply(record)
+    # The request continues with the group that Kafka wrote the records from: filled in the order of
+    # the classic group, with each member once. The records fill the group of the next request.
+    converted.members = {each.member_id: converted.members[each.member_id] for each in members}
+    converted.room = len(members)
     timers = tuple(classic_session_timer(group.group_id, member, context) for member in members)
     return Upgrade(converted, records, timers, tuple(draft.answers), draft.group)
 
@@ -336,7 +340,7 @@ def _records(
     """Return the records of a converted group (ConsumerGroup.createConsumerGroupRecords)."""
     group_id, epoch = classic.group_id, classic.generation_id
     by_id = {member.member_id: member for member in members}
-    ordered = [by_id[each] for each in timeline_order(list(by_id))]
+    ordered = [by_id[each] for each in timeline_order(list(by_id), len(by_id))]
     names = subscriptions.subscribed_names(members, {})
     metadata_hash, listed = 0, []
     if profile.hashes_metadata:
@@ -381,7 +385,7 @@ def _classic_group(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         generation_id=group.group_epoch,
     )
-    kept = timeline_order(list(group.members), group.most_members)
+    kept = timeline_order(list(group.members), group.room)
     members = [group.members[each] for each in kept if each not in leaving]
     for each in (*members, joining) if joining else members:
         classic = classic.with_member(_classic_member(each))

@@ -38,15 +38,16 @@ _FIBONACCI: Final = -7046029254386353131
 _LONG: Final = (1 << 64) - 1
 
 
-def timeline_order(keys: Sequence[str], most: int = 0) -> list[str]:
+def timeline_order(keys: Sequence[str], room: int) -> list[str]:
     """Return keys in the order of a TimelineHashMap: by slot, and within a slot the last one first.
 
     Args:
         keys: Unique, in the order of insertion.
-        most: Maximum number of keys so far; a table never shrinks.
+        room: The number of keys that the table has grown for; it never shrinks. A put that replaces
+            a value makes room for another key, too.
     """
     bits = 1
-    while (max(len(keys), most) + 1) * 3 > 4 << bits:
+    while room * 3 > 4 << bits:
         bits += 1
 
     def slot(key: str) -> int:
@@ -57,9 +58,7 @@ def timeline_order(keys: Sequence[str], most: int = 0) -> list[str]:
     return sorted(last_first, key=slot)
 
 
-def member_order(
-    known: Sequence[str], members: Collection[str], most_members: int = 0
-) -> list[str]:
+def member_order(known: Sequence[str], members: Collection[str], room: int) -> list[str]:
     """Return member ids in the order of TargetAssignmentBuilder's `memberSpecs`.
 
     While one member replaces another, the table may hold both and grow.
@@ -67,14 +66,14 @@ def member_order(
     Args:
         known: The members before the request, in the order in which they joined.
         members: The members after it.
-        most_members: Maximum number of members so far.
+        room: The number of members that the group's table has grown for.
     """
     kept = set(known).intersection(members)
     added = [member for member in members if member not in kept]
     removed = [each for each in known if each not in kept]
     changes = hash_order([*added, *removed], string_hash, DEFAULT_TABLE)
     grows_first = bool(added) and changes[0] == added[0]
-    put = [*(each for each in timeline_order(known, most_members) if each in kept), *added]
+    put = [*(each for each in timeline_order(known, room) if each in kept), *added]
     return hash_order(put, string_hash, grown_table(max(len(put), len(known) + grows_first)))
 
 
@@ -104,7 +103,7 @@ def vote_order(voted: Sequence[str], kept: Collection[str], added: Iterable[str]
         kept: Those with votes without the sender.
         added: Those with only the vote of the sender.
     """
-    copied = [each for each in timeline_order(voted) if each in kept]
+    copied = [each for each in timeline_order(voted, len(voted) + 1) if each in kept]
     table = 1 << (len(voted) * 4 // 3).bit_length() if voted else DEFAULT_TABLE
     return hash_order([*added, *copied], string_hash, table)
 
@@ -196,7 +195,7 @@ def preferred_assignor(
 def described_assignor(group: ConsumerGroup, context: RequestContext) -> str:
     """Return the assignor that Describe shows; ties may resolve differently."""
     votes = _votes(group.members.values())
-    ordered = timeline_order(list(votes))
+    ordered = timeline_order(list(votes), len(votes) + 1)
     return max(ordered, key=votes.__getitem__, default=context.settings.broker.assignors[0])
 
 
@@ -244,7 +243,7 @@ def _specs(
 ) -> tuple[dict[str, MemberSpec], dict[TopicId, int]]:
     ids: dict[tuple[frozenset[str], str], list[TopicId]] = {}
     specs: dict[str, MemberSpec] = {}
-    for member_id in member_order(list(group.members), members, group.most_members):
+    for member_id in member_order(list(group.members), members, group.room):
         member = members[member_id]
         subscription = (member.subscribed_topic_names, member.subscribed_topic_regex)
         if subscription not in ids:

@@ -138,4 +138,4 @@ def test_a_group_that_is_converted_forgets_former_instance_ids() -> None:
     assert group.instances == {"i1": "m1", "i2": "m1"}
     group.apply(Record(r.MemberMetadataKey("g", "m1"), None))
     group.apply(Record(r.GroupMetadataKey("g"), None))
-    assert (group.instances, group.most_members) == ({}, 0)
+    assert (group.instances, group.room) == ({}, 0)

@@ -475,7 +475,7 @@ def test_a_group_keeps_its_maximum_number_of_members() -> None:
     for member_id in ("m1", "m2", "m3"):
         driven.join(member_id, "foo")
     driven.fence("m1", "m2")
-    assert (len(driven.group.members), driven.group.most_members) == (1, 3)
+    assert (len(driven.group.members), driven.group.room) == (1, 4)
 
 
 FOO = TopicImage(TopicId(int=1), "foo", 2)

@@ -32,6 +32,7 @@ from group_lab.coordinator.profile import (
     Profile,
 )
 from group_lab.coordinator.settings import BrokerSettings, MigrationPolicy, Settings
+from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from lab.tests.coordinator.classic.driving import GROUP, METADATA, RANGE, DrivenShard
 from lab.tests.coordinator.driving import EVERY_PROFILE, FOO, JOIN, foo
 from lab.tests.coordinator.mixed_group import owned
@@ -105,6 +106,27 @@ def written(shard: DrivenShard, since: int) -> list[int]:
         each.key.record_type if each.value is not None else -each.key.record_type
         for each in list(shard.log.replay())[since:]
     ]
+
+
+@pytest.mark.parametrize("made", [("k1", "k51"), ("k3", "k31")])
+def test_the_target_of_the_upgrade_follows_the_table_that_the_classic_group_filled(
+    made: tuple[str, str],
+) -> None:
+    """The ids share a bucket of a HashMap, and a slot of a TimelineHashMap of two slots.
+
+    Kafka fills it with each member once, and goes through a slot from the last one to the first.
+    """
+    shard = driven()
+    shard.topics = TopicsImage.of([TopicImage(FOO, "foo", 7)])
+    shard.fail_over()
+    ids = iter(made)
+    shard.shard.make_classic_id = lambda _prefix: next(ids)
+    first, second = assign(shard, (0, 1, 2), (3, 4, 5, 6))
+    assert (first, second) == made
+    beat(shard, "m1", 0)
+    targets = consumer_group(shard).targets
+    shares = {each: len(targets[each].partitions.partitions) for each in (first, second, "m1")}
+    assert shares == {first: 2, second: 3, "m1": 2}
 
 
 @EVERY_PROFILE
