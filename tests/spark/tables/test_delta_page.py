@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import uuid
 from collections.abc import Callable
 from datetime import date, datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.control.listener import close_listeners
-from tests.documents import ROOT, Block, blocks_of, run_python
+from spark_groups.spark.jobs.job_options import ConsumeOptions, load_job
+from tests.documents import ROOT, Block, blocks_of, commands_of, run_python
 from tests.spark.queries import READ_S
 from workshop.parts.waiting import wait_until
 
@@ -25,6 +28,12 @@ BLOCKS = [each for each in blocks_of(PAGE.read_text(encoding="utf-8")) if each.l
 WRITES_DELAYS, SHOWS_TABLE = (
     [each for each in BLOCKS if word in each.text] for word in ("producer.flush()", "sys.argv[1])")
 )
+COMMANDS = [
+    command
+    for block in blocks_of(PAGE.read_text(encoding="utf-8"))
+    if block.language == "bash"
+    for command in commands_of(block)
+]
 PROGRAMS = [each for each in BLOCKS if "await_end" in each.text]
 DELAYS = [
     {"flight": f"UA{number}", "day": f"2013-01-0{number % 3 + 1}", "delay": number % 60}
@@ -73,6 +82,24 @@ def test_each_program_of_the_page_has_a_check() -> None:
 def test_each_program_has_its_own(named: str) -> None:
     own = [*re.findall(named, "\n".join(each.text for each in PROGRAMS))]
     assert len(set(own)) == len(PROGRAMS)
+
+
+def test_job_of_the_page_has_its_own_names_too() -> None:
+    (command,) = (each for each in COMMANDS if each.startswith("spark-submit"))
+    words = shlex.split(command)
+    given = [word.split("=", 1) for flag, word in pairwise(words) if flag == "--set"]
+    settings = [("--set", key, value) for key, value in given]
+    settings.append(("--name", "application.name", words[words.index("--name") + 1]))
+    from_file = load_job(ConsumeOptions, ROOT / "conf" / "consume.toml")
+    job = load_job(ConsumeOptions, ROOT / "conf" / "consume.toml", settings)
+    assert job.sink_format == "delta"
+    for name in ("kafka.group.id", "subscribe"):
+        assert job.source[name] != from_file.source[name]
+    assert job.application_name != from_file.application_name
+    programs = "\n".join(each.text for each in PROGRAMS)
+    assert f'"{job.source["kafka.group.id"]}"' not in programs
+    assert f'"{job.sink_path}"' not in programs
+    assert f'"subscribe", "{job.source["subscribe"]}"' in programs
 
 
 def _name(each: object) -> str:
