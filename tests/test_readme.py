@@ -81,8 +81,9 @@ def test_programs_run_as_a_reader_runs_them(
         for written, run_with in replaced.items():
             text = text.replace(written, run_with)  # noqa: PLW2901
         (tmp_path / name).write_text(text, encoding="utf-8")
-    run_program(tmp_path, "write.py")
-    run_program(tmp_path, "write.py")
+    for _ in range(2):
+        written = run_program(tmp_path, "write.py")
+        assert f"wrote {FLIGHTS_PRODUCED} records to the topic " in written
     log = tmp_path / "flights.log"
     with log.open("wb") as output:
         application = start_program(tmp_path, "flights.py", "1", output=output)

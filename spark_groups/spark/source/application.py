@@ -1,8 +1,9 @@
 """The Spark application of a query: its name, sibling queries, and the time of its start.
 
 Two queries of one application with the same group and subscription are usually a mistake: one
-DataFrame with two sinks is two queries, and so two members that divide the topics. Each runner
-publishes its application in its snapshot, so a query that starts later detects the first.
+DataFrame with two sinks is two queries, and so two members that divide the topics. Queries with
+client ids of their own come from two DataFrames, and were meant. Each runner publishes its
+application in its snapshot, so a query that starts later detects the first.
 """
 
 from __future__ import annotations
@@ -40,12 +41,15 @@ class Application:
     jvm_pid: int
     subscription: Subscription
     instance_id: str | None
+    client_id: str | None = None
+    """Only one that the options name."""
 
     def as_plain(self) -> dict[str, Any]:
         """Return the fields for the member's snapshot."""
         return {
             "jvm_pid": self.jvm_pid,
             "instance_id": self.instance_id,
+            "named_client_id": self.client_id,
             "subscribed_topic_names": list(self.subscription.topic_names),
             "subscribed_topic_regex": self.subscription.topic_regex,
         }
@@ -54,7 +58,7 @@ class Application:
 def siblings(
     views: Iterable[Mapping[str, Any]], mine: Application, *, pid: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the snapshots of other queries with the same application, group and subscription."""
+    """Yield the snapshots of other queries with the same application, group and options."""
     wanted = mine.as_plain()
     for view in views:
         is_same = all(view.get(name) == value for name, value in wanted.items())

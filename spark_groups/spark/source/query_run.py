@@ -53,6 +53,7 @@ class QueryRun:
             jvm_pid=self._jvm_pid,
             subscription=options.subscription,
             instance_id=options.instance_id,
+            client_id=options.client_id,
         )
         self._is_ending = False
         self.driver = GroupDriver(

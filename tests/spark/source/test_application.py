@@ -47,10 +47,20 @@ def view(pid: int = 2, **changes: Any) -> dict[str, Any]:
         (view(is_ending=True), False),
         (view(jvm_pid=8), False),
         (view(instance_id="i"), False),
+        (view(named_client_id="second"), False),
         (view(subscribed_topic_names=["orders"]), False),
         ({"group": "g", "pid": 2}, False),
     ],
-    ids=["same", "itself", "ending", "another JVM", "static", "other topics", "other version"],
+    ids=[
+        "same",
+        "itself",
+        "ending",
+        "another JVM",
+        "static",
+        "named",
+        "other topics",
+        "other version",
+    ],
 )
 def test_sibling_is_of_the_same_application_and_subscription(
     other: Mapping[str, Any], is_one: bool
