@@ -51,7 +51,7 @@ _RAISED: Final = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n|\n)
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRows:
+class RowsToStage:
     """The rows of a batch, which a transform changes before they are staged.
 
     Args:
@@ -173,7 +173,7 @@ class _Search:
         ends_at_s: When it gives up, on the monotonic clock.
     """
 
-    rows: BatchRows
+    rows: RowsToStage
     ranges: Ranges
     reason: str
     ends_at_s: float

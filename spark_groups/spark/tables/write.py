@@ -56,8 +56,9 @@ from spark_groups.spark.processing.strategies import AtLast, Fate, SkipOrDeadLet
 from spark_groups.spark.processing.totals import RecordTotals
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, BatchRows, RowsTransform
-from spark_groups.spark.tables.left_out import LeftOut, LetterBox
+from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
+from spark_groups.spark.tables.left_out import LeftOut
+from spark_groups.spark.tables.letter_box import LetterBox
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
@@ -245,7 +246,7 @@ class TableWriter:
             search_max_s = NAMING_MAX_S
             if at_last is not None:
                 search_max_s = BUDGET_SHARE * running.checked.max_poll_interval_ms / 1000
-            rows = BatchRows(batch, running.ranges, self._transform, self._table)
+            rows = RowsToStage(batch, running.ranges, self._transform, self._table)
             pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
             self._left_out = [left_out]
         if box is not None:
