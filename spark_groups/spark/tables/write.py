@@ -159,6 +159,7 @@ class TableWriter:
             OptionsError: The stream is not the one that `load()` returned, or its options do not
                 fit the table or `on_error`; or a dead-letter topic does not exist.
             TableError: The table cannot be written, or lacks the columns.
+            AnalysisException: Expressions of the transform do not fit the stream.
         """
         checked, is_as_loaded = loaded_stream(stream, "write_table")
         if not is_as_loaded:
@@ -166,12 +167,18 @@ class TableWriter:
         columns = self._table.check()
         if self._letter_box is not None:
             self._letter_box.check(checked)
-        if checked.emit is Emit.RANGES:
-            if columns is None:
-                self._table.task_writer(Attempt(checked.group_id, 0, "check"))
-            given = _columns_of_ranges(self._transform, checked.include_headers)
-        else:
-            given = _columns_of_rows(self._transform, stream)
+        if checked.emit is Emit.RANGES and columns is None:
+            self._table.task_writer(Attempt(checked.group_id, 0, "check"))
+        try:
+            if checked.emit is Emit.RANGES:
+                given = _columns_of_ranges(self._transform, checked.include_headers)
+            else:
+                given = _columns_of_rows(self._transform, stream)
+        except (AnalysisException, TableError):
+            raise
+        except Exception as error:
+            logger.debug("the transform does not take a batch without rows: %s", error)
+            return
         if given is not None and columns is not None:
             columns.check(given)
 
@@ -282,33 +289,15 @@ def _columns_of_ranges(transform: ArrowTransform | None, include_headers: bool) 
     Without records, columns whose types Arrow infers have none; such a transform tells nothing.
     """
     schema = ROW_SCHEMA_WITH_HEADERS if include_headers else ROW_SCHEMA
-    empty = pa.RecordBatch.from_pylist([], schema=schema)
-    try:
-        given = changed(transform, empty).schema
-    except TableError:
-        raise
-    except Exception as error:
-        logger.debug("the transform does not take a batch without records: %s", error)
-        return None
+    given = changed(transform, pa.RecordBatch.from_pylist([], schema=schema)).schema
     is_known = len(given) and not any(pa.types.is_null(each.type) for each in given)
     return given if is_known else None
 
 
-def _columns_of_rows(transform: RowsTransform | None, stream: DataFrame) -> pa.Schema | None:
-    """Return the columns that a transform makes of no rows; None: they are not known yet.
-
-    Raises:
-        AnalysisException: Its expressions do not fit the stream.
-    """
+def _columns_of_rows(transform: RowsTransform | None, stream: DataFrame) -> pa.Schema:
+    """Return the columns that a transform makes of no rows."""
     empty = stream.sparkSession.createDataFrame([], stream.schema)
-    try:
-        rows = empty if transform is None else transform(empty)
-    except AnalysisException:
-        raise
-    except Exception as error:
-        logger.debug("the transform does not take a batch without rows: %s", error)
-        return None
-    return arrow_schema(rows)
+    return arrow_schema(empty if transform is None else transform(empty))
 
 
 class Notices:
