@@ -71,15 +71,6 @@ def is_of_all_records(error: Exception) -> bool:
     return is_of_table or isinstance(error, MemoryError)
 
 
-def offsets_in(ranges: Sequence[OffsetRange]) -> int:
-    """Return the number of offsets in ranges.
-
-    Args:
-        ranges: The ranges.
-    """
-    return sum(map(len, ranges))
-
-
 def refused(ranges: Ranges, fails: Fails) -> Iterator[tuple[OffsetRange, str]]:
     """Yield each record that a function cannot take, as a range of one offset, and the reason.
 
@@ -93,7 +84,7 @@ def refused(ranges: Ranges, fails: Fails) -> Iterator[tuple[OffsetRange, str]]:
     waiting = [ranges]
     while waiting:
         part = waiting.pop()
-        if offsets_in(part) <= 1:
+        if sum(map(len, part)) <= 1:
             if part and (reason := fails(part)) is not None:
                 yield part[0], reason
             continue
@@ -101,7 +92,7 @@ def refused(ranges: Ranges, fails: Fails) -> Iterator[tuple[OffsetRange, str]]:
         # If the left half does not fail, the right one does, and need not be tried as a whole.
         if fails(left) is None:
             waiting.append(right)
-        elif offsets_in(right) == 1 or fails(right) is not None:
+        elif sum(map(len, right)) == 1 or fails(right) is not None:
             waiting += [right, left]
         else:
             waiting.append(left)
@@ -113,7 +104,7 @@ def halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
     Args:
         ranges: Ranges of at least two offsets.
     """
-    left_size = offsets_in(ranges) // 2
+    left_size = sum(map(len, ranges)) // 2
     left: list[OffsetRange] = []
     right: list[OffsetRange] = []
     for each in ranges:
