@@ -255,9 +255,7 @@ def _table(view: SettingsView) -> Table:
         Column("VALUE", lambda each: _text(each.value), is_number=True),
         Column("ORIGIN", lambda each: Text(each.origin.value, _OWN_STYLE if _is_own(each) else "")),
         Column(
-            "INHERITED",
-            lambda each: _text(each.inherited) if _is_own(each) else "",
-            is_number=True,
+            "INHERITED", lambda each: _text(each.inherited) if _is_own(each) else "", is_number=True
         ),
         Column("MINIMUM", lambda each: _text(each.minimum), is_number=True),
         Column("MAXIMUM", lambda each: _text(each.maximum), is_number=True),

@@ -311,11 +311,7 @@ def _start(
 
 
 def _until(
-    key: TopicIdPartition,
-    partition: TopicPartition,
-    end: int,
-    options: SourceOptions,
-    timed: Timed,
+    key: TopicIdPartition, partition: TopicPartition, end: int, options: SourceOptions, timed: Timed
 ) -> int:
     """Return the first offset of a partition that is not read.
 
