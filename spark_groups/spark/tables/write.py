@@ -51,6 +51,7 @@ from spark_groups.spark.control.running_query import (
     running_query,
 )
 from spark_groups.spark.options.option_values import Emit
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.budget import BUDGET_SHARE
 from spark_groups.spark.processing.strategies import AtLast, Fate, SkipOrDeadLetter
 from spark_groups.spark.processing.totals import RecordTotals
@@ -169,16 +170,7 @@ class TableWriter:
             self._letter_box.check(checked)
         if checked.emit is Emit.RANGES and columns is None:
             self._table.task_writer(Attempt(checked.group_id, 0, "check"))
-        try:
-            if checked.emit is Emit.RANGES:
-                given = _columns_of_ranges(self._transform, checked.include_headers)
-            else:
-                given = _columns_of_rows(self._transform, stream)
-        except (AnalysisException, TableError):
-            raise
-        except Exception as error:
-            logger.debug("the transform does not take a batch without rows: %s", error)
-            return
+        given = _given_columns(self._transform, stream, checked)
         if given is not None and columns is not None:
             columns.check(given)
 
@@ -283,21 +275,31 @@ class TableWriter:
             return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
 
 
-def _columns_of_ranges(transform: ArrowTransform | None, include_headers: bool) -> pa.Schema | None:
+def _given_columns(transform: Any, stream: DataFrame, checked: SourceOptions) -> pa.Schema | None:
     """Return the columns that a transform makes of no records; None: they are not known yet.
 
-    Without records, columns whose types Arrow infers have none; such a transform tells nothing.
+    Raises:
+        AnalysisException: Its expressions do not fit the stream.
+        TableError: It returns something else than rows, or columns that no table takes.
     """
-    schema = ROW_SCHEMA_WITH_HEADERS if include_headers else ROW_SCHEMA
-    given = changed(transform, pa.RecordBatch.from_pylist([], schema=schema)).schema
-    is_known = len(given) and not any(pa.types.is_null(each.type) for each in given)
-    return given if is_known else None
-
-
-def _columns_of_rows(transform: RowsTransform | None, stream: DataFrame) -> pa.Schema:
-    """Return the columns that a transform makes of no rows."""
-    empty = stream.sparkSession.createDataFrame([], stream.schema)
-    return arrow_schema(empty if transform is None else transform(empty))
+    is_of_ranges = checked.emit is Emit.RANGES
+    try:
+        if is_of_ranges:
+            schema = ROW_SCHEMA_WITH_HEADERS if checked.include_headers else ROW_SCHEMA
+            made = changed(transform, pa.RecordBatch.from_pylist([], schema=schema))
+        else:
+            empty = stream.sparkSession.createDataFrame([], stream.schema)
+            made = empty if transform is None else transform(empty)
+    except (AnalysisException, TableError):
+        raise
+    except Exception as error:
+        logger.debug("the transform does not take a batch without rows: %s", error)
+        return None
+    if not is_of_ranges:
+        return arrow_schema(made)
+    # Without records, columns whose types Arrow infers have none; such a transform tells nothing.
+    is_known = len(made.schema) and not any(pa.types.is_null(each.type) for each in made.schema)
+    return made.schema if is_known else None
 
 
 class Notices:
