@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from rich.text import Text
 from spark_groups.cli.connecting import Brokers, GroupArgument, JsonFlag, connects, usage_errors
 from spark_groups.cli.output import QUIET_STYLE, UNKNOWN, Column, show, table_of
 from spark_groups.errors import OptionsError, printable
+from spark_groups.group.member.near_names import nearest
 from spark_groups.observation.plain_values import View
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigOrigin, ConfigResource
@@ -100,8 +100,8 @@ def check_changes(changes: Mapping[str, str | None], settings: GroupSettings) ->
 
 
 def _unknown_name(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    near = nearest(name, known, similarity=0.6)
+    hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}"
     return f"this broker has no setting {name} for consumer groups: {hint}"
 
 
@@ -255,9 +255,7 @@ def _table(view: SettingsView) -> Table:
         Column("VALUE", lambda each: _text(each.value), is_number=True),
         Column("ORIGIN", lambda each: Text(each.origin.value, _OWN_STYLE if _is_own(each) else "")),
         Column(
-            "INHERITED",
-            lambda each: _text(each.inherited) if _is_own(each) else "",
-            is_number=True,
+            "INHERITED", lambda each: _text(each.inherited) if _is_own(each) else "", is_number=True
         ),
         Column("MINIMUM", lambda each: _text(each.minimum), is_number=True),
         Column("MAXIMUM", lambda each: _text(each.maximum), is_number=True),

@@ -16,11 +16,7 @@ import typer
 
 from spark_groups.broker.started_broker import running_broker
 from spark_groups.cli.main import print_error
-from spark_groups.errors import (
-    BrokerUnreachableError,
-    OptionsError,
-    SparkGroupsError,
-)
+from spark_groups.errors import BrokerUnreachableError, OptionsError, SparkGroupsError
 from spark_groups.observation.observe import (
     CLIENT_ID,
     OBSERVE_TIMEOUT_S,
@@ -88,8 +84,7 @@ Timeout = Annotated[
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE",
-        help="Properties file with Kafka client settings, as for Kafka's own tools.",
+        metavar="FILE", help="Properties file with Kafka client settings, as for Kafka's own tools."
     ),
 ]
 

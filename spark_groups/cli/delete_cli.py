@@ -21,13 +21,7 @@ from spark_groups.cli.connecting import (
 )
 from spark_groups.cli.output import UNKNOWN, Column, dry_run_note, plain, show, table_of
 from spark_groups.cli.topic_partitions import TOPIC_OPTION, parse_topics, partitions_of
-from spark_groups.errors import (
-    ErrorCode,
-    GroupNotFoundError,
-    ProtocolError,
-    printable,
-    rule_for,
-)
+from spark_groups.errors import ErrorCode, GroupNotFoundError, ProtocolError, printable, rule_for
 from spark_groups.group.member.messages import MetadataRequest
 from spark_groups.group.member.near_names import hint
 from spark_groups.observation.observe import describe_any_group
@@ -224,10 +218,7 @@ def error_fields(code: int, hinted: str = "") -> dict[str, Any]:
 
 @connects
 def delete(
-    groups: GroupArguments,
-    brokers: Brokers,
-    dry_run: DryRunFlag = False,
-    as_json: JsonFlag = False,
+    groups: GroupArguments, brokers: Brokers, dry_run: DryRunFlag = False, as_json: JsonFlag = False
 ) -> None:
     """Delete groups without members, with all their committed offsets.
 

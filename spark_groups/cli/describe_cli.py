@@ -91,16 +91,13 @@ def describe(  # noqa: PLR0917
         ),
     ] = None,
     members: Annotated[
-        bool,
-        typer.Option("--members", help=f"Show only members, {_COLUMNS}."),
+        bool, typer.Option("--members", help=f"Show only members, {_COLUMNS}.")
     ] = False,
     offsets: Annotated[
-        bool,
-        typer.Option("--offsets", help=f"Show only partitions, {_COLUMNS}."),
+        bool, typer.Option("--offsets", help=f"Show only partitions, {_COLUMNS}.")
     ] = False,
     state: Annotated[
-        bool,
-        typer.Option("--state", help=f"Show only the state, {_COLUMNS}."),
+        bool, typer.Option("--state", help=f"Show only the state, {_COLUMNS}.")
     ] = False,
     starting_offsets: StartingOffsetsFlag = False,
     verbose: VerboseFlag = False,

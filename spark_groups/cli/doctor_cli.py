@@ -80,8 +80,7 @@ def doctor(
 
 def _brokers(brokers: Brokers | None) -> Check:
     if brokers is None:
-        found = "none given: use --bootstrap-server"
-        return Check(name=BROKERS, outcome=Outcome.SKIPPED, found=found)
+        return Check(BROKERS, Outcome.SKIPPED, "none given: use --bootstrap-server")
     with brokers.cluster() as cluster:
         return check_brokers(cluster, brokers.bootstrap_servers)
 
@@ -103,10 +102,11 @@ def _row(name: tuple[str, str], outcome: tuple[str, str], found: str, style: str
     return row
 
 
-IN_SPARK: Final = "kafka-group in Spark"
-FAST_READER: Final = "fast reader"
-BROKERS: Final = "brokers"
-NAMES: Final = ("Python", "Java", "Spark", "workers' Python", BROKERS, IN_SPARK, FAST_READER)
+NAMES: Final = (
+    *("Python", "Java", "Spark", "workers' Python", "brokers"),
+    *("kafka-group in Spark", "fast reader"),
+)
+PYTHON, JAVA, SPARK, WORKERS, BROKERS, IN_SPARK, FAST_READER = NAMES
 PYTHON_MINIMUM: Final = (3, 10)
 SPARK_MINIMUM: Final = 4
 WORKER_TIMEOUT_S: Final = 60.0
@@ -183,7 +183,7 @@ class Outcome(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """The result of checking one prerequisite, and the cure if it is not met."""
 
@@ -213,40 +213,38 @@ def check_python(running: tuple[int, int]) -> Check:
     """Check the version of the running Python."""
     found = "{}.{}".format(*running)
     if running >= PYTHON_MINIMUM:
-        return Check(name="Python", outcome=Outcome.OK, found=found)
-    cure = "use Python {}.{} or later".format(*PYTHON_MINIMUM)
-    return Check(name="Python", outcome=Outcome.FAILED, found=found, cure=cure)
+        return Check(PYTHON, Outcome.OK, found)
+    return Check(PYTHON, Outcome.FAILED, found, "use Python {}.{} or later".format(*PYTHON_MINIMUM))
 
 
 def check_java() -> Check:
     """Check the Java that Spark runs on."""
     try:
-        return Check(name="Java", outcome=Outcome.OK, found=str(find_java()))
+        return Check(JAVA, Outcome.OK, str(find_java()))
     except EmbeddedKafkaError as error:
-        return Check(name="Java", outcome=Outcome.FAILED, found=str(error))
+        return Check(JAVA, Outcome.FAILED, str(error))
 
 
 def check_spark(installed: str | None) -> Check:
     """Check the PySpark of the driver."""
     if installed is None:
         cure = "pip install 'spark-groups[spark]', or use the Python of your Spark"
-        return Check(name="Spark", outcome=Outcome.FAILED, found="no pyspark", cure=cure)
+        return Check(SPARK, Outcome.FAILED, "no pyspark", cure)
     if int(installed.split(".")[0]) < SPARK_MINIMUM:
         cure = (
             "the source needs Spark 4.0 or newer: Spark 3 has no Python data sources, and fails"
             " with DATA_SOURCE_NOT_FOUND"
         )
-        return Check(name="Spark", outcome=Outcome.FAILED, found=installed, cure=cure)
-    return Check(name="Spark", outcome=Outcome.OK, found=installed)
+        return Check(SPARK, Outcome.FAILED, installed, cure)
+    return Check(SPARK, Outcome.OK, installed)
 
 
 def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> Check:
     """Check the Python of Spark's workers, which runs the source."""
-    name = "workers' Python"
     cure = f"set PYSPARK_PYTHON={sys.executable} before the session starts"
 
     def failed(found: str, cure: str = cure) -> Check:
-        return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
+        return Check(WORKERS, Outcome.FAILED, found, cure)
 
     python, path = _python_of_workers(environment)
     if path is None:
@@ -266,7 +264,7 @@ def check_workers(environment: Mapping[str, str], driver: tuple[int, int]) -> Ch
     wanted = "{}.{}".format(*driver)
     if versions["python"] != wanted:
         return failed(f"{found}; the driver's is {wanted}, and Spark requires the same version")
-    return Check(name=name, outcome=Outcome.OK, found=found)
+    return Check(WORKERS, Outcome.OK, found)
 
 
 def _python_of_workers(environment: Mapping[str, str]) -> tuple[str, str | None]:
@@ -291,13 +289,12 @@ def check_fast_reader(in_worker: Mapping[str, Any]) -> Check:
     """
     if "versions" in in_worker:
         packages = ", ".join(f"{name} {found}" for name, found in in_worker["versions"].items())
-        found = f"loaded in a Spark worker: {packages}"
-        return Check(name=FAST_READER, outcome=Outcome.OK, found=found)
+        return Check(FAST_READER, Outcome.OK, f"loaded in a Spark worker: {packages}")
     return Check(
-        name=FAST_READER,
-        outcome=Outcome.WARNING,
-        found=f"not available in a Spark worker: {in_worker['problem']}",
-        cure="pip install 'spark-groups[fast]' for the workers; without it librdkafka reads",
+        FAST_READER,
+        Outcome.WARNING,
+        f"not available in a Spark worker: {in_worker['problem']}",
+        "pip install 'spark-groups[fast]' for the workers; without it librdkafka reads",
     )
 
 
@@ -308,13 +305,12 @@ def check_session(environment: Mapping[str, str]) -> tuple[Check, ...]:
     if code == 0 and said.get("loaded", "").endswith(",timestampType"):
         found = f"found by Spark {said['loaded'].split()[0]}"
         fast = check_fast_reader(json.loads(said["fast"]))
-        return Check(name=IN_SPARK, outcome=Outcome.OK, found=found), fast
+        return Check(IN_SPARK, Outcome.OK, found), fast
     return _not_found(environment, code, output), _skipped(FAST_READER)
 
 
 def _not_found(environment: Mapping[str, str], code: int, output: str) -> Check:
     """Return why a session did not load the source."""
-    name = IN_SPARK
     cure = "call spark_groups.register(spark), which reports the missing prerequisite"
     if hiding := hiding_modules(environment):
         files = "; ".join(f"{file} {problem}" for file, problem in hiding)
@@ -322,13 +318,13 @@ def _not_found(environment: Mapping[str, str], code: int, output: str) -> Check:
             "Spark imports every module named pyspark_* on its path to find data sources: rename"
             " these files, or start in another directory"
         )
-        return Check(name=name, outcome=Outcome.FAILED, found=files, cure=cure)
+        return Check(IN_SPARK, Outcome.FAILED, files, cure)
     if "DATA_SOURCE_NOT_FOUND" in output:
         found = "[DATA_SOURCE_NOT_FOUND]: Spark's workers do not have the package"
     else:
         found = f"exit code {code}: {_last_line(output)}"
         cure = "check that JAVA_HOME and SPARK_HOME point to this installation"
-    return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
+    return Check(IN_SPARK, Outcome.FAILED, found, cure)
 
 
 def hiding_modules(environment: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -349,7 +345,6 @@ def hiding_modules(environment: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
     """Check that brokers answer, and support the consumer protocol."""
-    name = BROKERS
     try:
         nodes = cluster.nodes()
         answer = cluster.describe_group(DescribeGroupRequest(group_id=PROBED_GROUP))
@@ -362,16 +357,16 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
             )
         else:
             cure = "KIP-848 needs Apache Kafka 4.0 or newer; secured brokers need --command-config"
-        return Check(name=name, outcome=Outcome.FAILED, found=found, cure=cure)
+        return Check(BROKERS, Outcome.FAILED, found, cure)
     found = f"{len(nodes)} at {bootstrap_servers}"
     code = answer.error_code
     if code in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
-        return Check(name=name, outcome=Outcome.OK, found=f"{found}, with the consumer protocol")
+        return Check(BROKERS, Outcome.OK, f"{found}, with the consumer protocol")
     found += f": ConsumerGroupDescribe returned {ErrorCode.name_of(code)}"
     outcome, cure = Outcome.WARNING, rule_for(code).remedy
     if code == ErrorCode.UNSUPPORTED_VERSION:
         outcome, cure = Outcome.FAILED, "add consumer to group.coordinator.rebalance.protocols"
-    return Check(name=name, outcome=outcome, found=found, cure=cure)
+    return Check(BROKERS, outcome, found, cure)
 
 
 def installed_version(name: str) -> str | None:
@@ -390,9 +385,9 @@ def steps(brokers: Brokers | None) -> tuple[tuple[str, Step], ...]:
     """Return what to check, in order, each with its name on the terminal."""
     running = sys.version_info[:2]
     return (
-        ("Python", lambda _: (check_python(running),)),
-        ("Java", lambda _: (check_java(),)),
-        ("Spark", lambda _: (check_spark(installed_version("pyspark")),)),
+        (PYTHON, lambda _: (check_python(running),)),
+        (JAVA, lambda _: (check_java(),)),
+        (SPARK, lambda _: (check_spark(installed_version("pyspark")),)),
         ("the workers' Python", lambda _: (check_workers(os.environ, running),)),
         ("the brokers", lambda _: (_brokers(brokers),)),
         ("Spark and its workers in a session", _in_session),
@@ -407,8 +402,7 @@ def _in_session(before: Sequence[Check]) -> tuple[Check, ...]:
 
 
 def _skipped(name: str) -> Check:
-    found = "skipped because of the failures above"
-    return Check(name=name, outcome=Outcome.SKIPPED, found=found)
+    return Check(name, Outcome.SKIPPED, "skipped because of the failures above")
 
 
 def _run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -15,6 +14,7 @@ from spark_groups.cli.connecting import Brokers, JsonFlag, connects, usage_error
 from spark_groups.cli.output import UNKNOWN, Column, show, table_of
 from spark_groups.cli.render import STATE_STYLES
 from spark_groups.errors import OptionsError, printable
+from spark_groups.group.member.near_names import nearest
 from spark_groups.observation.plain_values import View
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import STATE_MEANINGS
@@ -83,9 +83,9 @@ def parse_names(given: Iterable[str], known: Mapping[str, str], what: str) -> tu
     words = [word.strip() for text in given for word in text.split(",")]
     wrong = [word for word in words if word.lower() not in known]
     if wrong:
-        near = difflib.get_close_matches(wrong[0].lower(), known, n=1)
+        near = nearest(wrong[0].lower(), known, similarity=0.6)
         valid = ", ".join(dict.fromkeys(known.values()))
-        hint = f"did you mean {known[near[0]]}?" if near else f"valid {what} are {valid}"
+        hint = f"did you mean {known[near]}?" if near else f"valid {what} are {valid}"
         raise OptionsError(f"{wrong[0]!r} is not one of the {what}: {hint}")
     return tuple(dict.fromkeys(known[word.lower()] for word in words))
 

@@ -434,23 +434,15 @@ def _table(partitions: tuple[PartitionLag, ...], *, judged: bool) -> Table:
             "BEHIND",
             lambda each: behind_text(each.time.seconds_behind),
             is_number=True,
-            is_shown=any(partition.time.seconds_behind is not None for partition in partitions),
+            is_optional=True,
         ),
         Column("OUTLOOK", lambda each: catch_up_text(each.catch_up), True, judged),
-        Column(
-            "RECORDS EXPIRE",
-            lambda each: deletion_text(each.time),
-            is_shown=any(deletion_text(partition.time) for partition in partitions),
-        ),
+        Column("RECORDS EXPIRE", lambda each: deletion_text(each.time), is_optional=True),
         Column("CHANGE", _change, is_number=True, is_shown=judged),
         Column(
             "STATUS", lambda each: each.status.value if each.status else UNKNOWN, is_shown=judged
         ),
-        Column(
-            "REMARK",
-            lambda each: each.remark,
-            is_shown=any(partition.remark for partition in partitions),
-        ),
+        Column("REMARK", lambda each: each.remark, is_optional=True),
     )
 
 

@@ -122,22 +122,28 @@ class Column(Generic[Row]):
     Args:
         cell: Returns the cell of a row; in a `str`, unprintable characters are replaced.
         is_number: Whether cells are right-justified and never wrapped.
+        is_optional: Whether the column is left out if no cell has a value.
     """
 
     header: str
     cell: Callable[[Row], str | Text]
     is_number: bool = False
     is_shown: bool = True
+    is_optional: bool = False
 
 
 def table_of(rows: Iterable[Row], *columns: Column[Row]) -> Table:
     """Return a table with the columns that are shown."""
-    shown = [column for column in columns if column.is_shown]
+    there = [*rows]
     table = plain_table()
-    for each in shown:
+    shown = []
+    for each in columns:
+        cells = [each.cell(row) for row in there] if each.is_shown else []
+        if not each.is_shown or (each.is_optional and {*map(str, cells)} <= {"", UNKNOWN}):
+            continue
         justify: Literal["left", "right"] = "right" if each.is_number else "left"
         table.add_column(each.header, justify=justify, overflow="fold", no_wrap=each.is_number)
-    for row in rows:
-        cells = (each.cell(row) for each in shown)
-        table.add_row(*(Text(printable(c)) if isinstance(c, str) else c for c in cells))
+        shown.append(Text(printable(c)) if isinstance(c, str) else c for c in cells)
+    for row_cells in zip(*shown, strict=True):
+        table.add_row(*row_cells)
     return table

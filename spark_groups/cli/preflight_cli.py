@@ -342,7 +342,8 @@ def _read_topics(
         names = [each.name for each in known]
     metadata = cluster.topics(names, with_operations=True)
     found = {each.topic.name: each for each in metadata.topics.values()}
-    near = cluster.near_names(names, found.keys() | metadata.errors.keys())
+    asked = MetadataRequest(topic_names=frozenset(names), wants_near=True)
+    near = cluster.metadata(asked).near if len(found) < len(names) else {}
     held = {
         name
         for name, each in found.items()

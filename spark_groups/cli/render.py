@@ -137,11 +137,7 @@ def members_table(members: tuple[MemberView, ...], names: MemberNames, width: in
     return table_of(
         members,
         Column("MEMBER", lambda each: names[each.member_id]),
-        Column(
-            "INSTANCE",
-            lambda each: each.instance_id or "",
-            is_shown=any(member.instance_id for member in members),
-        ),
+        Column("INSTANCE", lambda each: each.instance_id or "", is_optional=True),
         Column("HOST", lambda each: each.client_host, is_shown=width >= NARROW_COLUMNS),
         Column("TYPE", lambda each: each.member_type, is_shown=width >= NARROW_COLUMNS),
         Column("EPOCH", _member_epoch, is_number=True),
@@ -153,12 +149,12 @@ def members_table(members: tuple[MemberView, ...], names: MemberNames, width: in
         Column(
             "+ PENDING",
             lambda each: Text(partition_ranges(each.pending), MOVING_STYLE),
-            is_shown=any(member.pending for member in members),
+            is_optional=True,
         ),
         Column(
             "- TO REVOKE",
             lambda each: Text(partition_ranges(each.revoking), MOVING_STYLE),
-            is_shown=any(member.revoking for member in members),
+            is_optional=True,
         ),
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -68,11 +68,13 @@ class _Scope:
         there: The existing partitions, with their names.
         missing: The missing partitions; partition -1 stands for a whole topic.
         topics: The existing topics.
+        near: By the name of a missing topic: a topic with a similar name.
     """
 
     there: Mapping[TopicIdPartition, TopicPartition]
     missing: tuple[TopicPartition, ...] = ()
     topics: tuple[TopicMetadata, ...] = ()
+    near: Mapping[str, str] = field(default_factory=dict)
 
 
 def reset_group_offsets(
@@ -112,7 +114,7 @@ def reset_group_offsets(
     view = ResetView(
         group_id=group_id,
         group_state=state,
-        rows=_sorted(*rows.values(), *_missing_rows(cluster, scope, target)),
+        rows=_sorted(*rows.values(), *_missing_rows(scope, target)),
         copied_group_id=target.group_id or None,
         checkpoint=_batch_of(target),
     )
@@ -267,11 +269,12 @@ def _scope(
             },
             topics=found,
         )
-    found = cluster.metadata(MetadataRequest(topic_names=frozenset(topics))).topics
+    answer = cluster.metadata(MetadataRequest(topic_names=frozenset(topics), wants_near=True))
+    found = answer.topics
     there, missing = partitions_of(topics, found)
     by_name = {each.name: each.topic_id for each in found}
     keys = {TopicIdPartition(by_name[each.topic], each.partition): each for each in there}
-    return _Scope(keys, missing, found)
+    return _Scope(keys, missing, found, answer.near)
 
 
 def _known(
@@ -323,19 +326,14 @@ def _row(target: ResetTarget, name: TopicPartition, known: KnownOffsets) -> Rese
     )
 
 
-def _missing_rows(cluster: Cluster, scope: _Scope, target: ResetTarget) -> list[ResetRow]:
-    missing = [*_missing(scope, target)]
-    topics = {each.topic for each in missing if each.partition < 0}
-    near = cluster.near_names(topics, {each.name for each in scope.topics})
-    return [_missing_row(each, near) for each in missing]
-
-
-def _missing_row(name: TopicPartition, near: Mapping[str, str]) -> ResetRow:
-    if name.partition >= 0:
-        remark = "the partition does not exist"
-        return ResetRow(topic=name.topic, partition=name.partition, remark=remark)
-    remark = f"the topic does not exist{hint(name.topic, near)}"
-    return ResetRow(topic=name.topic, partition=None, remark=remark)
+def _missing_rows(scope: _Scope, target: ResetTarget) -> Iterator[ResetRow]:
+    for topic, partition in _missing(scope, target):
+        if partition >= 0:
+            remark = "the partition does not exist"
+            yield ResetRow(topic=topic, partition=partition, remark=remark)
+        else:
+            remark = f"the topic does not exist{hint(topic, scope.near)}"
+            yield ResetRow(topic=topic, partition=None, remark=remark)
 
 
 def _sorted(*rows: ResetRow) -> tuple[ResetRow, ...]:
@@ -540,7 +538,7 @@ def render_reset(view: ResetView) -> RenderableType:
         Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
         Column("NEW-OFFSET", lambda each: plain(each.new_offset), is_number=True),
         Column("SOURCE", lambda each: each.source or UNKNOWN, is_shown=bool(view.checkpoint)),
-        Column("REMARK", _remark, is_shown=any(map(_remark, view.rows))),
+        Column("REMARK", _remark, is_optional=True),
     )
     if view.refusal:
         return Group(table, Text(f"Error: {printable(view.refusal)}", "red"))

@@ -127,8 +127,7 @@ def set_offsets(  # noqa: PLR0917
         ),
     ] = None,
     to_current: Annotated[
-        bool,
-        typer.Option("--to-current", help="Set the group's entries to its committed offsets."),
+        bool, typer.Option("--to-current", help="Set the group's entries to its committed offsets.")
     ] = False,
     from_group: Annotated[
         str | None,
@@ -171,13 +170,7 @@ def set_offsets(  # noqa: PLR0917
         view = copy_entries(brokers, opened, group, from_group, execute=execute)
     else:
         view = set_table_offsets(
-            brokers,
-            opened,
-            group,
-            given,
-            chosen=chosen,
-            is_backwards=backwards,
-            execute=execute,
+            brokers, opened, group, given, chosen=chosen, is_backwards=backwards, execute=execute
         )
     show(view, render_change, as_json=as_json, is_success=not view.refusal)
 
@@ -580,7 +573,7 @@ def render_offsets(view: OffsetsView) -> RenderableType:
         Column("TABLE-OFFSET", lambda each: plain(each.next_offset), is_number=True),
         Column("CURRENT-OFFSET", lambda each: plain(each.committed_offset), is_number=True),
         Column("DIFFERENCE", lambda each: plain(each.difference), is_number=True),
-        Column("REMARK", lambda each: each.remark, is_shown=any(row.remark for row in view.rows)),
+        Column("REMARK", lambda each: each.remark, is_optional=True),
     )
     return Group(table, *(Text(f"Error: {printable(problem)}", "red") for problem in view.problems))
 

@@ -12,9 +12,7 @@ from spark_groups.group.member.messages import TopicMetadata
 from spark_groups.types import TopicPartition
 
 TOPIC_OPTION: Final[Any] = typer.Option(
-    "--topic",
-    metavar="TOPIC[:0,1]",
-    help="A topic, or only these partitions of it; repeatable.",
+    "--topic", metavar="TOPIC[:0,1]", help="A topic, or only these partitions of it; repeatable."
 )
 
 

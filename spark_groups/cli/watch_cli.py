@@ -236,11 +236,7 @@ def divide(height: int, frame: Frame) -> Lines:
 
 
 def render_frame(
-    frame: Frame,
-    *,
-    width: int,
-    height: int,
-    clock: Callable[[float], str] | None = None,
+    frame: Frame, *, width: int, height: int, clock: Callable[[float], str] | None = None
 ) -> RenderableType:
     """Return a frame as text and tables.
 

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from spark_groups.errors import TableChangedError
-from spark_groups.fence.beginnings import Batch, StartEvidence, UnsavedEntries, beginnings
+from spark_groups.fence.beginnings import Batch, UnsavedEntries, beginnings
 from spark_groups.fence.compare import (
     Decision,
     Skip,
@@ -223,8 +223,7 @@ class BatchWrite:
             return state
         yield AskCommitted(needed)
         yield AskKept(batch.ranges)
-        evidence = StartEvidence(self._committed, batch.before, self._kept)
-        entries = beginnings(batch.group_id, batch.ranges, batch.topic_names(), evidence, state)
+        entries = beginnings(batch, self._committed, self._kept, state)
         first = tuple(EntryChange(key, None, entries[key]) for key in sorted(entries))
         if not first:
             return state

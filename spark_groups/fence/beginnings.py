@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -42,26 +42,10 @@ class Batch:
         return read | {offset_range.topic_id: offset_range.topic for offset_range in self.ranges}
 
 
-@dataclass(frozen=True, slots=True)
-class StartEvidence:
-    """What shows where a group began each partition.
-
-    Args:
-        committed: The group's committed offsets.
-        before: The ranges of the query's previous batch, which is in Spark's log as done.
-        kept: The ranges of the batch, without records that were deleted before they were read.
-    """
-
-    committed: Mapping[FenceKey, OffsetAndMetadata] = field(default_factory=dict)
-    before: Sequence[OffsetRange] = ()
-    kept: Sequence[OffsetRange] = ()
-
-
 def beginnings(
-    group_id: str,
-    ranges: Sequence[OffsetRange],
-    topic_ids: Collection[TopicId],
-    evidence: StartEvidence,
+    batch: Batch,
+    committed: Mapping[FenceKey, OffsetAndMetadata],
+    kept: Sequence[OffsetRange],
     state: TableState,
 ) -> dict[FenceKey, Entry]:
     """Return the entries with which a table begins the partitions that it does not have.
@@ -72,29 +56,29 @@ def beginnings(
     then leaves a gap, which is refused.
 
     Args:
-        group_id: The group whose batch it is.
-        ranges: The ranges of the batch.
-        topic_ids: The topics that the query reads.
-        evidence: What shows where the group began.
+        batch: The batch.
+        committed: The group's committed offsets.
+        kept: The ranges of the batch, without records that were deleted before they were read.
         state: The table's fence.
     """
+    group_id, topic_ids = batch.group_id, batch.topic_names()
     places: dict[FenceKey, list[int]] = {}
-    for each in (*ranges, *evidence.before):
+    for each in (*batch.ranges, *batch.before):
         if len(each) and each.topic_id in topic_ids:
             key = FenceKey(group_id, each.topic_id, each.partition)
             places.setdefault(key, []).append(each.from_offset)
     had = {key.topic_id for key in state.entries if key.group_id == group_id}
-    for key, found in evidence.committed.items():
+    for key, found in committed.items():
         if key.group_id == group_id and key.topic_id in topic_ids:
             # A query begins a partition that was added later at its beginning: another client, or
             # another tool, was here first.
             is_taken = key.topic_id in had and partition_count_in(found.metadata) is None
             places.setdefault(key, []).append(0 if is_taken else found.committed_offset)
     starts = {key: min(offsets) for key, offsets in places.items() if state.entry(key) is None}
-    for planned, kept in zip(ranges, evidence.kept, strict=False):
+    for planned, left in zip(batch.ranges, kept, strict=False):
         key = FenceKey(group_id, planned.topic_id, planned.partition)
         if starts.get(key) == planned.from_offset:
-            starts[key] = kept.from_offset
+            starts[key] = left.from_offset
     return {key: Entry(start, start) for key, start in starts.items()}
 
 

@@ -207,10 +207,7 @@ def _shown(partitions: Sequence[str]) -> str:
 
 
 def _gap_text(
-    group_id: str,
-    gaps: Sequence[tuple[OffsetRange, Entry, str]],
-    state: TableState,
-    table: str,
+    group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], state: TableState, table: str
 ) -> str:
     problem = (
         f"the batch is not written to {table}, because records would be missing there:"

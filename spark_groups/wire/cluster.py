@@ -195,7 +195,7 @@ class Cluster:
             errors.update(by_name.errors)
             if request.wants_near:
                 found = {each.topic.name for each in by_name.topics.values()} | errors.keys()
-                near = self.near_names(request.topic_names, found)
+                near = self._near_names(request.topic_names - found, found, deadline)
         if request.topic_ids:
             by_id = self._metadata(metadata_to_wire(topic_ids=request.topic_ids), deadline)
             self._leaders.learn(by_id, request.topic_ids)
@@ -205,24 +205,21 @@ class Cluster:
             topics=tuple(e.topic for e in topics.values()), errors=errors, near=near
         )
 
-    def near_names(self, asked: Iterable[str], found: Collection[str] = ()) -> Mapping[str, str]:
+    def _near_names(
+        self, missing: Collection[str], found: Collection[str], deadline: float
+    ) -> Mapping[str, str]:
         """Return the visible topic nearest to each missing one, best effort.
 
         It reads the names of all topics, unless nothing is missing.
-
-        Args:
-            asked: Names of topics.
-            found: Those of them that exist.
         """
-        missing = [name for name in asked if name not in found]
         if not missing:
             return {}
         try:
-            deadline = min(self._deadline(), time.monotonic() + NEAR_S)
-            every = self._metadata(_EVERY_TOPIC, deadline).topics.values()
+            every = self._metadata(_EVERY_TOPIC, min(deadline, time.monotonic() + NEAR_S)).topics
         except (RequestError, ProtocolError):
             return {}
-        return near_names(missing, {each.topic.name for each in every}.difference(found))
+        names = {each.topic.name for each in every.values()}
+        return near_names(missing, names.difference(found))
 
     def feature_levels(self) -> Mapping[str, int]:
         """Return the level of each finalized feature; one at level 0 is missing."""

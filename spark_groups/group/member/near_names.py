@@ -7,19 +7,23 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-CUTOFF: Final = 0.75
-"""How similar two names must be, as `difflib` measures it: 1 is equal."""
 COMPARED_MAX: Final = 10_000
 """How many existing names are compared; each comparison takes microseconds."""
 HINTS_MAX: Final = 8
 """For how many missing names a near one is looked for."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is nearest to a name, None if none is similar."""
+def nearest(name: str, known: Iterable[str], *, similarity: float = 0.75) -> str | None:
+    """Return the known name that is nearest to a name, None if none is similar.
+
+    Args:
+        name: The name.
+        known: The known names.
+        similarity: How similar they must be, as `difflib` measures it: 1 is equal.
+    """
     # Only names of about the same length can be similar.
     compared = sorted(known, key=lambda each: abs(len(each) - len(name)))[:COMPARED_MAX]
-    return next(iter(difflib.get_close_matches(name, compared, n=1, cutoff=CUTOFF)), None)
+    return next(iter(difflib.get_close_matches(name, compared, n=1, cutoff=similarity)), None)
 
 
 def near_names(missing: Iterable[str], known: Iterable[str]) -> dict[str, str]:

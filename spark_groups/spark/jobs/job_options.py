@@ -6,7 +6,6 @@ lists all problems, each with its file or argument, before a session starts.
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from spark_groups.errors import OptionsError
+from spark_groups.group.member.near_names import nearest
 from spark_groups.spark.options.option_values import parse_duration_s
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
@@ -537,5 +537,5 @@ _UNION_MEMBERS: Final = frozenset({"literal['availableNow']", "constrained-float
 
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    return f"is not a known key{f'; did you mean {near[0]}?' if near else ''}"
+    near = nearest(key, known, similarity=0.6)
+    return f"is not a known key{f'; did you mean {near}?' if near else ''}"

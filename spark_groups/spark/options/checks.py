@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spark_groups.errors import OptionsError
+from spark_groups.group.member.near_names import nearest
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.masking import IS_SECRET
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
@@ -101,14 +102,7 @@ def unknown_or_refused(options: Mapping[str, str], known: Mapping[str, str]) -> 
     for name in given:
         if name in free:
             continue
-        prefix = next(
-            (
-                refused_prefix
-                for refused_prefix in REFUSED_PREFIXES
-                if name.startswith(refused_prefix)
-            ),
-            None,
-        )
+        prefix = next(filter(name.startswith, REFUSED_PREFIXES), None)
         if name in _REFUSED:
             yield f"{_REFUSED[name]} is refused: {REFUSED[_REFUSED[name]]}"
         elif prefix is not None:
@@ -119,9 +113,9 @@ def unknown_or_refused(options: Mapping[str, str], known: Mapping[str, str]) -> 
             written = known[f"kafka.{name}"]
             yield f"{spelled[name]} is not an option of this source: write {written}"
         elif name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {known[near[0]]}?" if near else ""
-            shown = _spelled_like(known[near[0]], spelled[name]) if near else spelled[name]
+            near = nearest(name, known, similarity=0.6)
+            hint = f"; did you mean {known[near]}?" if near else ""
+            shown = _spelled_like(known[near], spelled[name]) if near else spelled[name]
             yield f"{shown} is not an option of this source{hint}"
 
 

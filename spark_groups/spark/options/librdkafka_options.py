@@ -13,6 +13,12 @@ _HOUR_MS: Final = 3_600_000
 _BUFFER_BYTES_MAX: Final = 100_000_000
 _MESSAGE_MAX_BYTES: Final = 1_000_000
 """librdkafka's message.max.bytes, the minimum of fetch.max.bytes."""
+_OTHER_NAMES: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+"""librdkafka's names of settings, where they differ from Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,92 +26,76 @@ class FetchTuning:
     """One option.
 
     Args:
-        name: The option, named as in a Java consumer.
-        setting: librdkafka's name.
+        kafka_name: The setting of a Java consumer.
         default: As the option table shows it.
         at_least: The minimum; None for a boolean.
     """
 
-    name: str
-    setting: str
+    kafka_name: str
     default: str
     meaning: str
-    at_least: int | None = 0
+    at_least: int | None
     at_most: int = _INT_MAX
+
+    @property
+    def name(self) -> str:
+        """The option."""
+        return f"kafka.{self.kafka_name}"
+
+    @property
+    def setting(self) -> str:
+        """librdkafka's name."""
+        return _OTHER_NAMES.get(self.kafka_name, self.kafka_name)
 
 
 FETCH_TUNING: Final[tuple[FetchTuning, ...]] = (
-    FetchTuning(
-        "kafka.fetch.min.bytes",
-        "fetch.min.bytes",
-        "1",
-        "Minimum bytes per fetch response.",
-        at_least=1,
-        at_most=100_000_000,
-    ),
+    FetchTuning("fetch.min.bytes", "1", "Minimum bytes per fetch response.", 1, 100_000_000),
     # Every offset of a range exists; a prefetch past its end must not delay the next range.
     FetchTuning(
-        "kafka.fetch.max.wait.ms",
-        "fetch.wait.max.ms",
-        "5",
-        "Maximum wait of a broker for kafka.fetch.min.bytes.",
-        at_most=300_000,
+        "fetch.max.wait.ms", "5", "Maximum wait of a broker for kafka.fetch.min.bytes.", 0, 300_000
     ),
     FetchTuning(
-        "kafka.fetch.max.bytes",
         "fetch.max.bytes",
         "52428800",
         "Maximum bytes per fetch; with the fast reader at most an eighth of maxMemoryPerTask.",
-        at_least=_MESSAGE_MAX_BYTES,
-        at_most=_INT_MAX - 512,
+        _MESSAGE_MAX_BYTES,
+        _INT_MAX - 512,
     ),
     FetchTuning(
-        "kafka.max.partition.fetch.bytes",
         "max.partition.fetch.bytes",
         "8388608",
         "Maximum bytes per partition and fetch.",
-        at_least=1,
-        at_most=1_000_000_000,
+        1,
+        1_000_000_000,
     ),
     # The default of Kafka's own consumer, unlike librdkafka's.
+    FetchTuning("check.crcs", "true", "Whether executors verify checksums.", None),
     FetchTuning(
-        "kafka.check.crcs", "check.crcs", "true", "Whether executors verify checksums.", None
+        "receive.buffer.bytes", THE_SYSTEMS, "Size of socket receive buffers.", 0, _BUFFER_BYTES_MAX
     ),
     FetchTuning(
-        "kafka.receive.buffer.bytes",
-        "socket.receive.buffer.bytes",
-        THE_SYSTEMS,
-        "Size of socket receive buffers.",
-        at_most=_BUFFER_BYTES_MAX,
-    ),
-    FetchTuning(
-        "kafka.send.buffer.bytes",
-        "socket.send.buffer.bytes",
+        "send.buffer.bytes",
         THE_SYSTEMS,
         "Size of socket send buffers; librdkafka only.",
-        at_most=_BUFFER_BYTES_MAX,
+        0,
+        _BUFFER_BYTES_MAX,
     ),
     FetchTuning(
-        "kafka.metadata.max.age.ms",
         "metadata.max.age.ms",
         "900000",
         "Maximum age of metadata; librdkafka only.",
-        at_least=1,
-        at_most=24 * _HOUR_MS,
+        1,
+        24 * _HOUR_MS,
     ),
     FetchTuning(
-        "kafka.reconnect.backoff.ms",
-        "reconnect.backoff.ms",
-        "100",
-        "First reconnect backoff; librdkafka only.",
-        at_most=_HOUR_MS,
+        "reconnect.backoff.ms", "100", "First reconnect backoff; librdkafka only.", 0, _HOUR_MS
     ),
     FetchTuning(
-        "kafka.reconnect.backoff.max.ms",
         "reconnect.backoff.max.ms",
         "10000",
         "Maximum reconnect backoff; librdkafka only.",
-        at_most=_HOUR_MS,
+        0,
+        _HOUR_MS,
     ),
 )
 

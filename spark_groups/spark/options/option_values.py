@@ -27,11 +27,7 @@ EARLIEST_OFFSET: Final = -2
 
 # The suffixes of Spark's JavaUtils.timeStringAs; a bare number is in milliseconds.
 _UNIT_S: Final = dict(
-    [("", 1e-3), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)],
-    m=60.0,
-    min=60.0,
-    h=3600.0,
-    d=86400.0,
+    [("", 1e-3), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)], m=60.0, min=60.0, h=3600.0, d=86400.0
 )
 
 # Those of its byteStringAs; a bare number is in bytes.

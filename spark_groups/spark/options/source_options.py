@@ -15,12 +15,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PositiveInt,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
@@ -128,7 +123,7 @@ def _option(
     name: str,
     meaning: str,
     *,
-    default: Any = ...,
+    default: Any = None,
     shown: str | None = None,
     on_restart: OnRestart = OnRestart.AT_ONCE,
 ) -> Any:
@@ -166,6 +161,7 @@ class SourceOptions:
     bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = _option(
         "kafka.bootstrap.servers",
         "Brokers to bootstrap from, as host:port,host:port.",
+        default=...,
         shown="required",
         on_restart=OnRestart.CLUSTER,
     )
@@ -173,20 +169,17 @@ class SourceOptions:
         "kafka.group.id",
         "The consumer group that the query joins as a member. A batch read without it is of no"
         " group, like that of Spark's own source.",
-        default=None,
         shown="required for a stream",
         on_restart=OnRestart.GROUP,
     )
     subscribe: Subscription | None = _option(
         "subscribe",
         "Topics, separated by commas. A stream requires this or subscribePattern.",
-        default=None,
         on_restart=OnRestart.TOPICS,
     )
     subscribe_pattern: Subscription | None = _option(
         "subscribePattern",
         "RE2 expression that matches whole topic names; the coordinator evaluates it.",
-        default=None,
         on_restart=OnRestart.TOPICS,
     )
     starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = _option(
@@ -201,14 +194,12 @@ class SourceOptions:
         "startingTimestamp",
         "Instead of startingOffsets: the first record with this timestamp or a later one, in ms"
         " since 1970. A partition added later starts at its beginning.",
-        default=None,
         on_restart=OnRestart.NEW_PARTITIONS,
     )
     starting_timestamps_ms: TimestampsMs | None = _option(
         "startingOffsetsByTimestamp",
         'Timestamps by partition, as JSON: {"orders": {"0": 1764000000000}}; startingTimestamp'
         " takes precedence.",
-        default=None,
         on_restart=OnRestart.NEW_PARTITIONS,
     )
     without_record: Annotated[WithoutRecord, BeforeValidator(partial(one_of, WithoutRecord))] = (
@@ -232,19 +223,16 @@ class SourceOptions:
         "endingTimestamp",
         "Only for batch reads, instead of endingOffsets: they end before the first record with this"
         " timestamp or a later one; without such a record, at the log end.",
-        default=None,
         on_restart=OnRestart.BATCH_ONLY,
     )
     ending_timestamps_ms: TimestampsMs | None = _option(
         "endingOffsetsByTimestamp",
         "The same by partition, as JSON, for every partition; endingTimestamp takes precedence.",
-        default=None,
         on_restart=OnRestart.BATCH_ONLY,
     )
     max_offsets_per_trigger: PositiveInt | None = _option(
         "maxOffsetsPerTrigger",
         "Maximum number of offsets per batch.",
-        default=None,
         on_restart=OnRestart.NEXT_BATCH,
     )
     max_bytes_per_trigger: Annotated[float, BeforeValidator(parse_limit_bytes)] | None = _option(
@@ -253,14 +241,12 @@ class SourceOptions:
         " exceeded; none: no limit. If maxOffsetsPerTrigger is set too, the smaller one counts. By"
         " default, if neither is set, it is 1g for the first batch of a run, and twice as much for"
         " each one after it, until a batch has the whole backlog; then there is no limit.",
-        default=None,
         shown="1g for the first batch",
         on_restart=OnRestart.NEXT_BATCH,
     )
     min_offsets_per_trigger: PositiveInt | None = _option(
         "minOffsetsPerTrigger",
         "Minimum number of offsets per batch; a smaller backlog waits.",
-        default=None,
         on_restart=OnRestart.NEXT_BATCH,
     )
     max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
@@ -274,10 +260,9 @@ class SourceOptions:
         "minPartitions",
         "Minimum number of tasks per batch; large ranges are split. By default, ranges share as"
         " many tasks as the driver has processors.",
-        default=None,
     )
     max_records_per_partition: PositiveInt | None = _option(
-        "maxRecordsPerPartition", "Maximum number of offsets per task.", default=None
+        "maxRecordsPerPartition", "Maximum number of offsets per task."
     )
     emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = _option(
         "emit",
@@ -358,7 +343,6 @@ class SourceOptions:
         "kafka.group.instance.id",
         "Makes the query a static member; must be unique per query. ${HOSTNAME}, ${POD_NAME} and"
         " other variables are read from the driver's environment.",
-        default=None,
     )
     leave_on_stop: bool = _option(
         "leaveOnStop",
@@ -381,7 +365,6 @@ class SourceOptions:
         "maxIdleTime",
         "The member leaves when Spark makes no call for this long, with no batch running; none"
         " disables this.",
-        default=None,
         shown="4 times the longest gap between calls, at least 10m",
     )
     max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = _option(
@@ -393,14 +376,12 @@ class SourceOptions:
     log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = _option(
         "logLevel",
         "Minimum level of the member's lines in the driver's log: debug, info, warn, error or off.",
-        default=None,
         shown="info",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = _option(
         "metricsPort",
         "Port for /metrics, /live, /ready and /health on the driver's host; 0 binds any free port"
         " and logs it.",
-        default=None,
     )
     metrics_host: Text = _option(
         "metricsHost", "Address to bind metricsPort to.", default="127.0.0.1"
@@ -408,20 +389,17 @@ class SourceOptions:
     remote_assignor: Text | None = _option(
         "kafka.group.remote.assignor",
         "The coordinator's assignor: uniform or range.",
-        default=None,
         shown="the broker's",
     )
     rack: Annotated[str, BeforeValidator(parse_rack)] | None = _option(
         "kafka.client.rack",
         "The rack, or zone, whose replicas are read. `${env:NAME}` is resolved on each executor,"
         " from its own environment.",
-        default=None,
     )
     client_id: Text | None = _option(
         "kafka.client.id",
         "Name of the query in the brokers' logs and quotas. Without it, the member has the name of"
         " the Spark application (`spark.app.name`), and executors that of the package.",
-        default=None,
     )
     max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = _option(
         "kafka.max.poll.interval.ms",

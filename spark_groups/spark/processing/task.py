@@ -175,10 +175,7 @@ class Task:
             expire_after_s = self.strategy.expire_after_s
         expires_ms = expiry_ms(origin, expire_after_s)
         fate = fate_of_failed(
-            self.strategy,
-            retries=origin.retries,
-            expires_ms=expires_ms,
-            now_ms=time.time() * 1000,
+            self.strategy, retries=origin.retries, expires_ms=expires_ms, now_ms=time.time() * 1000
         )
         logger.warning("%s is %s after %d attempts: %s", record, fate.value, tried.attempts, error)
         history = replace(origin, group_id=self.group_id, expires_ms=expires_ms)

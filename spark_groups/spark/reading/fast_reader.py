@@ -14,11 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.records.arrow_batches import (
-    AbortedTransaction,
-    RecordDecoder,
-    next_fetch_offset,
-)
+from spark_groups.records.arrow_batches import AbortedTransaction, RecordDecoder, next_fetch_offset
 from spark_groups.records.misfits import warn_of_misfits
 from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS, THE_SYSTEMS
 from spark_groups.spark.options.range_settings import (

@@ -22,12 +22,7 @@ from confluent_kafka import TopicPartition as Position
 
 from spark_groups.errors import BrokerUnreachableError, SparkGroupsError
 from spark_groups.group.member.grant_command import remedy_of
-from spark_groups.records.misfits import (
-    MAX_MS,
-    MisfitCounts,
-    TimestampMisfits,
-    warn_of_misfits,
-)
+from spark_groups.records.misfits import MAX_MS, MisfitCounts, TimestampMisfits, warn_of_misfits
 from spark_groups.spark.options.range_settings import (
     RangeSettings,
     UnreadableTimestamp,
@@ -36,19 +31,9 @@ from spark_groups.spark.options.range_settings import (
 )
 from spark_groups.spark.reading.consumer_cache import LIBRDKAFKA_IDLE_S, ConsumerCache
 from spark_groups.spark.reading.gaps import GAPS_MAX, USE_FAST, Cursor, unread
-from spark_groups.spark.reading.librdkafka_consumer import (
-    ASK_AGAIN_S,
-    BEHIND,
-    GONE,
-    RangeConsumer,
-)
+from spark_groups.spark.reading.librdkafka_consumer import ASK_AGAIN_S, BEHIND, GONE, RangeConsumer
 from spark_groups.spark.reading.rows import HEADERS, ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS, TIMESTAMP
-from spark_groups.types import (
-    OffsetRange,
-    TopicId,
-    TopicPartition,
-    topic_id_text,
-)
+from spark_groups.types import OffsetRange, TopicId, TopicPartition, topic_id_text
 from spark_groups.wire.fetch.first_unread import Passed
 
 BATCH_ROWS: Final = 10_000
@@ -252,10 +237,7 @@ class _Round:
             cursor.pass_to(reached, map(_offset, run))
         if run:
             self._buffer.add(
-                topic_partition.topic,
-                topic_partition.partition,
-                run,
-                self._row_bytes * len(run),
+                topic_partition.topic, topic_partition.partition, run, self._row_bytes * len(run)
             )
         if cursor.next_offset >= cursor.until_offset:
             self._end(cursor)

@@ -137,9 +137,5 @@ def _librdkafka() -> RangeReader:
 
 
 _READERS: Final[Mapping[ReaderChoice, Callable[[], RangeReader]]] = MappingProxyType(
-    {
-        ReaderChoice.AUTO: _auto,
-        ReaderChoice.FAST: _fast,
-        ReaderChoice.LIBRDKAFKA: _librdkafka,
-    }
+    {ReaderChoice.AUTO: _auto, ReaderChoice.FAST: _fast, ReaderChoice.LIBRDKAFKA: _librdkafka}
 )

@@ -21,6 +21,7 @@ from spark_groups.group.member.messages import (
     DescribeGroupResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    MetadataRequest,
     TopicMetadata,
     found_and_failed,
 )
@@ -174,7 +175,8 @@ def _no_group(options: SourceOptions, identity: ClusterIdentity) -> GroupReading
         names = {topic.name for topic in topics}
         missing = sorted({*wanted.topic_names} - names)
         if missing:
-            near = cluster.near_names(wanted.topic_names, names)
+            asked = MetadataRequest(topic_names=frozenset(wanted.topic_names), wants_near=True)
+            near = cluster.metadata(asked).near
             listed = ", ".join(f"{name}{hint(name, near)}" for name in missing)
             raise OptionsError(f"subscribe: {listed} does not exist")
     return GroupReading(description=DescribeGroupResponse(group_id=""), topics=topics)
@@ -309,11 +311,7 @@ def _start(
 
 
 def _until(
-    key: TopicIdPartition,
-    partition: TopicPartition,
-    end: int,
-    options: SourceOptions,
-    timed: Timed,
+    key: TopicIdPartition, partition: TopicPartition, end: int, options: SourceOptions, timed: Timed
 ) -> int:
     """Return the first offset of a partition that is not read.
 

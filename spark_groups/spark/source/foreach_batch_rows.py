@@ -131,18 +131,16 @@ def _still_there(
     """
     if not ranges:
         return ()
-    found = cluster.topics({offset_range.topic for offset_range in ranges})
+    topics = {each.topic for each in ranges}
+    found = cluster.topics(topics)
     ids = {known.topic.name: topic_id for topic_id, known in found.topics.items()}
     # A topic with an error may exist; reading it reports the error.
     there = tuple(
-        offset_range
-        for offset_range in ranges
-        if offset_range.topic in found.errors
-        or ids.get(offset_range.topic) == offset_range.topic_id
+        each
+        for each in ranges
+        if each.topic in found.errors or ids.get(each.topic) == each.topic_id
     )
-    for topic in sorted(
-        {offset_range.topic for offset_range in ranges} - {each.topic for each in there}
-    ):
+    for topic in sorted(topics - {each.topic for each in there}):
         lose(checked.range_settings(), f"the topic {topic} was deleted after the batch was planned")
     return there
 
@@ -240,14 +238,10 @@ def _exactly(ranges: Iterable[OffsetRange]) -> dict[str, str]:
     assigned: dict[str, list[int]] = {}
     starting: dict[str, dict[str, int]] = {}
     ending: dict[str, dict[str, int]] = {}
-    for offset_range in ranges:
-        assigned.setdefault(offset_range.topic, []).append(offset_range.partition)
-        starting.setdefault(offset_range.topic, {})[str(offset_range.partition)] = (
-            offset_range.from_offset
-        )
-        ending.setdefault(offset_range.topic, {})[str(offset_range.partition)] = (
-            offset_range.until_offset
-        )
+    for each in ranges:
+        assigned.setdefault(each.topic, []).append(each.partition)
+        starting.setdefault(each.topic, {})[str(each.partition)] = each.from_offset
+        ending.setdefault(each.topic, {})[str(each.partition)] = each.until_offset
     named = {"assign": assigned, "startingOffsets": starting, "endingOffsets": ending}
     return {name: json.dumps(value, separators=(",", ":")) for name, value in named.items()}
 

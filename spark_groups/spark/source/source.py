@@ -15,11 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
@@ -301,10 +297,7 @@ else:
 
 
 def _tasks(
-    load: Load,
-    options: SourceOptions,
-    ranges: tuple[OffsetRange, ...],
-    cluster_id: str | None,
+    load: Load, options: SourceOptions, ranges: tuple[OffsetRange, ...], cluster_id: str | None
 ) -> list[InputPartition]:
     if load.emits_ranges:
         return [RangesPartition(ranges, cluster_id)] if ranges else []

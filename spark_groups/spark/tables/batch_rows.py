@@ -24,7 +24,7 @@ from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.kafka_record import Record, record_rows, records_of
 from spark_groups.spark.processing.strategies import AtLast
 from spark_groups.spark.tables.columns import TableColumns
-from spark_groups.spark.tables.halving import Ranges, offsets_in, refused, without
+from spark_groups.spark.tables.halving import Ranges, refused, without
 from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import CURE, FitsTable, refusals_of_tasks
@@ -51,7 +51,7 @@ _RAISED: Final = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n|\n)
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRows:
+class RowsToStage:
     """The rows of a batch, which a transform changes before they are staged.
 
     Args:
@@ -85,39 +85,66 @@ class BatchRows:
                 return self.table.write_rows(self._changed(ranges), attempt), LeftOut()
         except RecordRefusedError as error:
             first = error
-        logger.info("some of %d offsets cannot be written: %s", offsets_in(ranges), first)
+        logger.info("some of %d offsets cannot be written: %s", sum(map(len, ranges)), first)
         # Else each job of the search would read the batch from Kafka again.
         self.batch.persist()
         try:
-            search = _Search(self, ranges, str(first), time.monotonic() + search_max_s)
+            search = self._refused(ranges, str(first), time.monotonic() + search_max_s)
             if at_last is None:
                 raise self._named(search, first) from None
-            return self._without_refused(search, attempt, at_last, first)
+            left_out = LeftOutRecords(at_last)
+            found: list[OffsetRange] = []
+            for each, reason in search:
+                found.append(each)
+                left_out.add(self._record(each), reason)
+            if not found:
+                raise first
+            rows = self._changed(without(ranges, found))
+            with _refusals_of_rows():
+                return self.table.write_rows(rows, attempt), left_out.result()
         finally:
             self.batch.unpersist()
 
-    def _without_refused(
-        self, search: _Search, attempt: Attempt, at_last: AtLast, first: RecordRefusedError
-    ) -> tuple[Sequence[Piece], LeftOut]:
-        """Stage the rows of the records that can be written."""
-        left_out = LeftOutRecords(at_last)
-        found: list[OffsetRange] = []
-        for each, reason in search.refused():
-            found.append(each)
-            left_out.add(self._record(each), reason)
-        if not found:
-            raise first
-        rows = self._changed(without(search.ranges, found))
-        with _refusals_of_rows():
-            return self.table.write_rows(rows, attempt), left_out.result()
+    def _refused(
+        self, ranges: Ranges, reason: str, ends_at_s: float
+    ) -> Iterator[tuple[OffsetRange, str]]:
+        """Yield each record that cannot be written, as a range of one offset, and the reason.
 
-    def _named(self, search: _Search, first: RecordRefusedError) -> TableError:
+        Args:
+            ranges: Ranges with such records.
+            reason: The first error.
+            ends_at_s: When the search gives up, on the monotonic clock.
+
+        Raises:
+            TableError: The search takes too long; the message has the ranges that are left.
+        """
+        columns = self.table.check()
+
+        def fails(part: Ranges) -> str | None:
+            if time.monotonic() > ends_at_s:
+                shown = ", ".join(
+                    f"{each.topic_partition} offsets {each.from_offset} to {each.until_offset - 1}"
+                    for each in part[:5]
+                )
+                raise TableError(
+                    f"some records cannot be written: {reason}. The search for them took too"
+                    f" long; it was at {shown}. Load the stream with emit=ranges: its tasks find"
+                    " such records at once. With on_error, the search may also take longer where"
+                    " kafka.max.poll.interval.ms is larger"
+                )
+            return self._why_refused(part, columns)
+
+        yield from refused(ranges, fails)
+
+    def _named(
+        self, search: Iterator[tuple[OffsetRange, str]], first: RecordRefusedError
+    ) -> TableError:
         """Return the error of a batch, with the record at fault if it can be found in time."""
         if re.search(r"the record \S+ offset \d", str(first)):
             # The rows have the columns that name their record.
             return first
         try:
-            found = next(search.refused(), None)
+            found = next(search, None)
         except TableError as error:
             return error
         if found is None:
@@ -128,13 +155,8 @@ class BatchRows:
             f" {reason}. {CURE}"
         )
 
-    def why_refused(self, ranges: Ranges, columns: TableColumns | None) -> str | None:
-        """Return why the rows of ranges cannot be written; None: they can.
-
-        Args:
-            ranges: The ranges.
-            columns: The columns of the table; None: it takes any rows.
-        """
+    def _why_refused(self, ranges: Ranges, columns: TableColumns | None) -> str | None:
+        """Return why the rows of ranges cannot be written; None: they can."""
         rows = self._changed(ranges)
         try:
             with _refusals_of_rows():
@@ -160,47 +182,6 @@ class BatchRows:
         for record in records_of(rows.to_batches()):
             return record
         raise TableError(f"the record {of.topic_partition} offset {of.from_offset} is gone")
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """A search for records that cannot be written, with an end.
-
-    Args:
-        rows: The rows of the batch.
-        ranges: The ranges with such records.
-        reason: The first error.
-        ends_at_s: When it gives up, on the monotonic clock.
-    """
-
-    rows: BatchRows
-    ranges: Ranges
-    reason: str
-    ends_at_s: float
-
-    def refused(self) -> Iterator[tuple[OffsetRange, str]]:
-        """Yield each record that cannot be written, and the reason.
-
-        Raises:
-            TableError: The search takes too long; the message has the ranges that are left.
-        """
-        columns = self.rows.table.check()
-
-        def fails(ranges: Ranges) -> str | None:
-            if time.monotonic() > self.ends_at_s:
-                shown = ", ".join(
-                    f"{each.topic_partition} offsets {each.from_offset} to {each.until_offset - 1}"
-                    for each in ranges[:5]
-                )
-                raise TableError(
-                    f"some records cannot be written: {self.reason}. The search for them took too"
-                    f" long; it was at {shown}. Load the stream with emit=ranges: its tasks find"
-                    " such records at once. With on_error, the search may also take longer where"
-                    " kafka.max.poll.interval.ms is larger"
-                )
-            return self.rows.why_refused(ranges, columns)
-
-        return refused(self.ranges, fails)
 
 
 @contextmanager

@@ -212,13 +212,7 @@ def _plain(column: pa.DataType) -> pa.DataType:
     return pa.binary() if kinds.is_fixed_size_binary(column) else _SAME.get(column, column)
 
 
-_DIGITS: Final = {
-    pa.int8(): 3,
-    pa.int16(): 5,
-    pa.int32(): 10,
-    pa.int64(): 19,
-    pa.uint64(): 20,
-}
+_DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19, pa.uint64(): 20}
 _FLOAT_FROM_BITS: Final = {pa.float32(): 16, pa.float64(): 32}
 """The widest integers that a type of floating point has exactly."""
 

@@ -200,10 +200,7 @@ def _scalar(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) ->
     found = column
     if column.type != wanted:
         found = _checked(
-            column,
-            lambda part: _cast(part, wanted),
-            path,
-            f"does not fit {wanted} exactly",
+            column, lambda part: _cast(part, wanted), path, f"does not fit {wanted} exactly"
         )
     if kinds.is_string(wanted):
         _checked(found, _validated, path, "is text with bytes that are not UTF-8")

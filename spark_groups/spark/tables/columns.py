@@ -165,7 +165,7 @@ class TableColumns:
         Raises:
             TableError: A type or a value does not fit.
         """
-        return map(Fitting(self).fit, batches)
+        return map(TaskConversion(self).of, batches)
 
     def check_later(self, given: pa.Schema, names: Sequence[str], first: pa.Schema) -> None:
         """Refuse later rows of a task that cannot be staged as its first ones are.
@@ -280,7 +280,7 @@ class TableColumns:
             refuse_outside(column, bounds, staged.name, "is outside the years 1 to 9999")
 
 
-class Fitting:
+class TaskConversion:
     """Converts record batches of a task, all of which are staged in the columns of the first one.
 
     Args:
@@ -292,7 +292,7 @@ class Fitting:
         self._first: pa.Schema | None = None
         self._given: pa.Schema | None = None
 
-    def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert a record batch.
 
         Args:

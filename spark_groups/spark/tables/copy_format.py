@@ -74,10 +74,7 @@ _VARIABLE: Final[Mapping[pa.DataType, str]] = {
 }
 
 LISTED: Final = frozenset(
-    (
-        *(pa.bool_(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.float32(), pa.float64(), pa.string()),
-    )
+    (*(pa.bool_(), pa.int16(), pa.int32(), pa.int64()), *(pa.float32(), pa.float64(), pa.string()))
 )
 """Types whose lists have a form in this module: the text of an array."""
 POSTGRES: Final = TypeRules(

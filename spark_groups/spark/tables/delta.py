@@ -467,11 +467,7 @@ class DeltaTable(LakeTable):
         self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
         self._first_id = str(self._table.metadata().id)
 
-    def _append(
-        self,
-        actions: list[AddAction],
-        properties: deltalake.CommitProperties,
-    ) -> None:
+    def _append(self, actions: list[AddAction], properties: deltalake.CommitProperties) -> None:
         assert self._table is not None
         try:
             self._table.create_write_transaction(

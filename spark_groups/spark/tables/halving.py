@@ -7,7 +7,7 @@ record that fails costs about twice the logarithm of n. Executors import this mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -15,19 +15,30 @@ from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.types import OffsetRange
 
 Take = Callable[[pa.RecordBatch], pa.RecordBatch]
-Refuse = Callable[[pa.RecordBatch, Exception], object]
 Ranges = tuple[OffsetRange, ...]
 Fails = Callable[[Ranges], str | None]
 """Returns why a function cannot take the records of ranges; None: it takes them."""
 
 
-def taken(batch: pa.RecordBatch, take: Take, refuse: Refuse) -> Iterator[pa.RecordBatch]:
-    """Yield what a function makes of the records that it can take, in their order.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A record that a function cannot take.
+
+    Args:
+        record: The record, as a batch of one row.
+        error: The error of the function.
+    """
+
+    record: pa.RecordBatch
+    error: Exception
+
+
+def taken(batch: pa.RecordBatch, take: Take) -> Iterator[pa.RecordBatch | Refusal]:
+    """Yield what a function makes of the records that it can take, and the others, in their order.
 
     Args:
         batch: The records.
         take: The function; it is called once if it can take all.
-        refuse: Called with each record that it cannot take, as a batch of one row, and the error.
 
     Raises:
         MemoryError: There is too little memory, which is not the fault of a record.
@@ -42,7 +53,7 @@ def taken(batch: pa.RecordBatch, take: Take, refuse: Refuse) -> Iterator[pa.Reco
             if is_of_all_records(error) or not part.num_rows:
                 raise
             if part.num_rows == 1:
-                refuse(part, error)
+                yield Refusal(part, error)
                 continue
             half = part.num_rows // 2
             waiting += [part.slice(half), part.slice(0, half)]
@@ -60,15 +71,6 @@ def is_of_all_records(error: Exception) -> bool:
     return is_of_table or isinstance(error, MemoryError)
 
 
-def offsets_in(ranges: Sequence[OffsetRange]) -> int:
-    """Return the number of offsets in ranges.
-
-    Args:
-        ranges: The ranges.
-    """
-    return sum(map(len, ranges))
-
-
 def refused(ranges: Ranges, fails: Fails) -> Iterator[tuple[OffsetRange, str]]:
     """Yield each record that a function cannot take, as a range of one offset, and the reason.
 
@@ -82,7 +84,7 @@ def refused(ranges: Ranges, fails: Fails) -> Iterator[tuple[OffsetRange, str]]:
     waiting = [ranges]
     while waiting:
         part = waiting.pop()
-        if offsets_in(part) <= 1:
+        if sum(map(len, part)) <= 1:
             if part and (reason := fails(part)) is not None:
                 yield part[0], reason
             continue
@@ -90,7 +92,7 @@ def refused(ranges: Ranges, fails: Fails) -> Iterator[tuple[OffsetRange, str]]:
         # If the left half does not fail, the right one does, and need not be tried as a whole.
         if fails(left) is None:
             waiting.append(right)
-        elif offsets_in(right) == 1 or fails(right) is not None:
+        elif sum(map(len, right)) == 1 or fails(right) is not None:
             waiting += [right, left]
         else:
             waiting.append(left)
@@ -102,7 +104,7 @@ def halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
     Args:
         ranges: Ranges of at least two offsets.
     """
-    left_size = offsets_in(ranges) // 2
+    left_size = sum(map(len, ranges)) // 2
     left: list[OffsetRange] = []
     right: list[OffsetRange] = []
     for each in ranges:

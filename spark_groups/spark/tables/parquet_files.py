@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,10 +19,9 @@ from pyarrow import fs, parquet
 
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text, schema_of_text
-from spark_groups.spark.tables.orphans import orphans_of, remove_files
 from spark_groups.spark.tables.partition_values import split
 from spark_groups.spark.tables.staged_table import StagedTable
-from spark_groups.spark.tables.table import Attempt, Orphan, Piece, no_rows
+from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, no_rows
 
 STORE_REQUESTS_MAX: Final = 16
 """How many requests to a store run at once."""
@@ -201,14 +201,30 @@ class LakeTable(StagedTable):
             if self._opened() is None:
                 raise TableError(f"there is no table: {self}")
         files, _ = self._data()
-        return orphans_of(
-            files, self._committed_paths, older_than_s=older_than_s, now_s=time.time()
+        staged = [
+            each
+            for each in files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            if each.base_name.startswith(PREFIX) and each.type is fs.FileType.File
+        ]
+        # Read after the directory: a file that is committed meanwhile is in one of the versions.
+        committed = self._committed_paths()
+        found = [
+            Orphan(each.path, each.size, each.mtime.timestamp())
+            for each in staged
+            if each.path not in committed
+            and each.mtime is not None
+            and not _is_linked(files, each.path)
+        ]
+        until_s = time.time() - older_than_s
+        return sorted(
+            (each for each in found if each.modified_s <= until_s), key=lambda each: each.name
         )
 
     def remove(self, orphans: Sequence[Orphan]) -> None:
         """Delete orphans."""
         files, _ = self._data()
-        remove_files(files, orphans)
+        for orphan in orphans:
+            files.delete_file(orphan.name)
 
     @abstractmethod
     def _opened(self) -> object | None:
@@ -229,6 +245,14 @@ class LakeTable(StagedTable):
     @abstractmethod
     def _committed_paths(self) -> set[str]:
         """Return the files of attempts in all versions of the table, as paths in its directory."""
+
+
+def _is_linked(files: fs.FileSystem, path: str) -> bool:
+    """Return whether a file of a local directory is a link, which may lead out of it."""
+    is_local = isinstance(files, fs.SubTreeFileSystem) and isinstance(
+        files.base_fs, fs.LocalFileSystem
+    )
+    return is_local and (Path(files.base_path) / path).is_symlink()
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], empty: list[pa.Schema]) -> Iterator[pa.Table]:

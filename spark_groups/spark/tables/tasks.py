@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -21,12 +21,12 @@ from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
-from spark_groups.spark.processing.kafka_record import Record, records_of
+from spark_groups.spark.processing.kafka_record import records_of
 from spark_groups.spark.processing.letters import error_text
 from spark_groups.spark.processing.strategies import AtLast
 from spark_groups.spark.reading.reader import read_ranges
-from spark_groups.spark.tables.columns import Fitting, TableColumns
-from spark_groups.spark.tables.halving import is_of_all_records, taken
+from spark_groups.spark.tables.columns import TableColumns, TaskConversion
+from spark_groups.spark.tables.halving import Refusal, is_of_all_records, taken
 from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords, reason_of
 from spark_groups.spark.tables.table import Piece, TaskWriter, no_rows
 from spark_groups.types import OffsetRange
@@ -77,17 +77,26 @@ class RangesToTable:
         """
         acknowledge_tasks_at_once()
         for ranges in tasks:
-            left_out = None if self.at_last is None else LeftOutRecords(self.at_last)
-            last: list[pa.RecordBatch] = []
-            rows = self._rows(ranges, last) if left_out is None else self._good(ranges, left_out)
-            try:
-                yield from self.writer.write(rows, _task_name())
-            except RecordRefusedError as error:
-                raise self._named(last, error) from None
-            except TableError as error:
-                raise TableError(f"{error}{_read_last(last)}") from None
-            if left_out is not None:
+            if self.at_last is None:
+                yield from self._all(ranges)
+            else:
+                left_out = LeftOutRecords(self.at_last)
+                yield from self.writer.write(self._good(ranges, left_out), _task_name())
                 yield left_out.result()
+
+    def _all(self, ranges: Iterable[OffsetRange]) -> Iterator[Piece]:
+        """Stage the rows of all records.
+
+        Raises:
+            TableError: A record cannot be written, which it names if it can.
+        """
+        last: list[pa.RecordBatch] = []
+        try:
+            yield from self.writer.write(self._rows(ranges, last), _task_name())
+        except RecordRefusedError as error:
+            raise self._named(last, error) from None
+        except TableError as error:
+            raise TableError(f"{error}{_read_last(last)}") from None
 
     def _rows(
         self, ranges: Iterable[OffsetRange], last: list[pa.RecordBatch]
@@ -114,53 +123,36 @@ class RangesToTable:
     def _good(
         self, ranges: Iterable[OffsetRange], left_out: LeftOutRecords
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the changed rows of records that can be written.
+        """Yield the changed rows of records that can be written; `left_out` gets the others."""
+        for each in self._tried(read_ranges(self.settings, ranges)):
+            if isinstance(each, Refusal):
+                (record,) = records_of([each.record])
+                left_out.add(record, _problem(each.error) or error_text(each.error))
+            else:
+                yield each
 
-        Args:
-            ranges: The ranges to read.
-            left_out: Gets the other records.
-        """
-        fitting = Fitting(self.writer.columns)
-
-        def refuse(part: pa.RecordBatch, error: Exception) -> None:
-            (record,) = records_of([part])
-            problem = error.problem if isinstance(error, RecordRefusedError) else ""
-            left_out.add(record, problem or error_text(error))
-
-        for each in read_ranges(self.settings, ranges):
-            yield from taken(each, lambda part: fitting.fit(changed(self.transform, part)), refuse)
+    def _tried(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch | Refusal]:
+        """Yield changed rows as the table takes them, and the records that cannot be written."""
+        conversion = TaskConversion(self.writer.columns)
+        for each in batches:
+            yield from taken(each, lambda part: conversion.of(changed(self.transform, part)))
 
     def _named(self, last: Sequence[pa.RecordBatch], error: RecordRefusedError) -> TableError:
         """Return an error that names the first record of the last rows that cannot be written."""
-        fitting = Fitting(self.writer.columns)
-        for each in last:
-            refusals = taken(each, lambda part: fitting.fit(changed(self.transform, part)), _found)
-            try:
-                for _ in refusals:
-                    pass
-            except _FoundError as found:
-                (record,) = records_of([found.part])
-                return RecordRefusedError(self._refusal(record, found.cause))
-        return RecordRefusedError(f"{error}{_read_last(last)}")
-
-    def _refusal(self, record: Record, error: Exception) -> str:
+        refusals = (each for each in self._tried(last) if isinstance(each, Refusal))
+        if (found := next(refusals, None)) is None:
+            return RecordRefusedError(f"{error}{_read_last(last)}")
+        (record,) = records_of([found.record])
         place = f"the record {record.topic}-{record.partition} offset {record.offset}"
-        if isinstance(error, RecordRefusedError) and error.problem:
-            return f"{place} does not fit {self.writer.columns.table}: {error.problem}. {CURE}"
-        return f"the transform cannot take {place}: {reason_of(error)}. {CURE}"
+        problem = f"the transform cannot take {place}: {reason_of(found.error)}"
+        if of_table := _problem(found.error):
+            problem = f"{place} does not fit {self.writer.columns.table}: {of_table}"
+        return RecordRefusedError(f"{problem}. {CURE}")
 
 
-class _FoundError(Exception):
-    """A record that cannot be written was found."""
-
-    def __init__(self, part: pa.RecordBatch, cause: Exception) -> None:
-        super().__init__()
-        self.part = part
-        self.cause = cause
-
-
-def _found(part: pa.RecordBatch, error: Exception) -> NoReturn:
-    raise _FoundError(part, error)
+def _problem(error: Exception) -> str:
+    """Return why a table does not take a record; empty: another error."""
+    return error.problem if isinstance(error, RecordRefusedError) else ""
 
 
 def changed(transform: ArrowTransform | None, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -51,13 +51,15 @@ from spark_groups.spark.control.running_query import (
     running_query,
 )
 from spark_groups.spark.options.option_values import Emit
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.budget import BUDGET_SHARE
 from spark_groups.spark.processing.strategies import AtLast, Fate, SkipOrDeadLetter
 from spark_groups.spark.processing.totals import RecordTotals
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.spark.source.packing import pack
-from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, BatchRows, RowsTransform
-from spark_groups.spark.tables.left_out import LeftOut, LetterBox
+from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
+from spark_groups.spark.tables.left_out import LeftOut
+from spark_groups.spark.tables.letter_box import LetterBox
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
@@ -158,6 +160,7 @@ class TableWriter:
             OptionsError: The stream is not the one that `load()` returned, or its options do not
                 fit the table or `on_error`; or a dead-letter topic does not exist.
             TableError: The table cannot be written, or lacks the columns.
+            AnalysisException: Expressions of the transform do not fit the stream.
         """
         checked, is_as_loaded = loaded_stream(stream, "write_table")
         if not is_as_loaded:
@@ -165,12 +168,9 @@ class TableWriter:
         columns = self._table.check()
         if self._letter_box is not None:
             self._letter_box.check(checked)
-        if checked.emit is Emit.RANGES:
-            if columns is None:
-                self._table.task_writer(Attempt(checked.group_id, 0, "check"))
-            given = _columns_of_ranges(self._transform, checked.include_headers)
-        else:
-            given = _columns_of_rows(self._transform, stream)
+        if checked.emit is Emit.RANGES and columns is None:
+            self._table.task_writer(Attempt(checked.group_id, 0, "check"))
+        given = _given_columns(self._transform, stream, checked)
         if given is not None and columns is not None:
             columns.check(given)
 
@@ -245,7 +245,7 @@ class TableWriter:
             search_max_s = NAMING_MAX_S
             if at_last is not None:
                 search_max_s = BUDGET_SHARE * running.checked.max_poll_interval_ms / 1000
-            rows = BatchRows(batch, running.ranges, self._transform, self._table)
+            rows = RowsToStage(batch, running.ranges, self._transform, self._table)
             pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
             self._left_out = [left_out]
         if box is not None:
@@ -275,39 +275,31 @@ class TableWriter:
             return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
 
 
-def _columns_of_ranges(transform: ArrowTransform | None, include_headers: bool) -> pa.Schema | None:
+def _given_columns(transform: Any, stream: DataFrame, checked: SourceOptions) -> pa.Schema | None:
     """Return the columns that a transform makes of no records; None: they are not known yet.
-
-    Without records, columns whose types Arrow infers have none; such a transform tells nothing.
-    """
-    schema = ROW_SCHEMA_WITH_HEADERS if include_headers else ROW_SCHEMA
-    empty = pa.RecordBatch.from_pylist([], schema=schema)
-    try:
-        given = changed(transform, empty).schema
-    except TableError:
-        raise
-    except Exception as error:
-        logger.debug("the transform does not take a batch without records: %s", error)
-        return None
-    is_known = len(given) and not any(pa.types.is_null(each.type) for each in given)
-    return given if is_known else None
-
-
-def _columns_of_rows(transform: RowsTransform | None, stream: DataFrame) -> pa.Schema | None:
-    """Return the columns that a transform makes of no rows; None: they are not known yet.
 
     Raises:
         AnalysisException: Its expressions do not fit the stream.
+        TableError: It returns something else than rows, or columns that no table takes.
     """
-    empty = stream.sparkSession.createDataFrame([], stream.schema)
+    is_of_ranges = checked.emit is Emit.RANGES
     try:
-        rows = empty if transform is None else transform(empty)
-    except AnalysisException:
+        if is_of_ranges:
+            schema = ROW_SCHEMA_WITH_HEADERS if checked.include_headers else ROW_SCHEMA
+            made = changed(transform, pa.RecordBatch.from_pylist([], schema=schema))
+        else:
+            empty = stream.sparkSession.createDataFrame([], stream.schema)
+            made = empty if transform is None else transform(empty)
+    except (AnalysisException, TableError):
         raise
     except Exception as error:
         logger.debug("the transform does not take a batch without rows: %s", error)
         return None
-    return arrow_schema(rows)
+    if not is_of_ranges:
+        return arrow_schema(made)
+    # Without records, columns whose types Arrow infers have none; such a transform tells nothing.
+    is_known = len(made.schema) and not any(pa.types.is_null(each.type) for each in made.schema)
+    return made.schema if is_known else None
 
 
 class Notices:

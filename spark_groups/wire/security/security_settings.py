@@ -5,7 +5,6 @@ Files are read here, once, so that executors need none. No message repeats a sec
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from spark_groups.errors import OptionsError, printable
+from spark_groups.group.member.near_names import nearest
 from spark_groups.wire.security.bearer_token import check_extensions
 from spark_groups.wire.security.config_references import Allowed, resolved
 from spark_groups.wire.security.sasl import (
@@ -418,9 +418,9 @@ def unread_settings(settings: Iterable[str]) -> list[str]:
     known = [security_setting.name for security_setting in SECURITY_SETTINGS]
     given = dict.fromkeys(settings, "")
     unread = sorted(given.keys() - {*known, *provider_settings(given), "bootstrap.servers"})
-    near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in unread}
+    near = {name: nearest(name, known, similarity=0.85) for name in unread}
     return [
-        f"{printable(name)} (did you mean {found[0]}?)" if found else printable(name)
+        f"{printable(name)} (did you mean {found}?)" if found else printable(name)
         for name, found in near.items()
     ]
 

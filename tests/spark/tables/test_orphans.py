@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,26 +26,17 @@ def test_vacuum_follows_no_link(tmp_path: Path, kind: str) -> None:
     written(table)
     inside = place if kind == "Delta" else place / "lake" / "t" / "data"
     assert inside.is_dir()
-    (outside / "deep").mkdir(parents=True)
-    for each in (outside / "a", outside / "deep" / "b", outside / f"{PREFIX}c"):
+    outside.mkdir()
+    for each in (outside / "a", outside / f"{PREFIX}c"):
         each.write_text("precious")
     (inside / f"{PREFIX}directory").symlink_to(outside)
     (inside / f"{PREFIX}file").symlink_to(outside / "a")
-    (inside / f"{PREFIX}own").mkdir()
-    (inside / f"{PREFIX}own" / "link").symlink_to(outside)
-    for each in ("loop", "another"):
-        (inside / f"{PREFIX}own" / each).symlink_to(inside / f"{PREFIX}own")
-    (inside / f"{PREFIX}own" / "orphan").write_text("rows")
+    (inside / f"{PREFIX}own").write_text("rows")
     found = table.orphans(0)
-    assert [each.name for each in found] == [f"{PREFIX}own/orphan"]
-    # A link that takes the place of a directory after the look.
-    os.rename(inside / f"{PREFIX}own", tmp_path / "before")
-    (inside / f"{PREFIX}own").symlink_to(outside)
-    (outside / "orphan").write_text("precious")
-    table.remove(found)
-    assert len([each for each in outside.rglob("*") if each.is_file()]) == 4
+    assert [each.name for each in found] == [f"{PREFIX}own"]
+    # A link that takes the place of an orphan after the look.
     (inside / f"{PREFIX}own").unlink()
-    os.rename(tmp_path / "before", inside / f"{PREFIX}own")
+    (inside / f"{PREFIX}own").symlink_to(outside / "a")
     table.remove(found)
-    assert not (inside / f"{PREFIX}own" / "orphan").exists()
-    assert len([each for each in outside.rglob("*") if each.is_file()]) == 4
+    assert not (inside / f"{PREFIX}own").is_symlink()
+    assert {each.read_text() for each in outside.iterdir()} == {"precious"}
