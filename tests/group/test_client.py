@@ -237,8 +237,10 @@ def test_leaving_ends_in_time_without_an_answer(loses_heartbeat: bool) -> None:
     harness.client.leave(harness.now, leave_by=harness.now + 5.0)
     if loses_heartbeat:
         harness.until(m.HeartbeatRequest)
+    assert not harness.client.parts.member.is_leave_unanswered
     harness.wait(5.0)
     assert harness.client.parts.member.has_left
+    assert harness.client.parts.member.is_leave_unanswered
 
 
 def test_lost_batch_that_comes_back_untouched_is_inherited() -> None:
