@@ -12,7 +12,6 @@ from contextlib import closing
 from pyspark.sql import SparkSession
 
 import spark_groups
-from spark_groups.spark.control.shutdown import stop_on_sigterm
 
 DATABASE = "orders.db"
 LOCK_S = 60.0
@@ -39,7 +38,6 @@ def main() -> None:
     with closing(sqlite3.connect(DATABASE)) as database, database:
         database.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, cents)")
     spark = SparkSession.builder.appName("orders").getOrCreate()
-    end = stop_on_sigterm(spark)
     # An order that only waits for the database is no dead letter.
     strategy = spark_groups.SkipOrDeadLetter(record_deadline_s=2 * LOCK_S)
     query = spark_groups.start(
@@ -54,7 +52,7 @@ def main() -> None:
         .writeStream.foreachBatch(spark_groups.process_records(book, strategy))
         .option("checkpointLocation", "checkpoints/orders")
     )
-    end.await_termination(query)
+    spark_groups.await_end(query)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,12 @@ NEW_CHECKPOINT: Final = (
     " an old one, at its old offsets"
 )
 """The end of each recipe that sets offsets back."""
+_OWN_QUERY: Final = (
+    "Are the checkpointLocation and the group those of another query, with another sink? Then give"
+    " this query its own checkpointLocation and kafka.group.id: a new group begins at"
+    " startingOffsets."
+)
+"""What to do if a table has nothing of a query that has finished batches."""
 _SHOWN_MAX: Final = 5
 _SET_AT_ONCE_MAX: Final = 50
 
@@ -179,9 +185,14 @@ def check_not_truncated(
 def _gap(each: OffsetRange, entry: Entry) -> str | None:
     """Return which offsets the table would lack if a range were written; None: it would not."""
     if entry.next_offset < each.from_offset:
+        has = (
+            f"the table has nothing of it from offset {entry.next_offset} on, where the query's"
+            " last batch began or the group stood"
+            if entry.is_empty
+            else f"the table has it up to offset {entry.next_offset} (exclusive)"
+        )
         return (
-            f"{each.topic_partition}: the table has it up to offset {entry.next_offset}"
-            f" (exclusive), but the batch begins at {each.from_offset}:"
+            f"{each.topic_partition}: {has}, but the batch begins at {each.from_offset}:"
             f" {each.from_offset - entry.next_offset} offsets would be missing"
         )
     if each.from_offset < entry.start_offset:
@@ -209,23 +220,19 @@ def _shown(partitions: Sequence[str]) -> str:
 def _gap_text(
     group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], state: TableState, table: str
 ) -> str:
+    unsaved = [
+        each
+        for each in gaps
+        if FenceKey(group_id, each[0].topic_id, each[0].partition) not in state.entries
+    ]
+    if unsaved:
+        return _absent_text(group_id, unsaved, table)
     problem = (
         f"the batch is not written to {table}, because records would be missing there:"
         f" {_shown([text for *_, text in gaps])}."
     )
-    unsaved = [
-        Place(gap.topic, gap.partition, entry.next_offset)
-        for gap, entry, _ in gaps
-        if FenceKey(group_id, gap.topic_id, gap.partition) not in state.entries
-    ]
-    if unsaved:
-        commands = "; then: ".join(_reset_commands(group_id, unsaved))
-        return (
-            f"{problem} Did a function around write_table swallow an exception, did another member"
-            " of the group read them, or was the table dropped? If the table may lack them, only"
-            " start the query with a new checkpointLocation. Otherwise stop the group's queries,"
-            f" and run: {commands}; then {NEW_CHECKPOINT}"
-        )
+    if all(entry.is_empty for _, entry, _ in gaps):
+        problem += _strange_text(group_id, gaps, state)
     # Not the group's committed offset: the log may begin after it, where records were deleted.
     places = [(Place(gap.topic, gap.partition, gap.from_offset), entry) for gap, entry, _ in gaps]
     ahead = [place for place, entry in places if entry.next_offset < place.offset]
@@ -243,9 +250,51 @@ def _gap_text(
             " --backwards."
         )
     return (
-        f"{problem}{ways} Otherwise continue where the table ends: stop the group's queries, and"
-        f" run: spark-groups reset-offsets {shlex.quote(group_id)} --from-table TABLE --all-topics"
-        f" --execute; then {NEW_CHECKPOINT}"
+        f"{problem}{ways} Otherwise, as after a backup of the table was restored, continue"
+        " where the table ends: stop the group's queries, and run: spark-groups reset-offsets"
+        f" {shlex.quote(group_id)} --from-table TABLE --all-topics --execute; then {NEW_CHECKPOINT}"
+    )
+
+
+def _absent_text(group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], table: str) -> str:
+    """Return the error of a table that does not exist, although batches were finished before."""
+    group = shlex.quote(group_id)
+    lacking = [
+        f"{gap.topic_partition} [{entry.next_offset}, {gap.from_offset}):"
+        f" {gap.from_offset - entry.next_offset} offsets would be missing"
+        for gap, entry, _ in gaps
+    ]
+    places = [Place(gap.topic, gap.partition, entry.next_offset) for gap, entry, _ in gaps]
+    commands = "; then: ".join(_reset_commands(group_id, places))
+    return (
+        f"the batch is not written to {table}: this table does not exist, so it has nothing of this"
+        f" query, but the query's checkpoint or the group {group_id!r} has finished earlier"
+        f" records: {_shown(lacking)}. {_OWN_QUERY} If the table may lack them, only start the"
+        " query with a new checkpointLocation. Otherwise stop the group's queries. If the table was"
+        f" dropped, run: spark-groups reset-offsets {group} --all-topics --to-earliest --execute."
+        " If a function around write_table swallowed an exception, or another member of the group"
+        f" read them, run: {commands}. Then {NEW_CHECKPOINT}"
+    )
+
+
+def _strange_text(
+    group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], state: TableState
+) -> str:
+    """Return what may be wrong if a table has nothing of the partitions of a batch."""
+    topics = {gap.topic_id for gap, *_ in gaps}
+    others = sorted(
+        {
+            key.group_id
+            for key, entry in state.entries.items()
+            if key.topic_id in topics and key.group_id != group_id and not entry.is_empty
+        }
+    )
+    if not others:
+        return f" {_OWN_QUERY}"
+    return (
+        f" {_OWN_QUERY} The table has these topics of {', '.join(map(repr, others[:_SHOWN_MAX]))}:"
+        " if the query was in that group before, set kafka.group.id back, and start it with a new"
+        " checkpointLocation."
     )
 
 
@@ -333,8 +382,8 @@ def other_groups(group_id: str, topics: Mapping[TopicId, str], state: TableState
     """
     pairs = {
         (topics[key.topic_id], key.group_id)
-        for key in state.entries
-        if key.topic_id in topics and key.group_id != group_id
+        for key, entry in state.entries.items()
+        if key.topic_id in topics and key.group_id != group_id and not entry.is_empty
     }
     return [
         f"the group {other!r} has written the topic {topic} to this table, too: each record that"

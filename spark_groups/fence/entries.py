@@ -44,6 +44,11 @@ class Entry:
         if not 0 <= self.start_offset <= self.next_offset:
             raise ValueError(f"[{self.start_offset}, {self.next_offset}) is no range of offsets")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has nothing of the partition: the group has only begun it."""
+        return self.start_offset == self.next_offset
+
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:

@@ -119,9 +119,9 @@ class AfterInput:
 
     def _continue_leaving(self, now: float, leave_by: float) -> None:
         parts, member = self._parts, self._parts.member
-        if member.state is MemberState.PREPARE_LEAVING and (
-            not parts.commits.is_pending or now >= leave_by
-        ):
+        # A batch that ran again is committed once its partitions are known to stand at its start.
+        is_committing = parts.commits.is_pending or bool(parts.ledger.deciding())
+        if member.state is MemberState.PREPARE_LEAVING and (not is_committing or now >= leave_by):
             member.leave_now(now)
         elif member.state is MemberState.LEAVING and now >= leave_by:
             member.give_up_leaving(now)

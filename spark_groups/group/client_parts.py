@@ -170,9 +170,14 @@ def _cluster_requests(parts: ClientParts) -> Callable[[float], Asked | None]:
         (names, parts.deleted.next_request),
     )
     last = in_order(GroupSettings(member, parts.session, search, positions.emit))
+    before_leave = in_order(epochs, doubted)
 
     def next_request(now: float) -> Asked | None:
-        if member.state not in _LOOKING_UP or now < pause.not_before:
+        if now < pause.not_before:
+            return None
+        if member.state is MemberState.PREPARE_LEAVING and positions.ledger.deciding():
+            return before_leave(now)
+        if member.state not in _LOOKING_UP:
             return None
         baseline = names.ask_baseline(now)
         if baseline is not None:

@@ -17,6 +17,7 @@ from spark_groups.group.batches.batch_bytes import BytesSearch
 from spark_groups.group.batches.first_batches import FirstBatches
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
+from spark_groups.group.ledger.events import NothingUnread
 from spark_groups.group.member.messages import ListedOffset, RecordSample
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.record_samples import SAMPLING_S
@@ -115,6 +116,8 @@ class Trigger:
         self._servers = servers
         self._is_available_now = False
         self._has_begun = False
+        self._is_first = True
+        """Whether no plan has read records, and none was found to have nothing to read."""
         self._steps: _Steps | None = None
         self._wait: _Until | None = None
         """What the steps wait for; None: they continue with the next poll."""
@@ -313,11 +316,25 @@ class Trigger:
     def _plan(self, limit: PlanLimit, ends: Ends) -> Planned | NothingToRead:
         client, now = self._client, self._now
         plan = client.plan(limit, _offsets(ends), now, _leader_epochs(ends))
+        if self._is_first:
+            self._look_at_first(plan, ends)
         if plan is None:
             return NothingToRead()
         for event in self._first_batches.planned(plan, self._sizes, now):
             self._parts.positions.emit(event)
         return Planned(plan)
+
+    def _look_at_first(self, plan: BatchPlan | None, ends: Ends) -> None:
+        """Report once that a run finds nothing to read: until records come, nothing else does."""
+        parts, now = self._parts, self._now
+        if plan is not None and plan.ranges:
+            self._is_first = False
+            return
+        owned = tuple(sorted(parts.ledger.positions(parts.member.assigned)))
+        is_settled = parts.next_batch.is_settled and not parts.commits.is_pending
+        if owned and is_settled and parts.next_batch.knows_all_ends(_offsets(ends), now):
+            self._is_first = False
+            parts.positions.emit(NothingUnread(now, owned))
 
     def _until(self, is_met: Callable[[], bool], wait_s: float) -> _Until:
         return _Until(is_met, self._now + wait_s)

@@ -17,8 +17,8 @@ from spark_groups.errors import AccessError, CheckpointError
 from spark_groups.group.client import GroupClient
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.messages import Node, RequestFailed, Response
-from spark_groups.group.progress import RunLines, awaited_at_start
 from spark_groups.group.requests.channels import Outgoing
+from spark_groups.group.run_lines import RunLines, awaited_at_start
 from spark_groups.runtime.channel_threads import ChannelThreads
 from spark_groups.wire.connection import AnotherClusterError
 
@@ -123,7 +123,7 @@ class Engine:
         events = client.poll_events()
         for event in events:
             self.timeline.add(event, client.parts.topics.name)
-            self._run_lines.happened(event)
+            self._run_lines.note(event)
         for line in self._run_lines.due(
             suspension_clock(),
             is_committing=_is_committing(client),
@@ -150,6 +150,7 @@ class Engine:
                 suspension_clock(),
                 is_committed=not (_is_committing(client) or is_read),
                 keeps_partitions=keeps_partitions,
+                is_answered=parts.member.has_left and not parts.member.is_leave_unanswered,
             )
 
     def _keep_time(self) -> None:

@@ -91,6 +91,38 @@ def test_gap_is_refused_with_the_command_that_accepts_it() -> None:
     ]
 
 
+def test_table_that_does_not_exist_is_named_as_having_nothing_of_a_query_with_batches() -> None:
+    state = TableState(unsaved={KEY: Entry(4, 4)})
+    with pytest.raises(
+        TableGapError, match="this table does not exist, so it has nothing"
+    ) as raised:
+        decide(state, reads(10, 20))
+    assert "departures-0 [4, 10): 6 offsets would be missing" in str(raised.value)
+    assert "its own checkpointLocation and kafka.group.id" in str(raised.value)
+    assert str(raised.value).endswith(f"Then {NEW_CHECKPOINT}")
+    assert printed(str(raised.value)) == [
+        "reset-offsets flights --all-topics --to-earliest --execute",
+        "reset-offsets flights --topic departures:0 --to-offset 4 --execute",
+    ]
+
+
+def test_table_without_a_row_of_the_query_is_named_as_having_nothing_of_its_partitions() -> None:
+    with pytest.raises(TableGapError, match="the table has nothing of it from offset 4") as raised:
+        decide(state_of(4, 4), reads(10, 20))
+    assert "its own checkpointLocation and kafka.group.id" in str(raised.value)
+    assert "in that group before" not in str(raised.value)
+    others = {KEY._replace(group_id=name): Entry(0, 9) for name in ("former", "begun")}
+    others[KEY._replace(group_id="begun")] = Entry(0, 0)
+    with pytest.raises(TableGapError, match="has these topics of 'former': if the query was in"):
+        decide(TableState(entries={KEY: Entry(4, 4), **others}), reads(10, 20))
+
+
+def test_table_with_rows_of_the_query_is_not_taken_for_another_querys() -> None:
+    with pytest.raises(TableGapError) as raised:
+        decide(state_of(0, 5), reads(10, 20))
+    assert "its own checkpointLocation" not in str(raised.value)
+
+
 def test_range_before_the_first_offset_is_refused_and_not_skipped() -> None:
     with pytest.raises(TableGapError, match="has the partition from 100 on: 90 offsets") as raised:
         decide(state_of(100, 200), reads(10, 20))
@@ -181,6 +213,8 @@ def test_other_groups_of_the_same_topic_are_named() -> None:
         KEY,
     ]
     state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
+    # A group that was refused has only begun.
+    state = TableState(entries={**state.entries, FenceKey("begun", TOPIC, 0): Entry(5, 5)})
     (warning,) = other_groups(GROUP, {TOPIC: "departures"}, state)
     assert "'other' has written the topic departures" in warning
 

@@ -237,8 +237,10 @@ def test_leaving_ends_in_time_without_an_answer(loses_heartbeat: bool) -> None:
     harness.client.leave(harness.now, leave_by=harness.now + 5.0)
     if loses_heartbeat:
         harness.until(m.HeartbeatRequest)
+    assert not harness.client.parts.member.is_leave_unanswered
     harness.wait(5.0)
     assert harness.client.parts.member.has_left
+    assert harness.client.parts.member.is_leave_unanswered
 
 
 def test_lost_batch_that_comes_back_untouched_is_inherited() -> None:
@@ -332,6 +334,32 @@ def test_revocation_waits_until_the_leader_has_confirmed_what_a_replayed_batch_f
     assert offsets_of(request) == {1: 5}
     harness.answer(Channel.OFFSETS, all_of(request))
     assert harness.client.parts.member.state is MemberState.ACKNOWLEDGING
+
+
+@pytest.mark.parametrize("committed_leader_epoch", [m.NO_LEADER_EPOCH, 3])
+def test_leave_waits_for_the_commit_of_a_batch_that_ran_again(committed_leader_epoch: int) -> None:
+    harness = replaying(committed_leader_epoch)
+    harness.beat(accepted(2, parts(0, 1)))
+    harness.client.finish(REPLAYED, harness.now)
+    harness.client.leave(harness.now, leave_by=harness.now + 5.0)
+    assert harness.client.parts.member.state is MemberState.PREPARE_LEAVING
+    if committed_leader_epoch != m.NO_LEADER_EPOCH:
+        harness.until(m.ListOffsetsRequest)
+        listed = list_answer(offsets={key(1): 9}, leader_epochs={key(1): 3})
+        harness.answer(Channel.CLUSTER, listed)
+    request = harness.until(m.OffsetCommitRequest)
+    assert isinstance(request, m.OffsetCommitRequest)
+    assert offsets_of(request) == {1: 5}
+    harness.answer(Channel.OFFSETS, all_of(request))
+    assert harness.client.parts.member.state is MemberState.LEAVING
+
+
+def test_leave_waits_only_for_a_while_until_a_batch_that_ran_again_is_decided() -> None:
+    harness = replaying(committed_leader_epoch=3)
+    harness.client.finish(REPLAYED, harness.now)
+    harness.client.leave(harness.now, leave_by=harness.now + 5.0)
+    harness.wait(5.0)
+    assert harness.client.parts.member.has_left
 
 
 def test_plan_is_not_made_on_dead_ownership() -> None:

@@ -7,7 +7,7 @@ import pytest
 from spark_groups.errors import AvailableNowError, BrokerUnreachableError
 from spark_groups.group.batches.batch_bytes import UNKNOWN_RECORD_BYTES
 from spark_groups.group.batches.plan_limit import PlanLimit
-from spark_groups.group.ledger.events import BatchLimited
+from spark_groups.group.ledger.events import BatchLimited, NothingUnread
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.requests.metadata import BELIEVED_S
@@ -110,6 +110,31 @@ def test_trigger_that_finds_nothing_ends_at_once() -> None:
     assert carried.run() == NothingToRead()
     assert carried.now == began_at
     assert carried.waits == []
+
+
+def test_run_whose_first_trigger_finds_no_records_reports_it_once() -> None:
+    carried = Carried()
+    carried.cluster.ends = {0: 0, 1: 0}
+    for _ in range(2):
+        assert not isinstance(carried.run(), Planned)
+        (found,) = carried.harness.find(NothingUnread)
+    assert found.text(lambda _: "orders") == (
+        "nothing to read: the group has committed every record of orders-0, orders-1"
+    )
+
+
+def test_run_that_has_read_records_does_not_report_that_nothing_is_left() -> None:
+    carried = Carried()
+    assert carried.read({0: 5, 1: 0}) == {0: 5}
+    carried.run()
+    assert carried.harness.find(NothingUnread) == []
+
+
+def test_run_that_does_not_know_all_ends_does_not_report_that_nothing_is_unread() -> None:
+    carried = Carried()
+    carried.cluster.ends = {0: 0}
+    carried.run()
+    assert carried.harness.find(NothingUnread) == []
 
 
 def test_available_now_is_over_once_all_is_read() -> None:

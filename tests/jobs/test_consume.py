@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -102,6 +104,26 @@ def test_job_that_ends_well_logs_no_error(
         assert unwanted not in text, text
     running, _, _ = text.partition("Invoking stop() from shutdown hook")
     assert "Traceback" not in CLOSED_EARLY.sub("", LOG_LINE.sub("", running)), text
+
+
+@pytest.mark.spark
+def test_signal_ends_a_job_that_waits_for_a_store(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(90.0)
+        host, port = silent.getsockname()
+        store = (
+            *("--set", "sink.format=postgres", "--set", "sink.options.table=rows"),
+            *("--set", f"sink.options.dsn=host={host} port={port} user=none connect_timeout=200"),
+            *("--set", "source.emit=ranges", "--set", "query.selectExpr=[]"),
+        )
+        with SubmittedJob(tmp_path, "job", store, launcher=(sys.executable,)) as job:
+            connection, _ = silent.accept()
+            job.process.send_signal(signal.SIGTERM)
+            exit_code, _ = job.await_end(30)
+            connection.close()
+    assert exit_code == ExitCode.TERMINATED, job.text()
+    assert "ended by SIGTERM before the query had started" in job.text()
+    assert "Traceback" not in job.text()
 
 
 @pytest.mark.long

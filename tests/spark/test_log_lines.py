@@ -24,9 +24,8 @@ START_S = 120.0
 END_S = 90.0
 LINES_MAX = 40
 """How many lines a run prints at most, with Spark's own."""
-SPARKS_OWN = ("Utils", "NativeCodeLoader", "ResolveWriteToStream", "DAGScheduler")
-"""Spark warns of these in all applications: host names, a library of Hadoop, its own options,
-and each stop of a query that runs no job."""
+SPARKS_OWN = ("Utils", "NativeCodeLoader", "ResolveWriteToStream")
+"""Spark warns of these in all applications: host names, a library of Hadoop, its own options."""
 BROKEN_PIPE = re.compile(r"Traceback .*\n(?: .*/daemon\.py\", .*\n)+BrokenPipeError: .*\n")
 """A worker of PySpark may print this when the JVM of a busy machine has ended."""
 BATCH = r"INFO.* group {group}: committed a batch: \d+ records? of [12] partitions? in [\d.]+ s: "
@@ -36,7 +35,6 @@ APPLICATION = """
 import sys
 from pyspark.sql import SparkSession
 import spark_groups
-from spark_groups.spark.control.shutdown import stop_on_sigterm
 
 servers, group_id, topic, checkpoint = sys.argv[1:]
 spark = (
@@ -47,7 +45,6 @@ spark = (
     .getOrCreate()
 )
 spark_groups.listen(spark)
-end = stop_on_sigterm(spark)
 rows = spark.readStream.format("kafka-group").options(
     **{
         "kafka.bootstrap.servers": servers,
@@ -56,8 +53,8 @@ rows = spark.readStream.format("kafka-group").options(
         "startingOffsets": "earliest",
     }
 ).load()
-query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-end.await_termination(query)
+writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+spark_groups.await_end(spark_groups.start(writer))
 """
 
 

@@ -59,13 +59,6 @@ SECTIONS: Final = (
         text="`own_table` calls `write` with a `Decision`.",
     ),
     Section(
-        "A clean end",
-        (
-            "spark_groups.spark.control.shutdown.stop_on_sigterm",
-            "spark_groups.spark.control.shutdown.CleanEnd",
-        ),
-    ),
-    Section(
         "The result of describe",
         tuple(
             f"spark_groups.observation.views.{name}"

@@ -138,7 +138,7 @@ class Planted:
         plant: Plants it.
         seed: That of the schedule.
         profile: Whose coordinator it has.
-        also_breaks: The name of a checker that may detect it before.
+        also_breaks: The names of checkers that may detect it before.
         schedules_max: Within how many schedules it has to be found.
         protocols: Those of the members that are drawn.
     """
@@ -147,7 +147,7 @@ class Planted:
     plant: Callable[[Patch], None]
     seed: int
     profile: str
-    also_breaks: str = ""
+    also_breaks: tuple[str, ...] = ()
     schedules_max: int = SCHEDULES_MAX
     protocols: tuple[GroupProtocol, ...] = (GroupProtocol.CONSUMER,)
 
@@ -158,7 +158,7 @@ DRAWN = (
         keeps_its_partitions_when_it_is_fenced,
         400_050,
         "kafka-4.1",
-        also_breaks="group settles",
+        also_breaks=("group settles", "commit epochs"),
         schedules_max=1_000,
     ),
     Planted("commit epochs", commits_with_the_epoch_of_the_moment, 400_005, "kip-848"),
@@ -207,14 +207,14 @@ DRAWN = (
         proof_bugs.proves_only_the_first_batch,
         400_069,
         "kip-848",
-        also_breaks="AssertionError",
+        also_breaks=("AssertionError",),
     ),
     Planted(
         "no gap",
         proof_bugs.keeps_the_first_plan_that_it_read,
         400_002,
         "kip-848",
-        also_breaks="AssertionError",
+        also_breaks=("AssertionError",),
     ),
     *(Planted("exactly once", plant, *found_by) for plant, *found_by in fence_bugs.FOUND),
 )

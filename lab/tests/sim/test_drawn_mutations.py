@@ -54,7 +54,7 @@ def test_planted_bug_is_found_from_any_seed(
         print(f"{planted.plant.__name__}: {broken.promise}, {broken.run}, schedule {number}")
         if broken.promise == planted.promise:
             return
-        assert broken.promise == planted.also_breaks
+        assert broken.promise in planted.also_breaks
     pytest.fail(f"{planted.promise} is not broken in {planted.schedules_max} schedules")
 
 

@@ -127,6 +127,13 @@ class BatchEvent(Event):
         return self.plan.ranges
 
 
+@event("nothing to read: the group has committed every record of {partitions}")
+class NothingUnread(Event):
+    """The first trigger of a run has found no records; reported once."""
+
+    partitions: tuple[TopicIdPartition, ...]
+
+
 @event("{tasks} tasks warm this run up before its member joins: other members read meanwhile")
 class WarmUpBegan(Event):
     """The member joins once a batch without ranges has started Spark's Python workers."""

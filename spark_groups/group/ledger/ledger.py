@@ -456,6 +456,15 @@ class Ledger:
         """Return the partitions with a finished run that is neither committed nor overruled."""
         return frozenset(self._undecided)
 
+    def deciding(self) -> frozenset[TopicIdPartition]:
+        """Return the owned partitions whose finished run is soon committed or overruled."""
+        return frozenset(
+            key
+            for key in self._undecided
+            if (owned := self.owned.get(key))
+            and not (owned.topic_gone or owned.phase is Phase.HELD)
+        )
+
     def uncommitted(self, key: TopicIdPartition) -> OffsetRange | None:
         """Return the finished range of a partition that is not known to be committed."""
         run = self._run(key)
@@ -507,7 +516,7 @@ class Ledger:
     ) -> Assignment:
         """Return the partitions that delay the acknowledgement of a revocation.
 
-        Undecided finished runs delay it too: they will soon be committed or overruled.
+        Undecided finished runs delay it too.
 
         Args:
             revoking: The partitions to revoke; they are released as a whole.
@@ -520,12 +529,7 @@ class Ledger:
         blocked = set(pending)
         if self.in_flight is not None:
             blocked |= self.in_flight.partitions()
-        blocked |= {
-            key
-            for key in self._undecided
-            if (owned := self.owned.get(key))
-            and not (owned.topic_gone or owned.phase is Phase.HELD)
-        }
+        blocked |= self.deciding()
         if commits_start_first:
             blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))

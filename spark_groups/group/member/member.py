@@ -85,6 +85,8 @@ class Member:
         self.last_accepted_sent_at: float | None = None
         """When the last accepted heartbeat was sent."""
         self.abandoned_ids: list[str] = []
+        self.is_leave_unanswered = False
+        """Whether the member has stopped waiting for the answer to its last heartbeat."""
         """Earlier member ids of this member that the coordinator may still know; the client
         releases them."""
         self.pace = Pace(fast=config.fast_heartbeats)
@@ -219,6 +221,7 @@ class Member:
         """
         if self.state is MemberState.LEAVING:
             self.abandoned_ids.append(self.member_id)
+            self.is_leave_unanswered = True
             self._left(now)
 
     def poll_heartbeat(self, now: float) -> HeartbeatRequest | None:

@@ -29,13 +29,16 @@ from spark_groups.spark.control.query_start import (
     connected_too_late,
     pause_before_s,
 )
+from spark_groups.spark.control.running_query import brokers_of
 from spark_groups.spark.control.shutdown import (
     AT_ONCE,
     SIGNALS,
     clean_end,
     current_end,
+    holds_by,
     in_main_thread,
 )
+from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +68,8 @@ def start(writer: DataStreamWriter, *, starts_max: int = STARTS_MAX) -> Streamin
     if starts_max < 1:
         raise OptionsError(f"starts_max must be positive, not {starts_max}")
     driver_log_to_stderr()
+    drop_lines(getattr(getattr(writer, "_spark", None), "_jvm", None), NOT_CANCELLED)
+    logger.info("%s", _starting(writer))
     starts = 0
     with _signals_noted() as noted:
         while True:
@@ -101,7 +106,7 @@ def await_end(query: StreamingQuery, *, timeout_s: float | None = None) -> None:
     """Wait until a query ends; on Ctrl-C or SIGTERM end it cleanly, and return.
 
     The running batch ends, its offsets are committed, and the member leaves its group, all with one
-    line in the log. All queries of the session end. A batch that takes longer than `timeout_s`
+    line in the log. All queries of the application end. A batch that takes longer than `timeout_s`
     is given up, and its records are read again. A second Ctrl-C ends the application at once.
 
     Args:
@@ -144,8 +149,8 @@ class _Noted:
         if number is not None:
             signal.raise_signal(number)
 
-    def end_if_signalled(self, query: StreamingQuery | None = None) -> None:
-        """End the application if it has received a signal.
+    def end_if_signalled(self, query: StreamingQuery | None = None) -> bool:
+        """Return False if there was no signal; else end the application.
 
         Raises:
             SystemExit: A signal came.
@@ -157,7 +162,7 @@ class _Noted:
             end.await_done()
             number = end.signal_number or signal.SIGTERM
         if number is None:
-            return
+            return False
         self.number = None
         if query is not None:
             # An end that has begun may have missed it.
@@ -224,10 +229,15 @@ def _await_source(query: StreamingQuery, noted: _Noted) -> None:
 
 
 def _pause(pause_s: float, noted: _Noted) -> None:
-    until_s = time.monotonic() + pause_s
-    while time.monotonic() < until_s:
-        noted.end_if_signalled()
-        time.sleep(_LOOK_S)
+    holds_by(time.monotonic() + pause_s, noted.end_if_signalled)
+
+
+def _starting(writer: DataStreamWriter) -> str:
+    """Return the line of a start, which has no other one until its source has a process."""
+    frame: Any = getattr(writer, "_df", None)
+    brokers = brokers_of(frame) if hasattr(frame, "_jdf") else ""
+    then = f", which connects to {brokers}" if brokers else ""
+    return f"starting the query: Spark starts the process of its source{then}"
 
 
 def _session_of(query: StreamingQuery) -> SparkSession:

@@ -29,6 +29,7 @@ from spark_groups.spark.control.control_messages import (
     Introduced,
     Listening,
     Message,
+    RunEnded,
     as_line,
     from_line,
 )
@@ -164,7 +165,7 @@ class Link:
 
 
 class ControlServer:
-    """The driver's side: a socket for the runners of its JVM.
+    """The driver's side: a socket for the runners of its JVM; it logs how their runs ended.
 
     Args:
         listening: The first message that each runner receives, after `greetings`.
@@ -300,6 +301,11 @@ class ControlServer:
                 if link in self._introduced:
                     self._introduced[link] = message
                 self._changed.notify_all()
+        if isinstance(message, RunEnded):
+            # Spark has closed the stderr of a runner whose query it stops.
+            logger.info(
+                "group %s: %s", message.group_id, message.line, extra={"query_id": message.query_id}
+            )
         self._received(link, message)
 
     def _forget(self, link: Link) -> None:

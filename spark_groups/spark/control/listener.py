@@ -46,11 +46,11 @@ from spark_groups.spark.control.control_messages import (
     QueryRefused,
     RecordsCounted,
     Released,
-    RunEnded,
 )
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.control.running_query import groups_of, split_group
+from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -244,8 +244,6 @@ class GroupListener:
             logger.warning("closing although a rebalance callback does not return")
 
     def _received(self, link: Link, message: Message) -> None:
-        if isinstance(message, RunEnded):
-            log_end(message)
         if not isinstance(message, PartitionsChanged):
             return
         try:
@@ -399,6 +397,7 @@ def listen(
         )
     driver_log_to_stderr()
     jvm: Any = context._jvm
+    drop_lines(jvm, NOT_CANCELLED)
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
     listener = GroupListener(
         jvm_pid,
@@ -426,11 +425,6 @@ def listen(
 def driver_log_to_stderr() -> None:
     """Make this driver's process show this package's lines, unless it configures logging itself."""
     log_to_stderr(None, lambda: None, process="driver", is_terminal=sys.stderr.isatty())
-
-
-def log_end(ended: RunEnded) -> None:
-    """Log the last line of a run, which Spark has left without a stderr."""
-    logger.info("group %s: %s", ended.group_id, ended.line, extra={"query_id": ended.query_id})
 
 
 def report_records(plan: str, counts: Mapping[str, int]) -> bool:

@@ -43,6 +43,7 @@ TIME_FORMAT: Final = "%y/%m/%d %H:%M:%S"
 CLEARED: Final = "\r\x1b[K"
 """Returns to the start of a terminal's line, and clears it."""
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/console")
+_UNCONFIGURED: Final = "spark-groups: no level was given"
 _LEVELS: Final = {
     LogLevel.DEBUG: logging.DEBUG,
     LogLevel.INFO: logging.INFO,
@@ -167,6 +168,7 @@ def log_to_stderr(
         is_terminal: Whether the lines end at a terminal, where Spark may show a progress bar.
     """
     logger = logging.getLogger(package)
+    _give_way(logger)
     is_configured = logger.hasHandlers()
     if level is not None or not is_configured:
         logger.setLevel(_LEVELS[level or LogLevel.INFO])
@@ -174,9 +176,25 @@ def log_to_stderr(
         return
     lines = logging.StreamHandler(stream or sys.stderr)
     lines.setFormatter(_Lines(query_id, process, CLEARED if is_terminal else ""))
-    # If the process configures logging later, lines go there only.
-    lines.addFilter(lambda _: not logging.getLogger().handlers)
+    lines.set_name(_UNCONFIGURED if level is None else package)
+    lines.addFilter(lambda _: not _give_way(logger))
     logger.addHandler(lines)
+
+
+def _give_way(logger: logging.Logger) -> bool:
+    """If the process configures logging later, lines go there only, with the levels of there.
+
+    Returns:
+        Whether it has.
+    """
+    if not logging.getLogger().handlers:
+        return False
+    for each in tuple(logger.handlers):
+        if isinstance(each.formatter, _Lines):
+            logger.removeHandler(each)
+            if each.name == _UNCONFIGURED:
+                logger.setLevel(logging.NOTSET)
+    return True
 
 
 def writes_to_terminal(pid: int, *, processes: Path = Path("/proc")) -> bool:

@@ -123,6 +123,20 @@ def loaded_stream(stream: DataFrame, caller: str) -> tuple[SourceOptions, bool]:
     return _options_of(streams[0]), _is_loaded(plan)
 
 
+def brokers_of(stream: DataFrame) -> str:
+    """Return the `kafka.bootstrap.servers` of a stream that no query reads yet; unchecked.
+
+    Args:
+        stream: A stream of a classic session; other sources than kafka-group have none.
+    """
+    frame: Any = stream
+    streams = _streams(frame._jdf.queryExecution().analyzed())
+    given = (name_and_value for each in streams for name_and_value in _given(each))
+    return ",".join(
+        dict.fromkeys(value for name, value in given if name.lower() == "kafka.bootstrap.servers")
+    )
+
+
 def _check_is_classic(is_classic: bool, caller: str) -> None:
     if not is_classic:
         raise OptionsError(

@@ -44,15 +44,13 @@ from spark_groups.spark.control.control_messages import (
     Listening,
     Message,
     NothingMoreReported,
-    RunEnded,
 )
 from spark_groups.spark.control.listener import (
     EVENTS_TIMEOUT_S,
     close_listeners,
     driver_log_to_stderr,
-    log_end,
 )
-from spark_groups.spark.control.spark_log import OF_JOBS, errors_only
+from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +102,8 @@ class CleanEnd:
 
     def __init__(self, spark: SparkSession, timeout_s: float) -> None:
         self.context = spark.sparkContext
-        self._sessions = [spark]
+        drop_lines(self.context._jvm, NOT_CANCELLED)
+        self._spark = spark
         self._timeout_s = timeout_s
         self._jvm_process = _jvm_process(spark)
         self._jvm_pid = int(self._jvm_process.pid())
@@ -147,13 +146,7 @@ class CleanEnd:
         self._hook.remove()
         # The JVM refuses a hook while it is ending.
         with contextlib.suppress(Py4JJavaError):
-            self._hook = _Hook(self._sessions[0], self.end, int(self._end_timeout_s) + 5)
-
-    def add(self, spark: SparkSession) -> None:
-        """End the queries of another session of the SparkContext as well."""
-        known = {str(each._jsparkSession.sessionUUID()) for each in self._sessions}
-        if str(spark._jsparkSession.sessionUUID()) not in known:
-            self._sessions.append(spark)
+            self._hook = _Hook(self._spark, self.end, int(self._end_timeout_s) + 5)
 
     def await_termination(self, query: StreamingQuery) -> None:
         """Wait for the end of a query like `query.awaitTermination()`, and for a clean end.
@@ -212,15 +205,13 @@ class CleanEnd:
 
     def _jvm_has_ended(self, timeout_s: float = 0.0) -> bool:
         """Return whether the JVM has ended; its connections close before."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
+
+        def has_ended() -> bool:
             if self._launched is not None:
-                has_ended = self._launched.poll() is not None
-            else:
-                has_ended = self._is_child_of_jvm and os.getppid() != self._jvm_pid
-            if has_ended or time.monotonic() >= deadline_s:
-                return has_ended
-            time.sleep(_POLL_S)
+                return self._launched.poll() is not None
+            return self._is_child_of_jvm and os.getppid() != self._jvm_pid
+
+        return holds_by(time.monotonic() + timeout_s, has_ended)
 
     def await_done(self) -> None:
         """Wait until an end that has begun is done, or has taken too long."""
@@ -303,8 +294,13 @@ class CleanEnd:
         if wake is not None:
             os.close(wake)
 
+    def _queries(self) -> list[StreamingQuery]:
+        """Return the active queries of all sessions of the SparkContext."""
+        shared: Any = self._spark._jsparkSession.sharedState()
+        return [StreamingQuery(each) for each in shared.activeStreamingQueries().values().toArray()]
+
     def _end_queries(self) -> None:
-        queries = [query for spark in self._sessions for query in spark.streams.active]
+        queries = self._queries()
         logger.debug("ending %d queries within %g s", len(queries), self._timeout_s)
         deadline_s = time.monotonic() + self._timeout_s
         progress = self._progress
@@ -317,13 +313,12 @@ class CleanEnd:
                 if not _await_batch(query, deadline_s):
                     progress.unfinished.append(progress.waits_for)
             self._drain.report(queries)
-            with errors_only(self.context._jvm, OF_JOBS):
-                for query in queries:
-                    progress.waits_for = f"Spark to stop query {query.id}"
-                    query.stop()
-                progress.waits_for = "the members to leave their groups"
-                if not _await_runners(self._jvm_process, time.monotonic() + LEAVE_TIMEOUT_S):
-                    progress.unfinished.append(progress.waits_for)
+            for query in queries:
+                progress.waits_for = f"Spark to stop query {query.id}"
+                query.stop()
+            progress.waits_for = "the members to leave their groups"
+            if not _await_runners(self._jvm_process, time.monotonic() + LEAVE_TIMEOUT_S):
+                progress.unfinished.append(progress.waits_for)
         finally:
             self._drain.end()
             # This process may exit next, and cannot receive Spark's events then.
@@ -352,7 +347,6 @@ def clean_end(spark: SparkSession, *, timeout_s: float | None) -> CleanEnd:
         raise OptionsError(f"timeout_s must be positive, not {timeout_s:g}")
     global _current  # noqa: PLW0603
     if _current is not None and _current.context is spark.sparkContext:
-        _current.add(spark)
         if timeout_s is not None:
             _current.set_timeout(timeout_s)
         return _current
@@ -486,9 +480,7 @@ class _Drain:
         self._server.close()
 
     def _received(self, link: Link, message: Message) -> None:
-        if isinstance(message, RunEnded):
-            log_end(message)
-        elif isinstance(message, Draining):
+        if isinstance(message, Draining):
             with self._changed:
                 self._draining.add(link)
                 self._changed.notify_all()
@@ -496,16 +488,16 @@ class _Drain:
 
 def _await_batch(query: StreamingQuery, deadline_s: float) -> bool:
     """Wait until a query is between triggers; later triggers plan no batch."""
-    while query.isActive and query.status["isTriggerActive"]:
-        if time.monotonic() > deadline_s:
-            logger.warning(
-                "query %s: the batch did not end in time and stays uncommitted; the next owner of"
-                " its partitions reads it again",
-                query.id,
-            )
-            return False
-        time.sleep(_POLL_S)
-    return True
+    has_ended = holds_by(
+        deadline_s, lambda: not (query.isActive and query.status["isTriggerActive"])
+    )
+    if not has_ended:
+        logger.warning(
+            "query %s: the batch did not end in time and stays uncommitted; the next owner of"
+            " its partitions reads it again",
+            query.id,
+        )
+    return has_ended
 
 
 def _finished_plans(query: StreamingQuery) -> list[str]:
@@ -519,9 +511,17 @@ def _finished_plans(query: StreamingQuery) -> list[str]:
 
 def _await_runners(jvm_process: Any, deadline_s: float) -> bool:
     """Wait until the runners have left the group and exited."""
-    while runners := _runner_pids(jvm_process):
-        if time.monotonic() > deadline_s:
-            logger.warning("runners %s are still running; they leave on their own", runners)
+    have_ended = holds_by(deadline_s, lambda: not _runner_pids(jvm_process))
+    if not have_ended:
+        runners = _runner_pids(jvm_process)
+        logger.warning("runners %s are still running; they leave on their own", runners)
+    return have_ended
+
+
+def holds_by(deadline_s: float, condition: Callable[[], bool]) -> bool:
+    """Return whether a condition holds before a deadline of `time.monotonic`."""
+    while not condition():
+        if time.monotonic() >= deadline_s:
             return False
         time.sleep(_POLL_S)
     return True

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -16,8 +14,11 @@ REPLACED: Final = (
     ".*kafka-group(-state)? replaced a .*registered data source.*",
 )
 """Spark warns of it when a session registers a source, and at the start of each query."""
-OF_JOBS: Final = "org.apache.spark.scheduler.DAGScheduler"
-"""Warns of a query that is stopped between two batches: it has no job to cancel."""
+NOT_CANCELLED: Final = (
+    "org.apache.spark.scheduler.DAGScheduler",
+    ".*Failed to cancel job group [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*",
+)
+"""Spark warns of a query that is stopped while it runs no job; the run id names its job group."""
 SPARKS_LOG4J: Final = "org/apache/spark/log4j2-defaults"
 
 
@@ -28,72 +29,45 @@ def has_sparks_log4j(jvm: Any) -> bool:
         jvm: The JVM of the driver.
     """
     try:
-        configuration = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()
-        return SPARKS_LOG4J in str(configuration.getConfigurationSource().getLocation())
+        source = _log4j(jvm).getConfiguration().getConfigurationSource()
+        return SPARKS_LOG4J in str(source.getLocation())
     except Py4JError as error:
         logger.debug("the configuration of log4j is unknown: %s", error)
         return False
 
 
-def drop_lines(jvm: Any, spark_logger: str, pattern: str) -> None:
-    """Keep one of Spark's loggers from writing the lines that match a pattern.
+def drop_lines(jvm: Any, *lines: tuple[str, str]) -> None:
+    """Keep some of Spark's loggers from writing the lines that match a pattern.
 
     Args:
         jvm: The JVM of the driver; None: a Spark Connect session, whose log is the server's.
-        spark_logger: The name of the logger.
-        pattern: A regular expression of Java for the whole message.
+        lines: The name of each logger, and a regular expression of Java for the whole message.
     """
     if jvm is None:
         return
     core: Any = jvm.org.apache.logging.log4j.core
     try:
-        context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
+        context = _log4j(jvm)
         configuration = context.getConfiguration()
-        settings = configuration.getLoggerConfig(spark_logger)
-        if settings.getName() != spark_logger:
-            # Without a level of its own it has that of its parent.
-            settings = core.config.LoggerConfig(spark_logger, None, True)
-            configuration.addLogger(spark_logger, settings)
-        if not settings.hasFilter():
-            result = core.Filter.Result
-            settings.addFilter(
-                core.filter.RegexFilter.createFilter(
-                    pattern, None, False, result.DENY, result.NEUTRAL
+        for spark_logger, pattern in lines:
+            settings = configuration.getLoggerConfig(spark_logger)
+            if settings.getName() != spark_logger:
+                # Without a level of its own it has that of its parent.
+                settings = core.config.LoggerConfig(spark_logger, None, True)
+                configuration.addLogger(spark_logger, settings)
+            if not settings.hasFilter():
+                result = core.Filter.Result
+                settings.addFilter(
+                    core.filter.RegexFilter.createFilter(
+                        pattern, None, False, result.DENY, result.NEUTRAL
+                    )
                 )
-            )
         context.updateLoggers()
     except (Py4JError, TypeError) as error:
         # Another logger than log4j.
-        logger.debug("lines of %s stay: %s", spark_logger, error)
+        logger.debug("lines of %s stay: %s", ", ".join(name for name, _ in lines), error)
 
 
-@contextmanager
-def errors_only(jvm: Any, spark_logger: str) -> Iterator[None]:
-    """Keep one of Spark's loggers from writing anything but errors meanwhile.
-
-    A logger that the user has configured stays as it is.
-
-    Args:
-        jvm: The JVM of the driver.
-        spark_logger: The name of the logger.
-    """
-    log4j: Any = jvm.org.apache.logging.log4j
-    is_set = False
-    try:
-        context = log4j.LogManager.getContext(False)
-        configuration = context.getConfiguration()
-        if configuration.getLoggerConfig(spark_logger).getName() != spark_logger:
-            quiet = log4j.core.config.LoggerConfig(spark_logger, log4j.Level.ERROR, True)
-            configuration.addLogger(spark_logger, quiet)
-            context.updateLoggers()
-            is_set = True
-    except (Py4JError, TypeError) as error:
-        logger.debug("lines of %s stay: %s", spark_logger, error)
-    try:
-        yield
-    finally:
-        if is_set:
-            # The JVM may have ended.
-            with suppress(Py4JError, OSError):
-                configuration.removeLogger(spark_logger)
-                context.updateLoggers()
+def _log4j(jvm: Any) -> Any:
+    """Return the context of the JVM's log4j."""
+    return jvm.org.apache.logging.log4j.LogManager.getContext(False)

@@ -9,12 +9,14 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, SparkConf, SparkContext
@@ -27,7 +29,7 @@ from spark_groups.errors import OptionsError, TableError, UnsupportedSystemError
 from spark_groups.spark.control.application_query import start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.listener import listen
-from spark_groups.spark.control.shutdown import stop_on_sigterm
+from spark_groups.spark.control.shutdown import CleanEnd, stop_on_sigterm
 from spark_groups.spark.control.spark_log import has_sparks_log4j
 from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
@@ -51,6 +53,10 @@ from spark_groups.wire.security.config_references import Allowed, resolved
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+LOOK_S: Final = 0.2
+"""How often a wait looks whether a signal came."""
 CLIENT_ID: Final = "kafka.client.id"
 WRITTEN_BY: Final = "_written_by"
 SINK_LOG: Final = "_spark_metadata"
@@ -228,7 +234,7 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
 
     def start_query() -> StreamingQuery:
         nonlocal is_cold
-        query = start_job(spark, options, write)
+        query = start_job(spark, options, lambda rows: apart(end, lambda: write(rows)))
         logger.info("query %s is running; SIGTERM or Ctrl-C stops it after its batch", query.id)
         if is_cold:
             # Not before: the process of the source has only 10 s to connect.
@@ -240,6 +246,32 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
     if end.signal_number is not None:
         # As a shell, and the JVM of spark-submit, report a signal.
         sys.exit(128 + end.signal_number)
+
+
+def apart(end: CleanEnd, act: Callable[[], T]) -> T:
+    """Return the result of a call that may block, such as a first look at a store.
+
+    It runs in another thread: Python handles signals only in this one.
+
+    Raises:
+        SystemExit: A signal came.
+    """
+    result: Future[T] = Future()
+
+    def run_act() -> None:
+        try:
+            result.set_result(act())
+        except BaseException as error:
+            result.set_exception(error)
+
+    InheritableThread(target=run_act, name="first-look", daemon=True).start()
+    while not wait([result], LOOK_S).done:
+        if end.has_begun:
+            end.await_done()
+            number = end.signal_number or signal.SIGTERM
+            logger.info("ended by %s before the query had started", signal.Signals(number).name)
+            sys.exit(128 + number)
+    return result.result()
 
 
 def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:

@@ -39,7 +39,7 @@ def register(spark: SparkSession) -> None:
         OptionsError: The Python of Spark's workers lacks the package.
     """
     _check_workers(spark)
-    drop_lines(getattr(getattr(spark, "_sc", None), "_jvm", None), *REPLACED)
+    drop_lines(getattr(getattr(spark, "_sc", None), "_jvm", None), REPLACED)
     for source in (KafkaGroupDataSource, KafkaGroupStateDataSource):
         _register(spark, source)
 

@@ -184,8 +184,10 @@ def test_ctrl_c_while_a_query_starts_ends_the_application_without_a_trace(tmp_pa
     lines = log.read_text().splitlines()
     assert lines[-1] == "exit code 130", log.read_text()
     assert "Traceback" not in log.read_text()
-    (ours,) = [each for each in lines if "kafka-group [driver" in each]
-    assert ours.endswith("ended by SIGINT before the query had started"), log.read_text()
+    begun, ended = [each for each in lines if "kafka-group [driver" in each]
+    assert begun.endswith("starting the query: Spark starts the process of its source")
+    assert ended.endswith("ended by SIGINT before the query had started"), log.read_text()
+    assert "DAGScheduler" not in log.read_text()
 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:

@@ -236,6 +236,25 @@ def test_process_that_configures_logging_later_has_no_line_twice(
     assert written.getvalue() == ""
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_process_that_configures_logging_later_decides_the_level(
+    package: str, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    as_in_a_runner(monkeypatch)
+    monkeypatch.setattr(logging.getLogger(package), "propagate", True)
+    own, root = io.StringIO(), logging.getLogger()
+    log_to_stderr(None, lambda: "q", stream=io.StringIO(), package=package)
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    root.handlers.append(logging.StreamHandler(own))
+    if is_first:
+        # As `start` does after `listen`.
+        log_to_stderr(None, lambda: "q", stream=io.StringIO(), package=package)
+    else:
+        logging.getLogger(package).warning("lost")
+    logging.getLogger(package).info("joined")
+    assert own.getvalue() == ("" if is_first else "lost\n")
+
+
 def test_record_may_name_its_query_and_a_line_its_process(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ def refusal(path: Path | None, *settings: tuple[str, str, str]) -> str:
 
 def test_example_is_right() -> None:
     options = load_job(ConsumeOptions, EXAMPLE)
-    assert options.application_name == "flights-1"
+    assert options.application_name == "flights-job-1"
     assert options.source["kafka.bootstrap.servers"] == "localhost:9092"
     assert options.source["maxOffsetsPerTrigger"] == "100000"
     assert options.trigger_s == 2.0
@@ -76,7 +76,7 @@ def test_example_with_everything_uncommented_is_right(tmp_path: Path) -> None:
     alternatives = ("subscribePattern", "kafka.ssl.", "kafka.sasl.")
     text = "\n".join(line for line in shown if not line.startswith(alternatives))
     options = load_job(ConsumeOptions, written(tmp_path, text))
-    assert options.source["kafka.group.instance.id"] == "flights-1"
+    assert options.source["kafka.group.instance.id"] == "flights-job-1"
     assert options.stop_timeout_s == 30.0
 
 

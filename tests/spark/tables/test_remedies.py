@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -253,6 +254,57 @@ def test_batch_after_a_swallowed_error_is_refused_until_it_is_written_as_the_err
     assert query.values() - own == expected(ROWS)
 
 
+def elsewhere(batch: DataFrame, batch_id: int) -> None:
+    """Write a batch to another sink."""
+    batch.collect()
+
+
+def test_checkpoint_of_another_query_is_named_until_the_query_has_one_and_a_group_of_its_own(
+    query: TableQuery,
+) -> None:
+    query.options.pop("emit")
+    assert query.run(elsewhere) == ""
+    query.produce(ROWS, MORE)
+    for _ in range(2):
+        failure = query.run()
+        assert "this table does not exist, so it has nothing of this query" in failure
+        assert "this query its own checkpointLocation and kafka.group.id" in failure
+    query.group_id += "-own"
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
+@pytest.mark.parametrize("may_lack", [False, True])
+def test_dropped_delta_table_begins_again_as_the_error_says(
+    query: TableQuery, may_lack: bool
+) -> None:
+    assert query.run() == ""
+    shutil.rmtree(query.path)
+    query.produce(ROWS, MORE)
+    failure = query.run()
+    assert "this table does not exist" in failure
+    if not may_lack:
+        everything, _ = dict.fromkeys(printed(failure))
+        obey(query, [everything])
+    assert query.run(checkpoint=NEW) == ""
+    begins = ROWS if may_lack else 0
+    assert query.values() == values_of(range(begins, ROWS + MORE))
+
+
+def test_query_that_changed_its_group_goes_back_to_it_as_the_error_says(query: TableQuery) -> None:
+    assert query.run() == ""
+    former, query.group_id = query.group_id, f"{query.group_id}-other"
+    query.options.pop("emit")
+    assert query.run(elsewhere, checkpoint="elsewhere") == ""
+    query.produce(ROWS, MORE)
+    failure = query.run(checkpoint="elsewhere")
+    assert "the table has nothing of it from offset" in failure
+    assert f"The table has these topics of '{former}'" in failure
+    query.group_id = former
+    assert query.run(checkpoint=NEW) == ""
+    assert query.values() == expected(ROWS + MORE)
+
+
 def take(query: TableQuery, count: int) -> None:
     """Have a plain consumer of the group read so many records, and commit them."""
     consumer = Consumer(
@@ -286,7 +338,7 @@ def test_records_that_a_plain_consumer_took_before_the_first_batch_of_a_partitio
     take(query, 20)
     produce(servers, topic, [Row(b"%d" % i, partition=1) for i in range(40, 60)])
     failure = query.run()
-    assert f"{topic}-1: the table has it up to offset 0 (exclusive)" in failure
+    assert f"{topic}-1: the table has nothing of it from offset 0 on" in failure
     *_, go_on = printed(failure)
     obey(query, [go_on])
     assert query.run(checkpoint=NEW) == ""
@@ -351,3 +403,22 @@ def test_table_of_a_restored_dump_continues_as_the_error_says(stored: PlaceQuery
     stored.place.run(statement[1])
     assert stored.run() == ""
     assert stored.values() == expected(ROWS + MORE)
+
+
+@pytest.mark.parametrize("stored", ["sqlite"], indirect=True)
+def test_records_after_a_backup_that_was_restored_are_written_again_as_the_error_says(
+    stored: PlaceQuery, tmp_path: Path
+) -> None:
+    assert stored.run() == ""
+    shutil.copy(tmp_path / "rows.db", tmp_path / "backup.db")
+    stored.produce(ROWS, MORE)
+    assert stored.run() == ""
+    shutil.copy(tmp_path / "backup.db", tmp_path / "rows.db")
+    stored.produce(ROWS + MORE, MORE)
+    failure = stored.run()
+    assert "as after a backup of the table was restored" in failure
+    *_, go_on = printed(failure)
+    names = {"TABLE": f"sqlite:{tmp_path / 'rows.db'}#rows"}
+    follow([go_on], stored.kafka.bootstrap_servers, names)
+    assert stored.run(checkpoint=NEW) == ""
+    assert stored.values() == expected(ROWS + 2 * MORE)

@@ -8,14 +8,14 @@ from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import BatchFinished, BatchPlanned, RangesLost
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.events import SHOWN
-from spark_groups.group.progress import (
+from spark_groups.group.requests.channels import Channel
+from spark_groups.group.run_lines import (
     IN_MINUTES_S,
     LINE_EVERY_S,
     OFTEN_UNTIL_S,
     RunLines,
     awaited_at_start,
 )
-from spark_groups.group.requests.channels import Channel
 from spark_groups.types import BatchPlan, OffsetRange
 from tests.group.harness import (
     TOPIC,
@@ -39,8 +39,8 @@ def plan(*bounds: tuple[int, int, int], warm_up_tasks: int = 0) -> BatchPlan:
 
 def ran(lines: RunLines, begins: float, ended: float, *bounds: tuple[int, int, int]) -> None:
     """Let a batch run."""
-    lines.happened(BatchPlanned(begins, plan(*bounds)))
-    lines.happened(BatchFinished(ended, plan(*bounds)))
+    lines.note(BatchPlanned(begins, plan(*bounds)))
+    lines.note(BatchFinished(ended, plan(*bounds)))
 
 
 def test_batch_has_a_line_once_its_offsets_are_committed() -> None:
@@ -81,8 +81,8 @@ def test_batch_after_a_pause_has_its_line_at_once() -> None:
 def test_batch_without_records_and_a_warm_up_have_no_line() -> None:
     lines = RunLines(0.0)
     for each in (plan(), plan(warm_up_tasks=2)):
-        lines.happened(BatchPlanned(0.0, each))
-        lines.happened(BatchFinished(1.0, each))
+        lines.note(BatchPlanned(0.0, each))
+        lines.note(BatchFinished(1.0, each))
         assert lines.due(1.0, is_committing=False) == []
     assert lines.end(2.0, is_committed=True, keeps_partitions=False) == (
         "left the group after no batch in 2 s"
@@ -102,12 +102,12 @@ def test_lost_ranges_do_not_count_as_committed(is_lost_while_it_runs: bool) -> N
     lines = RunLines(0.0)
     lost = RangesLost(1.0, ranges((1, 0, 20)), "fenced")
     read = plan((0, 0, 10), (1, 0, 20))
-    lines.happened(BatchPlanned(0.0, read))
+    lines.note(BatchPlanned(0.0, read))
     if is_lost_while_it_runs:
-        lines.happened(lost)
-    lines.happened(BatchFinished(1.0, read))
+        lines.note(lost)
+    lines.note(BatchFinished(1.0, read))
     if not is_lost_while_it_runs:
-        lines.happened(lost)
+        lines.note(lost)
     assert lines.due(1.0, is_committing=False) == [
         "committed a batch: 10 records of 1 partition in 1.0 s: orders-0 [0, 10)"
     ]
@@ -116,7 +116,7 @@ def test_lost_ranges_do_not_count_as_committed(is_lost_while_it_runs: bool) -> N
 def test_batch_that_is_lost_as_a_whole_has_no_line() -> None:
     lines = RunLines(0.0)
     ran(lines, 0.0, 1.0, (0, 0, 10))
-    lines.happened(RangesLost(1.0, ranges((0, 0, 10)), "fenced"))
+    lines.note(RangesLost(1.0, ranges((0, 0, 10)), "fenced"))
     assert lines.due(1.0, is_committing=False) == []
 
 
@@ -136,6 +136,14 @@ def test_end_of_a_static_member_says_what_becomes_of_its_partitions() -> None:
     assert lines.end(IN_MINUTES_S, is_committed=True, keeps_partitions=True) == (
         "committed, left the group after 1 batch, 1 record in 10 min; it keeps the partitions for"
         " this static member until its session ends"
+    )
+
+
+def test_end_without_an_answer_says_that_the_group_may_keep_the_member() -> None:
+    lines = RunLines(0.0)
+    assert lines.end(3.0, is_committed=True, keeps_partitions=True, is_answered=False) == (
+        "left the group after no batch in 3 s; the coordinator has not answered, so the group may"
+        " keep this member until its session ends"
     )
 
 

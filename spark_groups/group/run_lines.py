@@ -100,7 +100,7 @@ class RunLines:
         self._number = self._records = 0
         """The committed batches of the whole run, and their records."""
 
-    def happened(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
         """Note an event of the member; only those of batches matter."""
         match event:
             case BatchPlanned():
@@ -140,12 +140,15 @@ class RunLines:
             self._said_at = now
         return lines
 
-    def end(self, now: float, *, is_committed: bool, keeps_partitions: bool) -> str:
+    def end(
+        self, now: float, *, is_committed: bool, keeps_partitions: bool, is_answered: bool = True
+    ) -> str:
         """Return the line of the run's end, which sums it up.
 
         Args:
             is_committed: Whether the offsets of all batches are committed.
             keeps_partitions: Whether a static member left for a while.
+            is_answered: Whether the coordinator has answered that the member left.
         """
         self.due(now, is_committing=not is_committed)
         ran = "no batch"
@@ -154,7 +157,12 @@ class RunLines:
         line = f"left the group after {ran} in {_duration(now - self._began_at)}"
         if is_committed and self._number:
             line = f"committed, {line}"
-        if keeps_partitions:
+        if not is_answered:
+            line += (
+                "; the coordinator has not answered, so the group may keep this member until its"
+                " session ends"
+            )
+        elif keeps_partitions:
             line += "; it keeps the partitions for this static member until its session ends"
         if not is_committed:
             line += "; the last batch is not committed and may be read again"
