@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +22,12 @@ from spark_groups.spark.control.application_query import start
 from tests.runtime.members import committed
 from workshop.parts.brokers import ANSWER_S, admin
 from workshop.parts.waiting import wait_until
+
+_NOT_READY = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 READ_S = 120.0
 
@@ -132,10 +139,16 @@ class GroupQuery:
         return {index: offset for (topic, index), offset in found.items() if topic == self.topic}
 
     def members(self) -> int:
-        """Return how many members the coordinator counts."""
+        """Return how many members the coordinator counts; -1: it is not ready yet."""
         client = admin(self.kafka.bootstrap_servers)
         (answer,) = client.describe_consumer_groups([self.group_id]).values()
-        return len(answer.result(ANSWER_S).members)
+        try:
+            return len(answer.result(ANSWER_S).members)
+        except KafkaException as error:
+            # The first group of a broker has no coordinator at first.
+            if error.args[0].code() not in _NOT_READY:
+                raise
+            return -1
 
     def await_rows(self, count: int) -> None:
         """Wait until so many rows were written."""
