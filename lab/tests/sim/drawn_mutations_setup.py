@@ -156,8 +156,8 @@ DRAWN = (
     Planted(
         "commit ownership",
         keeps_its_partitions_when_it_is_fenced,
-        400_050,
-        "kafka-4.1",
+        500_069,
+        "kafka-4.0",
         also_breaks=("group settles", "commit epochs"),
         schedules_max=1_000,
     ),

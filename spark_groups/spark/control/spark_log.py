@@ -19,6 +19,8 @@ NOT_CANCELLED: Final = (
     ".*Failed to cancel job group [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*",
 )
 """Spark warns of a query that is stopped while it runs no job; the run id names its job group."""
+_dropped: Final[dict[str, Any]] = {}
+"""The JVM in which the lines of a pattern are dropped."""
 SPARKS_LOG4J: Final = "org/apache/spark/log4j2-defaults"
 
 
@@ -45,24 +47,19 @@ def drop_lines(jvm: Any, *lines: tuple[str, str]) -> None:
     """
     if jvm is None:
         return
-    core: Any = jvm.org.apache.logging.log4j.core
     try:
-        context = _log4j(jvm)
-        configuration = context.getConfiguration()
+        filters = jvm.org.apache.logging.log4j.core.filter.RegexFilter
+        result = jvm.org.apache.logging.log4j.core.Filter.Result
+        configuration = _log4j(jvm).getConfiguration()
         for spark_logger, pattern in lines:
-            settings = configuration.getLoggerConfig(spark_logger)
-            if settings.getName() != spark_logger:
-                # Without a level of its own it has that of its parent.
-                settings = core.config.LoggerConfig(spark_logger, None, True)
-                configuration.addLogger(spark_logger, settings)
-            if not settings.hasFilter():
-                result = core.Filter.Result
-                settings.addFilter(
-                    core.filter.RegexFilter.createFilter(
-                        pattern, None, False, result.DENY, result.NEUTRAL
-                    )
-                )
-        context.updateLoggers()
+            if _dropped.get(pattern) is jvm:
+                continue
+            # Its own settings or those that it inherits. In a shell, a logger with new ones of its
+            # own would also write its lines at INFO (`SparkShellLoggingFilter`).
+            configuration.getLoggerConfig(spark_logger).addFilter(
+                filters.createFilter(pattern, None, False, result.DENY, result.NEUTRAL)
+            )
+            _dropped[pattern] = jvm
     except (Py4JError, TypeError) as error:
         # Another logger than log4j.
         logger.debug("lines of %s stay: %s", ", ".join(name for name, _ in lines), error)
