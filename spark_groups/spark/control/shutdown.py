@@ -296,8 +296,10 @@ class CleanEnd:
 
     def _queries(self) -> list[StreamingQuery]:
         """Return the active queries of all sessions of the SparkContext."""
-        shared: Any = self._spark._jsparkSession.sharedState()
-        return [StreamingQuery(each) for each in shared.activeStreamingQueries().values().toArray()]
+        active: Any = self._spark._jsparkSession.sharedState().activeStreamingQueries()
+        # One may end meanwhile.
+        found = map(active.get, active.keySet().toArray())
+        return [StreamingQuery(each) for each in found if each is not None]
 
     def _end_queries(self) -> None:
         queries = self._queries()
