@@ -18,7 +18,8 @@ class ExactlyOnce(Checker):
     to the committed offset, without gaps that an operator accepted. A gap is refused only where
     records are gone, offsets were set, or a function swallowed an error. Rows of a log that was
     truncated are compared by offset alone, but those of a batch that was planned since. If a log
-    ends below what the table has, but not below the committed offset, no member notices.
+    ends below what the table has, but not below the committed offset, no member notices; nor does
+    a later batch, if the refusal of the first one after a truncation was swallowed.
     """
 
     def __init__(self, scene: Scene, history: History) -> None:
@@ -104,7 +105,8 @@ class ExactlyOnce(Checker):
             cut_at = self._cut_at.get(each.key)
             if cut_at is not None and fact.planned_at is not None:
                 is_known = fact.planned_at > cut_at + ANSWER_AGE_S
-                if is_known and each.key not in self._disturbed | self._unnoticed:
+                excused = self._disturbed | self._unnoticed | self._swallowed.keys()
+                if is_known and each.key not in excused:
                     self._check_truncated(each)
 
     def _check_truncated(self, each: OffsetRange) -> None:
