@@ -7,7 +7,8 @@ from typing import Final
 
 from spark_groups.spark.options.checks import SECURITY_OPTIONS
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
-from spark_groups.spark.options.source_options import DECLARED_OPTIONS, OnRestart
+from spark_groups.spark.options.declaring import OnRestart
+from spark_groups.spark.options.source_options import DECLARED_OPTIONS
 
 _FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

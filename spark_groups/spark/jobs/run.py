@@ -39,7 +39,7 @@ from spark_groups.spark.jobs.job_options import (
     load_job,
 )
 from spark_groups.spark.options.packed import Load
-from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.source.registration import register
@@ -233,7 +233,7 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
         if is_cold:
             # Not before: the process of the source has only 10 s to connect.
             is_cold = False
-            start_workers(spark, load.range_settings.reader)
+            start_workers(spark, load.range_settings)
         return query
 
     run(start_query, end.await_termination)
@@ -242,7 +242,7 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
         sys.exit(128 + end.signal_number)
 
 
-def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
+def start_workers(spark: SparkSession, settings: RangeSettings) -> threading.Thread:
     """Start Python workers in the background, with the reader imported, while the member joins.
 
     Call it when `spark_groups.start` has returned: earlier they would compete with the process of
@@ -253,7 +253,7 @@ def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread
     """
 
     def load(batches: Iterator[Any]) -> Iterator[Any]:
-        load_reader(reader)
+        load_reader(settings)
         yield from batches
 
     def run_tasks() -> None:

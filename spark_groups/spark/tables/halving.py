@@ -8,26 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.types import OffsetRange
 
-Take = Callable[[pa.RecordBatch], pa.RecordBatch]
-Refuse = Callable[[pa.RecordBatch, Exception], object]
+
+class Part(Protocol):
+    """Records that can be divided, such as a record batch."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of records."""
+
+    def slice(self: AnyPart, offset: int, length: int | None = None, /) -> AnyPart:
+        """Return some of them."""
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
 Ranges = tuple[OffsetRange, ...]
 Fails = Callable[[Ranges], str | None]
 """Returns why a function cannot take the records of ranges; None: it takes them."""
 
 
-def taken(batch: pa.RecordBatch, take: Take, refuse: Refuse) -> Iterator[pa.RecordBatch]:
+def taken(
+    batch: AnyPart,
+    take: Callable[[AnyPart], pa.RecordBatch],
+    refuse: Callable[[AnyPart, Exception], object],
+) -> Iterator[pa.RecordBatch]:
     """Yield what a function makes of the records that it can take, in their order.
 
     Args:
         batch: The records.
         take: The function; it is called once if it can take all.
-        refuse: Called with each record that it cannot take, as a batch of one row, and the error.
+        refuse: Called with each record that it cannot take, as a part of one row, and the error.
 
     Raises:
         MemoryError: There is too little memory, which is not the fault of a record.

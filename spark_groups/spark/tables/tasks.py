@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -24,7 +24,8 @@ from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.kafka_record import Record, records_of
 from spark_groups.spark.processing.letters import error_text
 from spark_groups.spark.processing.strategies import AtLast
-from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.reading.decoded import DecodedRows
+from spark_groups.spark.reading.reader import read_decoded
 from spark_groups.spark.tables.columns import Fitting, TableColumns
 from spark_groups.spark.tables.halving import is_of_all_records, taken
 from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords, reason_of
@@ -78,7 +79,7 @@ class RangesToTable:
         acknowledge_tasks_at_once()
         for ranges in tasks:
             left_out = None if self.at_last is None else LeftOutRecords(self.at_last)
-            last: list[pa.RecordBatch] = []
+            last: list[DecodedRows] = []
             rows = self._rows(ranges, last) if left_out is None else self._good(ranges, left_out)
             try:
                 yield from self.writer.write(rows, _task_name())
@@ -90,7 +91,7 @@ class RangesToTable:
                 yield left_out.result()
 
     def _rows(
-        self, ranges: Iterable[OffsetRange], last: list[pa.RecordBatch]
+        self, ranges: Iterable[OffsetRange], last: list[DecodedRows]
     ) -> Iterator[pa.RecordBatch]:
         """Yield changed rows.
 
@@ -101,10 +102,10 @@ class RangesToTable:
         Raises:
             RecordRefusedError: The transform cannot take a record.
         """
-        for each in read_ranges(self.settings, ranges):
+        for each in read_decoded(self.settings, ranges):
             last[:] = [each]
             try:
-                rows = changed(self.transform, each)
+                rows = changed(self.transform, each.rows)
             except Exception as error:
                 if is_of_all_records(error):
                     raise
@@ -122,24 +123,31 @@ class RangesToTable:
         """
         fitting = Fitting(self.writer.columns)
 
-        def refuse(part: pa.RecordBatch, error: Exception) -> None:
-            (record,) = records_of([part])
+        def refuse(part: DecodedRows, error: Exception) -> None:
             problem = error.problem if isinstance(error, RecordRefusedError) else ""
-            left_out.add(record, problem or error_text(error))
+            leave_out(part.records, problem or error_text(error))
 
-        for each in read_ranges(self.settings, ranges):
-            yield from taken(each, lambda part: fitting.fit(changed(self.transform, part)), refuse)
+        def leave_out(part: pa.RecordBatch, reason: str) -> None:
+            (record,) = records_of([part])
+            left_out.add(record, reason)
 
-    def _named(self, last: Sequence[pa.RecordBatch], error: RecordRefusedError) -> TableError:
+        for each in read_decoded(self.settings, ranges, leave_out):
+            yield from taken(
+                each, lambda part: fitting.fit(changed(self.transform, part.rows)), refuse
+            )
+
+    def _named(self, last: Sequence[DecodedRows], error: RecordRefusedError) -> TableError:
         """Return an error that names the first record of the last rows that cannot be written."""
         fitting = Fitting(self.writer.columns)
         for each in last:
-            refusals = taken(each, lambda part: fitting.fit(changed(self.transform, part)), _found)
+            refusals = taken(
+                each, lambda part: fitting.fit(changed(self.transform, part.rows)), _found
+            )
             try:
                 for _ in refusals:
                     pass
             except _FoundError as found:
-                (record,) = records_of([found.part])
+                (record,) = records_of([found.part.records])
                 return RecordRefusedError(self._refusal(record, found.cause))
         return RecordRefusedError(f"{error}{_read_last(last)}")
 
@@ -153,13 +161,13 @@ class RangesToTable:
 class _FoundError(Exception):
     """A record that cannot be written was found."""
 
-    def __init__(self, part: pa.RecordBatch, cause: Exception) -> None:
+    def __init__(self, part: DecodedRows, cause: Exception) -> None:
         super().__init__()
         self.part = part
         self.cause = cause
 
 
-def _found(part: pa.RecordBatch, error: Exception) -> NoReturn:
+def _found(part: DecodedRows, error: Exception) -> NoReturn:
     raise _FoundError(part, error)
 
 
@@ -180,6 +188,37 @@ def changed(transform: ArrowTransform | None, batch: pa.RecordBatch) -> pa.Recor
             f" one, not {type(rows).__name__}"
         )
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A transform, of record batches or of DataFrames, that makes columns of a column's fields.
+
+    Args:
+        column: The column.
+    """
+
+    column: str
+
+    def __call__(self, rows: Any) -> Any:
+        """Return the rows with the fields of the column alone.
+
+        Args:
+            rows: A record batch or a DataFrame.
+
+        Raises:
+            TableError: The column has no fields.
+        """
+        if not isinstance(rows, pa.RecordBatch):
+            return rows.select(f"`{self.column}`.*")
+        place = rows.schema.get_field_index(self.column)
+        if place < 0 or not pa.types.is_struct(rows.schema.field(place).type):
+            raise TableError(
+                f"expand is {self.column}, which is no column with fields: set the stream's"
+                f" {self.column}Format"
+            )
+        column = rows.column(place)
+        return pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema([*column.type]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +294,12 @@ def refusals_of_tasks() -> Iterator[None]:
         raise
 
 
-def _read_last(last: Sequence[pa.RecordBatch]) -> str:
+def _read_last(last: Sequence[DecodedRows]) -> str:
     """Return which records the last rows are made of: a transform may drop these columns."""
     if not last or not last[0].num_rows:
         return ""
-    by_partition = pa.Table.from_batches(last).group_by(["topic", "partition"])
+    records = pa.Table.from_batches([each.records for each in last])
+    by_partition = records.group_by(["topic", "partition"])
     found = by_partition.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
     shown = [
         f"{each['topic']}-{each['partition']} offsets {each['offset_min']} to {each['offset_max']}"
