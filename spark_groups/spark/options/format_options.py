@@ -174,6 +174,7 @@ class FormatOptions:
         " kafka.default.api.timeout.ms when a query starts, and kafkaConsumer.pollTimeoutMs in a"
         " task; a task waits for a registry only for a schema that it does not know.",
         default=None,
+        on_restart=OnRestart.ROWS,
     )
     registry: tuple[tuple[str, str], ...] = ()
 

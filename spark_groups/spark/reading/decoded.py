@@ -122,7 +122,7 @@ class _RowDecoder:
                 for row, reason in reasons.items():
                     refuse(records.slice(row, 1), reason)
                 good = [row for row in range(rows.num_rows) if row not in reasons]
-                rows, records = rows.take(good), records.take(good)
+                rows, records = (each.take(pa.array(good, pa.int64())) for each in (rows, records))
             if rows.num_rows:
                 yield DecodedRows(rows, records)
 

@@ -167,6 +167,7 @@ def decoder_of(
         SchemaError: The schema cannot be used.
         NotInstalledError: The format's library is missing.
     """
+    is_framed = schema_of_id is not None
     try:
         match each.format:
             case Format.AVRO:
@@ -178,11 +179,16 @@ def decoder_of(
             case Format.JSON:
                 from spark_groups.formats.json_values import JsonDecoder  # noqa: PLC0415
 
-                return JsonDecoder(each.schema)
+                return JsonDecoder(each.schema, bytes_max=bytes_max, framed=is_framed)
             case Format.PROTOBUF:
                 from spark_groups.formats.protobuf_values import ProtobufDecoder  # noqa: PLC0415
 
-                return ProtobufDecoder(base64.b64decode(each.schema), each.message)
+                return ProtobufDecoder(
+                    base64.b64decode(each.schema),
+                    each.message,
+                    bytes_max=bytes_max,
+                    framed=is_framed,
+                )
             case _:
                 return TextDecoder()
     except ImportError as error:

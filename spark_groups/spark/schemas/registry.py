@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 
@@ -66,7 +66,7 @@ class SchemaRegistry:
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
-        self._secrets = Secrets.of(dict(access.settings))
+        self._secrets = _secrets_of(dict(access.settings))
         self._shown = ", ".join(access.urls)
         self._client: Any = None
         self._texts: OrderedDict[int, str] = OrderedDict()
@@ -259,8 +259,13 @@ def new_client(access: RegistryAccess, request_s: float) -> Any:
     try:
         return SchemaRegistryClient.new_client({"url": ",".join(access.urls), **settings, **limits})
     except Exception as error:
-        line = Secrets.of(settings).line(error)
+        line = _secrets_of(settings).line(error)
         raise SchemaLookupError(f"schemaRegistry.* cannot be used: {line}") from None
+
+
+def _secrets_of(settings: Mapping[str, Any]) -> Secrets:
+    password = str(settings.get("basic.auth.user.info", "")).partition(":")[2]
+    return Secrets.of({**settings, "password": password})
 
 
 def _referred(reference: Any, client: Any) -> Any:

@@ -69,8 +69,12 @@ LISTED = {
     OnRestart.CLUSTER: {"kafka.bootstrap.servers"},
     OnRestart.GROUP: {"kafka.group.id"},
     OnRestart.TOPICS: {"subscribe", "subscribePattern"},
-    OnRestart.COLUMNS: {"emit", "includeHeaders"},
-    OnRestart.ROWS: {"kafka.isolation.level"},
+    OnRestart.COLUMNS: {
+        *("emit", "includeHeaders", "onUndecodable"),
+        *("valueFormat", "valueSchema", "valueMessage", "valueSubject", "valueSchemaVersion"),
+        *("keyFormat", "keySchema", "keyMessage", "keySubject", "keySchemaVersion"),
+    },
+    OnRestart.ROWS: {"kafka.isolation.level", "schemaRegistryUrl"},
     OnRestart.NEXT_BATCH: {
         "maxOffsetsPerTrigger",
         "maxBytesPerTrigger",
