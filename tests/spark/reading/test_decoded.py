@@ -1,4 +1,4 @@
-"""Keys and values that are decoded where they are read, and what becomes of those that cannot be."""
+"""Keys and values that are decoded where they are read, and those that cannot be decoded."""
 
 from __future__ import annotations
 
