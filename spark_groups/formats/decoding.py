@@ -1,10 +1,10 @@
-"""What a format makes of the bytes of keys and values: Arrow columns, and the records it refuses."""
+"""What a format makes of the bytes of keys and values: Arrow columns, and refused records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final, Protocol
+from dataclasses import field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -24,9 +24,6 @@ class Undecodable:
     schema_id: int | None = None
 
 
-NONE_REFUSED: Final[Mapping[int, Undecodable]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class DecodedColumn:
     """The decoded values of the first records of a batch.
@@ -39,7 +36,7 @@ class DecodedColumn:
     """
 
     values: pa.Array
-    refused: Mapping[int, Undecodable] = NONE_REFUSED
+    refused: Mapping[int, Undecodable] = field(default_factory=dict)
 
 
 class ColumnDecoder(Protocol):
@@ -63,6 +60,6 @@ class ColumnDecoder(Protocol):
 SchemaOfId = Callable[[int], str]
 """Returns the text of a writer's schema by the id in a frame.
 
-It raises `UnknownSchemaIdError` where the registry says that there is none, which refuses the record,
-and `SchemaLookupError` where the registry cannot be asked, which fails the task.
+It raises `UnknownSchemaIdError` where the registry says that there is none, which refuses the
+record, and `SchemaLookupError` where the registry cannot be asked, which fails the task.
 """
