@@ -13,9 +13,9 @@ import pyarrow as pa
 from spark_groups.errors import RecordsError
 from spark_groups.formats.decoding import Undecodable
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
-from spark_groups.spark.reading.compiled import is_installed
+from spark_groups.spark.reading.compiled import AVRO, NotCompiledError, prepare
 from spark_groups.spark.schemas.decoders import UNDECODABLE, UNDECODABLE_TYPE, decoders_of
-from spark_groups.spark.schemas.row_formats import OnUndecodable, RowFormats
+from spark_groups.spark.schemas.row_formats import Format, OnUndecodable, RowFormats
 from spark_groups.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class _RowDecoder:
             formats,
             timeout_s=settings.poll_timeout_s,
             memory_bytes=settings.memory_bytes,
-            compiled=settings.reader is not ReaderChoice.LIBRDKAFKA and is_installed(),
+            compiled=_is_compiled(settings, formats),
         )
         self._counts: dict[TopicPartition, tuple[int, int, str]] = {}
 
@@ -154,6 +154,25 @@ class _RowDecoder:
                 " is null; the first is that at offset %d: %s",
                 *(count, place, UNDECODABLE, first_offset, reason),
             )
+
+
+def _is_compiled(settings: RangeSettings, formats: RowFormats) -> bool:
+    """Load the compiled code of Avro, if the reader may use compiled code and a column is Avro.
+
+    Raises:
+        NotCompiledError: The reader is `fast`, and compiled code is unavailable.
+    """
+    is_avro = any(each.format is Format.AVRO for each in formats.by_column.values())
+    if not is_avro or settings.reader is ReaderChoice.LIBRDKAFKA:
+        return False
+    try:
+        prepare(AVRO)
+    except NotCompiledError as error:
+        if settings.reader is ReaderChoice.FAST:
+            raise
+        _log.warning("decoding Avro without compiled code, which takes a hundred times: %s", error)
+        return False
+    return True
 
 
 _Refused = dict[int, dict[str, Undecodable]]
