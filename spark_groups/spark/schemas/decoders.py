@@ -97,7 +97,8 @@ def row_schema(schema: pa.Schema, formats: RowFormats | None) -> pa.Schema:
         try:
             kind = decoder_of(each, None, compiled=False).arrow_type
         except (SchemaError, NotInstalledError) as error:
-            raise OptionsError(f"{name}Schema, or the schema of {name}Subject: {error}") from error
+            what = f"the schema of {each.subject}" if each.subject else f"{name}Schema"
+            raise OptionsError(f"{what}: {error}") from error
         schema = schema.set(place, pa.field(name, kind))
     if formats.on_undecodable is OnUndecodable.NULL:
         schema = schema.append(pa.field(UNDECODABLE, UNDECODABLE_TYPE))
@@ -136,6 +137,7 @@ def _schema_of_id(formats: RowFormats, name: str, timeout_s: float) -> SchemaOfI
 
     def schema_of_id(schema_id: int) -> str:
         nonlocal is_said
+        text = registry.schema_of_id(schema_id, timeout_s)
         if own_id is not None and schema_id > own_id and not is_said:
             is_said = True
             _log.warning(
@@ -143,7 +145,7 @@ def _schema_of_id(formats: RowFormats, name: str, timeout_s: float) -> SchemaOfI
                 " query's rows (id %d): its new fields are left out until the query starts again",
                 *(name, schema_id, own_id),
             )
-        return registry.schema_of_id(schema_id, timeout_s)
+        return text
 
     return schema_of_id
 
