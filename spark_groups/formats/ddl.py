@@ -55,7 +55,7 @@ _NAMES: Final = {
     pa.duration("us"): "interval day to second",
 }
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<text>'(?:[^'\\]|\\.|'')*'"
+    r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z0-9_]+)|(?P<text>'(?:[^'\\]|\\.|'')*'"
     r'|"(?:[^"\\]|\\.|"")*")|(?P<mark>[<>(),:])|(?P<end>\Z))',
     re.DOTALL,
 )
@@ -143,7 +143,7 @@ class _Parser:
         fields: dict[str, pa.DataType] = {}
         while True:
             token = self._take()
-            if token.kind not in ("word", "quoted"):
+            if token.kind not in ("word", "quoted") or token.text.isdecimal():
                 self._refuse("the name of a field", token)
             quoted = token.kind == "quoted"
             name = token.text[1:-1].replace("``", "`") if quoted else token.text
@@ -152,7 +152,8 @@ class _Parser:
             self._field_count += 1
             if self._field_count > FIELDS_MAX:
                 raise SchemaError(f"the DDL has more than {FIELDS_MAX:,} fields")
-            self._takes(":")
+            if depth:
+                self._takes(":")
             fields[name] = self._type(depth)
             self._takes("not", "null")
             if self._takes("comment") and self._take().kind != "text":
@@ -173,7 +174,8 @@ class _Parser:
         if name in _DECIMAL:
             return self._decimal(token)
         if name in _SIZED_TEXT:
-            self._numbers(1)
+            if not self._numbers(1):
+                self._refuse("'(' and a length", self._next)
             return pa.string()
         if name == "interval":
             return self._interval(token)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from datetime import date
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -29,6 +28,7 @@ import pyarrow.json as pj
 from pyarrow import types as kinds
 
 from spark_groups.errors import SchemaError
+from spark_groups.formats.columns import RowLimit, has_far_times, with_nulls
 from spark_groups.formats.ddl import parse_ddl
 from spark_groups.formats.decoding import DecodedColumn, Undecodable
 from spark_groups.formats.frames import schema_id_of, unframed
@@ -39,9 +39,6 @@ PART_BYTES: Final = 1 << 20
 """A part of a batch that the reader refuses."""
 _BLOCK_BYTES_MAX: Final = 1 << 30
 _MICROS_CHARACTERS: Final = 27
-_DAY_MICROS: Final = 86_400_000_000
-_FIRST_DAY: Final = date.min.toordinal() - date(1970, 1, 1).toordinal()
-_END_DAY: Final = _FIRST_DAY + date.max.toordinal()
 _ZONE: Final = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$")
 _ONLY_PYARROW: Final = re.compile(rb"Inf[\s,}\]]|-NaN")
 """Numbers that pyarrow's reader takes, and JSON's other readers do not."""
@@ -74,7 +71,7 @@ class JsonDecoder:
         self._time_zone = time_zone
         self._bytes_max = min(bytes_max, _BLOCK_BYTES_MAX)
         self._framed = framed
-        self._bytes_of_row, self._bytes_of_byte = _room(self.arrow_type)
+        self._limit = RowLimit(self.arrow_type, item_bytes=2)
         self._read_type = _read_type(self.arrow_type)
 
     def decode(self, column: pa.Array) -> DecodedColumn:
@@ -83,7 +80,7 @@ class JsonDecoder:
         Args:
             column: The bytes, null where a record has none.
         """
-        column = column.slice(0, self._fitting(column, self._bytes_max))
+        column = column.slice(0, self._limit.rows(column, self._bytes_max))
         bodies, refused = unframed(column) if self._framed else (column, {})
         values = self._read(bodies)
         if values is None:
@@ -96,18 +93,11 @@ class JsonDecoder:
                 refused[row] = Undecodable(str(misfit), schema_id)
         return DecodedColumn(values, dict(sorted(refused.items())))
 
-    def _fitting(self, column: pa.Array, bytes_max: int) -> int:
-        """Return how many of the first rows fit into memory, at least one."""
-        octets = pc.cast(pc.fill_null(pc.binary_length(column), 0), pa.int64())
-        needed = pc.add(pc.multiply(octets, self._bytes_of_byte), self._bytes_of_row)
-        fitting = pc.sum(pc.less_equal(pc.cumulative_sum(needed), bytes_max)).as_py() or 0
-        return max(1, fitting)
-
     def _parts(self, bodies: pa.Array) -> Iterator[tuple[int, pa.Array]]:
         row = 0
         while row < len(bodies):
             part = bodies.slice(row, PART_ROWS)
-            part = part.slice(0, self._fitting(part, PART_BYTES))
+            part = part.slice(0, self._limit.rows(part, PART_BYTES))
             yield row, part
             row += len(part)
 
@@ -144,11 +134,7 @@ class JsonDecoder:
             found = _finished(found, self.arrow_type, self._time_zone)
         except (ValueError, NotImplementedError):
             return None
-        if not bodies.null_count:
-            return found
-        is_there = bodies.is_valid()
-        places = pc.subtract(pc.cumulative_sum(pc.cast(is_there, pa.int64())), 1)
-        return found.take(pc.if_else(is_there, places, None))
+        return with_nulls(found, bodies)
 
 
 def _block(values: pa.Array) -> pa.Buffer:
@@ -219,9 +205,7 @@ def _finished(values: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array
         return pa.array(octets, wanted)
     if kinds.is_temporal(wanted):
         found = _moments(values, wanted, time_zone)
-        unit = 1 if kinds.is_date(wanted) else _DAY_MICROS
-        ends = pc.min_max(found.view(pa.int32() if unit == 1 else pa.int64())).as_py()
-        if not _FIRST_DAY * unit <= (ends["min"] or 0) <= (ends["max"] or 0) < _END_DAY * unit:
+        if has_far_times(found):
             raise Misfit("one is of a year that Python does not have")
         return found
     return pc.cast(values, wanted)
@@ -242,21 +226,3 @@ def _moments(texts: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array:
     return pc.cast(
         pc.assume_timezone(local, time_zone, ambiguous="earliest", nonexistent="raise"), wanted
     )
-
-
-def _room(arrow_type: pa.StructType) -> tuple[int, int]:
-    """Return how many bytes a row takes at most, and how many more each byte of its JSON."""
-    widest = 0
-
-    def width(part: pa.DataType) -> int:
-        nonlocal widest
-        if kinds.is_struct(part):
-            return 1 + sum(width(each.type) for each in part)
-        if kinds.is_nested(part):
-            items = [part.field(place).type for place in range(part.num_fields)]
-            widest = max(widest, *(width(each) for each in items))
-            return 8
-        return 1 + (part.bit_width // 8 if kinds.is_primitive(part) else 16)
-
-    # Once as it was read, once as it is wanted; an item takes two bytes of JSON at least.
-    return 2 * width(arrow_type), 2 + widest
