@@ -129,7 +129,7 @@ def kafka(kafka_version: Callable[[str], EmbeddedKafka]) -> EmbeddedKafka:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[Registry]:
-    """The schema registry for all tests. Do not stop it; let it go on if you pause it."""
+    """The schema registry for all tests. Do not stop it; resume it if you pause it."""
     with running_registry() as running:
         yield running
 

@@ -120,10 +120,10 @@ def test_query_whose_registry_is_away_stops_only_for_a_schema_that_it_does_not_k
         wait_until(lambda: query.ids() == [0, 1, 2], READ_S, "a record of a known schema")
         orders.write(unknown)
         wait_until(lambda: running.status["isTriggerActive"], READ_S, "a batch that waits")
-        orders.registry.go_on()
+        orders.registry.resume()
         wait_until(lambda: query.ids() == [0, 1, 2, 9], READ_S, "the record of a new schema")
     finally:
-        orders.registry.go_on()
+        orders.registry.resume()
         running.stop()
     assert query.table().column_names == ["id", "amount", "currency"]
 

@@ -82,8 +82,8 @@ class Registry:
         """Stop the process, so that it takes connections and does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
-        """Let a paused process answer again."""
+    def resume(self) -> None:
+        """Resume a paused process."""
         os.kill(self.pid, signal.SIGCONT)
 
 

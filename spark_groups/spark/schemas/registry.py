@@ -131,6 +131,21 @@ class SchemaRegistry:
         self.learn(found.schema_id, text)
         return FoundSchema(text, found.schema_id, found.version)
 
+    def subjects(self, timeout_s: float) -> list[str]:
+        """Return the names of all subjects.
+
+        Args:
+            timeout_s: How long to wait for a registry that is away, in seconds.
+
+        Raises:
+            SchemaLookupError: The registry did not answer in time, refuses, or answers otherwise.
+        """
+        until_s = time.monotonic() + timeout_s
+        found: object = self._ask("subjects", lambda client: client.get_subjects(), until_s)
+        if not isinstance(found, list):
+            raise self._unusable("subjects", "it is no list")
+        return [str(each) for each in found]
+
     def _text(self, schema: Any, what: str, until_s: float) -> str:
         """Return the text of a schema, with the schemas that it refers to in it."""
         if (schema.schema_type or _AVRO) != _AVRO:
@@ -160,7 +175,7 @@ class SchemaRegistry:
         """Ask until there is an answer.
 
         Args:
-            what: What is asked for.
+            what: The thing to ask for.
             ask: Asks a client.
             until_s: The deadline, on the monotonic clock.
         """

@@ -56,7 +56,7 @@ def test_columns_are_decoded_in_place() -> None:
     assert found.records.column("value").to_pylist() == ["ä".encode(), None]
 
 
-def test_record_that_cannot_be_decoded_is_named_with_the_option_that_lets_one_go_on() -> None:
+def test_record_that_cannot_be_decoded_is_named_with_the_option_for_it() -> None:
     with pytest.raises(RecordsError) as raised:
         [*decoded(settings(), [records(b"a", b"\xff", b"\xfe")])]
     assert str(raised.value) == (
@@ -86,7 +86,7 @@ def test_null_keeps_bytes_and_reason_and_counts_records(caplog: pytest.LogCaptur
     assert "the first is that at offset 11" in line.getMessage()
 
 
-def test_dead_letters_get_the_records_and_the_rest_go_on() -> None:
+def test_dead_letters_get_the_records_and_the_rest_become_rows() -> None:
     letters: list[tuple[Any, str]] = []
 
     def refuse(record: pa.RecordBatch, reason: str) -> None:

@@ -39,7 +39,7 @@ def running_stub() -> Iterator[Stub]:
     stub = Stub()
     stub.may_answer.set()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             stub.asked.append(path)
@@ -56,7 +56,7 @@ def running_stub() -> Iterator[Stub]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -48,10 +48,10 @@ def test_paused_registry_is_waited_for(registry: Registry, topic_name: str) -> N
     schema_id = registry.register(topic_name, {**AVRO, "name": "Paused"})
     asked = SchemaRegistry(RegistryAccess(urls=(registry.url,)))
     registry.pause()
-    timer = threading.Timer(1.0, registry.go_on)
+    timer = threading.Timer(1.0, registry.resume)
     timer.start()
     try:
         assert "Paused" in asked.schema_of_id(schema_id, 60.0)
     finally:
         timer.join()
-        registry.go_on()
+        registry.resume()

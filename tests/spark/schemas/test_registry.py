@@ -7,10 +7,12 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_groups.cli.doctor_cli import Outcome, check_registry
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
 from spark_groups.spark.schemas import registry as registries
 from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry
@@ -52,7 +54,7 @@ def test_schema_can_be_chosen_by_version_or_id(stub: Stub, registry: SchemaRegis
     assert (found.schema_id, found.version) == (5, None)
 
 
-def test_unknown_id_is_said_by_the_registry_and_not_asked_for_again(
+def test_id_that_the_registry_does_not_know_is_not_asked_for_again(
     stub: Stub, registry: SchemaRegistry
 ) -> None:
     for _ in range(3):
@@ -88,7 +90,7 @@ def test_registry_that_is_away_has_a_deadline() -> None:
         registry.schema_of_id(7, 1.0)
     assert time.monotonic() - began_s < 5
     registry.learn(8, "text")
-    assert registry.schema_of_id(8, 0.0) == "text", "what is known needs no registry"
+    assert registry.schema_of_id(8, 0.0) == "text", "a known schema needs no registry"
 
 
 def test_registry_that_is_slow_has_a_deadline(stub: Stub, registry: SchemaRegistry) -> None:
@@ -195,3 +197,27 @@ def test_missing_extra_is_named(registry: SchemaRegistry, monkeypatch: pytest.Mo
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(NotInstalledError, match=r"install spark-groups\[avro\]"):
         registry.schema_of_id(7, 5.0)
+
+
+def test_doctor_shows_the_columns_of_a_subject(stub: Stub) -> None:
+    stub.answers["/subjects/t-value/versions/latest"] = [
+        (200, schema(id=7, version=3, subject="t-value"))
+    ]
+    stub.answers["/subjects"] = [(200, ["t-value"])]
+    assert check_registry(stub.url, None, None).found == f"{stub.url} has 1 subjects"
+    found = check_registry(stub.url, "t-value", None)
+    assert (found.outcome, found.found) == (
+        Outcome.OK,
+        "version 3 of t-value (id 7): struct<a:int>",
+    )
+    failed = check_registry(stub.url, "none-such", None)
+    assert failed.outcome is Outcome.FAILED
+    assert "--schema-registry" in failed.cure
+
+
+def test_doctor_reads_the_settings_of_the_registry_from_a_file(stub: Stub, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("schemaRegistry.basic.auth.user.info=alice:pw\nsecurity.protocol=PLAINTEXT\n")
+    stub.answers["/subjects"] = [(200, [])]
+    assert check_registry(stub.url, None, file).outcome is Outcome.OK
+    assert stub.logins == ["Basic YWxpY2U6cHc="]
