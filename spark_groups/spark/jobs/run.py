@@ -339,10 +339,12 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
         }
     except ValueError as error:
         raise OptionsError(f"sink.options: {error}") from None
-    transform = (
-        (lambda rows: rows.selectExpr(*options.select_expr)) if options.select_expr else None
+    transform = None
+    if options.select_expr and not options.expand:
+        transform = lambda rows: rows.selectExpr(*options.select_expr)  # noqa: E731
+    return write_table(
+        _table(options, given), transform, on_error=options.on_error(), expand=options.expand
     )
-    return write_table(_table(options, given), transform, on_error=options.on_error())
 
 
 def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:

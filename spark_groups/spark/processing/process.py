@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.errors import OptionsError, RelinquishedError
+from spark_groups.errors import RelinquishedError
 from spark_groups.group.member.messages import found_and_failed
 from spark_groups.observation.observe import why_unknown
 from spark_groups.spark.control.running_query import RunningQuery, running_query
@@ -60,11 +60,6 @@ class RecordProcessing:
         began_at_s = time.time()
         running = running_query(batch, "process_records")
         checked = running.checked
-        if checked.range_settings().formats is not None:
-            raise OptionsError(
-                "process_records passes the bytes of records: leave keyFormat and valueFormat out,"
-                " and decode in the function"
-            )
         # The last run may have relinquished records: its member has left.
         self._totals.report(running)
         budget = budget_of(self._strategy, checked)
