@@ -12,6 +12,7 @@ from spark_groups.formats.avro.instructions import (
     AT_SLOT,
     CURSOR_NUMBERS,
     NEEDED_BYTES,
+    PLACE,
     ROW,
     SCHEMA_ID,
     Status,
@@ -84,6 +85,7 @@ class CompiledRows:
         place = (octets.address, octets.size) if octets is not None else (0, 0)
         buffers = SlotBuffers(self._root, rows, self._bytes_max, self._used)
         cursor = np.zeros(CURSOR_NUMBERS, np.int64)
+        cursor[PLACE] = -1
         refused: dict[int, Refusal] = {}
         while True:
             status = self._run(place, offsets, present, buffers, cursor)
@@ -94,13 +96,15 @@ class CompiledRows:
                 schema_id = int(cursor[SCHEMA_ID])
                 self._add(schema_id, step_of_id(schema_id))
                 continue
-            buffers.roll_back(row)
             if status is Status.SLOT_IS_FULL:
                 if buffers.grow(slot, int(cursor[NEEDED_BYTES])):
                     continue
                 if row:
+                    buffers.roll_back(row)
                     break
                 status = Status.IS_TOO_LARGE
+            buffers.roll_back(row)
+            cursor[PLACE] = -1
             refused[row] = status, slot, int(cursor[SCHEMA_ID])
             present[row] = False
         self._used = buffers.used(row)

@@ -16,8 +16,6 @@ from spark_groups.formats.avro.schema import parse_schema
 from spark_groups.formats.avro.slots import slot_of
 from spark_groups.formats.decoding import DecodedColumn, SchemaOfId, Undecodable
 
-INTERPRETER: Final = "spark_groups.formats.avro.interpreter"
-"""The module of compiled code, which a caller prepares before it asks for that."""
 _COMPILED: Final = "spark_groups.formats.avro.compiled_rows"
 SCHEMAS_MAX: Final = 2_000
 """The most writers' schemas that are kept."""

@@ -119,4 +119,8 @@ ROW: Final = 0
 AT_SLOT: Final = 1
 NEEDED_BYTES: Final = 2
 SCHEMA_ID: Final = 3
-CURSOR_NUMBERS: Final = 4
+# Where in a row to continue, if PLACE is not -1: the next instruction and its bytes, then the bytes
+# of the record around a literal.
+PLACE: Final = 4
+STATE: Final = 5
+CURSOR_NUMBERS: Final = 15

@@ -41,6 +41,8 @@ _ROW: Final = names.ROW
 _AT_SLOT: Final = names.AT_SLOT
 _NEEDED_BYTES: Final = names.NEEDED_BYTES
 _SCHEMA_ID: Final = names.SCHEMA_ID
+_PLACE: Final = names.PLACE
+_STATE: Final = names.STATE
 
 _FRAME_BYTES: Final = 5
 _NO_ID: Final = -1
@@ -240,10 +242,8 @@ def _count(slot: Any, slots: Any) -> Any:
 
 
 @compiled
-def _append_null(slot: Any, slots: Any) -> Any:
+def _append_null(slot: Any, slots: Any) -> None:
     used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL
     width, values = slots[slot, _WIDTH], slots[slot, _VALUES]
     if width == _ENDS:
         store_32(values + 4 * used + 4, np.int64(load_32(values + 4 * used)))
@@ -256,17 +256,18 @@ def _append_null(slot: Any, slots: Any) -> Any:
             store_64(values + width * used + 8 * index, 0)
     store_8(slots[slot, _HAS] + used, 0)
     slots[slot, _USED] = used + 1
-    return Status.DONE
 
 
 @compiled
 def _append_nulls(code: Any, place: Any, count: Any, slots: Any, cursor: Any) -> Any:
-    """Append a null to each slot of a table."""
+    """Append a null to each slot of a table, or to none."""
     for index in range(place, place + count):
-        status = _append_null(np.int64(code[index]), slots)
-        if status != Status.DONE:
-            cursor[_AT_SLOT] = code[index]
-            return status
+        slot = np.int64(code[index])
+        if slots[slot, _USED] >= slots[slot, _CAPACITY]:
+            cursor[_AT_SLOT] = slot
+            return Status.SLOT_IS_FULL
+    for index in range(place, place + count):
+        _append_null(np.int64(code[index]), slots)
     return Status.DONE
 
 
@@ -279,7 +280,7 @@ def _end_items(slot: Any, items: Any, slots: Any) -> Any:
     ends = slots[slot, _VALUES]
     begin = np.int64(load_32(ends + 4 * used))
     if items > _INT_MAX - begin:
-        return Status.TOO_MANY_ITEMS
+        return Status.SLOT_IS_FULL
     store_32(ends + 4 * used + 4, begin + items)
     slots[slot, _USED] = used + 1
     return Status.DONE
@@ -367,11 +368,16 @@ def _read_branch(base: Any, at: Any, end: Any, count: Any) -> Any:
 
 
 @compiled
+def _state(cursor: Any, index: Any) -> Any:
+    """Return a state of `_run` that the cursor has."""
+    at = _STATE + index
+    return cursor[at], cursor[at + 1], cursor[at + 2], cursor[at + 3], cursor[at + 4]
+
+
+@compiled
 def _run(
-    base: Any,
-    at: Any,
-    end: Any,
-    base_end: Any,
+    state: Any,
+    record: Any,
     place: Any,
     code: Any,
     slots: Any,
@@ -380,14 +386,20 @@ def _run(
     literals_end: Any,
     cursor: Any,
 ) -> Any:
-    """Run a program over the bytes of a record, and return a status."""
-    items_left = end - at + EMPTY_ITEMS_MAX
-    record = base, at, end, base_end, items_left
+    """Run a program over the bytes of a record, and return a status.
+
+    The state is an address, the position after it, the ends of the record and of all bytes there,
+    and how many items there may be; during a literal, `record` has that of the record. An
+    instruction that finds a slot full has done nothing, and is run again.
+    """
+    base, at, end, base_end, items_left = state
     status = Status.DONE
     while status == Status.DONE:
+        state = base, at, end, base_end, items_left
         op, slot = np.int64(code[place]), np.int64(code[place + 1])
         x, y = np.int64(code[place + 2]), np.int64(code[place + 3])
         cursor[_AT_SLOT] = slot
+        own_place = place
         place += 4
         if op <= Op.DECIMAL:
             status, at = _read_value(base, at, end, base_end, op, slot, x, y, slots, cursor)
@@ -440,6 +452,11 @@ def _run(
             return Status.DONE if at == end else Status.HAS_BYTES_LEFT
         else:
             status = Status.BRANCH_IS_UNKNOWN
+        if status == Status.SLOT_IS_FULL:
+            cursor[_PLACE] = own_place
+            for index in range(5):
+                cursor[_STATE + index] = state[index]
+                cursor[_STATE + 5 + index] = record[index]
     return status
 
 
@@ -533,8 +550,13 @@ def decode_rows(
             at += _FRAME_BYTES
         else:
             place = places[0]
-        tables = place, code, slots, counters
-        status = _run(octets, at, end, octets_end, *tables, literals, literals_end, cursor)
+        state = octets, at, end, octets_end, end - at + EMPTY_ITEMS_MAX
+        record = state
+        if cursor[_PLACE] >= 0:
+            place, state, record = cursor[_PLACE], _state(cursor, 0), _state(cursor, 5)
+            cursor[_PLACE] = -1
+        tables = code, slots, counters, literals, literals_end, cursor
+        status = _run(state, record, place, *tables)
         if status != Status.DONE:
             return status
     cursor[_ROW] = len(present)

@@ -111,7 +111,11 @@ def resolve(writer: AvroType, reader: AvroType) -> Step:
     Raises:
         SchemaError: No value can; the message names the path.
     """
-    return _Resolution().step(writer, reader, getattr(reader, "name", "") or "the schema")
+    path = getattr(reader, "name", "") or "the schema"
+    try:
+        return _Resolution().step(writer, reader, path)
+    except _TooManyStepsError:
+        raise SchemaError(f"{path}: the schemas have too many unions to compare") from None
 
 
 def check_defaults(reader: AvroType) -> None:
@@ -134,17 +138,24 @@ def check_defaults(reader: AvroType) -> None:
         check_defaults(reader.items if isinstance(reader, Array) else reader.values)
 
 
+class _TooManyStepsError(Exception):
+    """More than `STEPS_MAX`."""
+
+
 class _Resolution:
     """One comparison of two schemas, which has a limit."""
 
     def __init__(self) -> None:
         self._steps = 0
 
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > STEPS_MAX:
+            raise _TooManyStepsError
+
     def step(self, writer: AvroType, reader: AvroType, path: str) -> Step:  # noqa: PLR0911
         """Return how values of a type become those of another."""
-        self._steps += 1
-        if self._steps > STEPS_MAX:
-            raise SchemaError(f"{path}: the schemas have too many unions to compare")
+        self._count(1)
         if isinstance(writer, Union):
             return self._branches(writer, reader, path)
         if isinstance(reader, Union):
@@ -182,6 +193,7 @@ class _Resolution:
         if writer == NULL and NULL in reader.branches:
             return ReadNull()
         members = members_of(reader)
+        self._count(len(members))
         for index in _candidates(writer, members):
             try:
                 step = self.step(writer, members[index], path)
@@ -247,13 +259,13 @@ def _check_names(
 
 
 def _candidates(writer: AvroType, members: tuple[AvroType, ...]) -> Iterator[int]:
-    """Return the members that a value may become, best first: of its name, its type, any."""
+    """Return the members that a value may become: of its name, its type, and others; float last."""
     name, kind = getattr(writer, "name", ""), kind_of(writer)
 
     def rank(index: int) -> int:
         member = members[index]
         if kind_of(member) != kind:
-            return 2
+            return 3 if kind_of(member) == "float" else 2
         names = (getattr(member, "name", ""), *getattr(member, "aliases", ()))
         return 0 if name in names else 1
 

@@ -68,6 +68,11 @@ class Slot:
             return 0
         return max(1, int(self.type.bit_width) // 8)
 
+    @property
+    def bytes_of_value(self) -> int:
+        """The size of a value, or of its end, and of whether it is null."""
+        return 5 if self.width == ENDS else self.width + 1
+
     def all(self) -> Iterator[Slot]:
         """Return it and all below it, in their order."""
         yield self
@@ -98,6 +103,11 @@ def slot_of(arrow_type: pa.DataType, path: str = "", index: int = 0) -> Slot:
     return Slot(index, arrow_type, path, tuple(children))
 
 
+def new_array(size: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array of any content."""
+    return np.empty(size, kind)
+
+
 class SlotBuffers:
     """The buffers of all slots, for one call; they grow on demand.
 
@@ -117,9 +127,11 @@ class SlotBuffers:
         self.table = np.zeros((len(self._slots), SLOT_NUMBERS), np.int64)
         self._bytes = 0
         of_rows = root.nulls
-        row_bytes = sum(max(abs(self._slots[each].width), 1) + 1 for each in of_rows)
-        expected = row_bytes + float(used_before.sum())
-        rows = max(1, min(rows, int(bytes_max / 2 / expected)))
+        row_bytes = float(used_before[:, 1].sum())
+        for slot in self._slots:
+            values = 1.0 if slot.index in of_rows else float(used_before[slot.index, 0])
+            row_bytes += values * slot.bytes_of_value
+        rows = max(1, min(rows, int(bytes_max / 2 / row_bytes)))
         for slot in self._slots:
             values, octets = (int(each * rows * 1.1) for each in used_before[slot.index])
             self.table[slot.index, WIDTH] = slot.width
@@ -148,7 +160,7 @@ class SlotBuffers:
     ) -> None:
         parts = self._parts[slot.index]
         old = parts[part] if parts[part].dtype == first.dtype and len(parts[part]) else first
-        larger = np.empty(size, first.dtype)
+        larger = new_array(size, first.dtype)
         larger[: len(old)] = old
         self._bytes += larger.nbytes - parts[part].nbytes
         parts[part] = larger
@@ -166,7 +178,7 @@ class SlotBuffers:
             have, needed, size = int(numbers[DATA_BYTES]), needed_bytes, 1
         else:
             have = int(numbers[CAPACITY])
-            needed, size = have + 1, max(abs(slot.width) * (4 if slot.width < 0 else 1), 1) + 1
+            needed, size = have + 1, slot.bytes_of_value
         left = have + (self._bytes_max - self._bytes) // size
         if needed > left:
             return False
