@@ -12,6 +12,8 @@ from pyarrow import types as kinds
 
 _FIRST_DAY: Final = date.min.toordinal() - date(1970, 1, 1).toordinal()
 _END_DAY: Final = _FIRST_DAY + date.max.toordinal()
+_SPAN_DAYS: Final = (-3_652_501, 3_652_501)
+"""Of durations: 10,000 years, the most that Protobuf's may have."""
 _DAY_MICROS: Final = 86_400_000_000
 
 
@@ -76,6 +78,8 @@ def without(column: pa.Array, rows: Collection[int]) -> pa.Array:
 def has_far_times(values: pa.Array) -> bool:
     """Return whether a time or date is outside the years 1 to 9999, the only ones of Python.
 
+    A duration may not be longer than 10,000 years.
+
     Args:
         values: Values of any type.
     """
@@ -89,5 +93,6 @@ def has_far_times(values: pa.Array) -> bool:
         return False
     is_day = kinds.is_date(values.type)
     unit = 1 if is_day else _DAY_MICROS
+    first, end = _SPAN_DAYS if kinds.is_duration(values.type) else (_FIRST_DAY, _END_DAY)
     ends = pc.min_max(values.view(pa.int32() if is_day else pa.int64())).as_py()
-    return not _FIRST_DAY * unit <= (ends["min"] or 0) <= (ends["max"] or 0) < _END_DAY * unit
+    return not first * unit <= (ends["min"] or 0) <= (ends["max"] or 0) < end * unit

@@ -7,11 +7,15 @@ long. The result of a record never depends on its neighbours. Maps are read by P
 It differs from `from_json` in permissive mode:
 
 - A value that does not fit its column refuses the record; Spark makes it null.
-- A value must be one JSON object, or null. Spark makes null of an empty value, takes the first
-  object of an array, and ignores what follows the first document.
-- Names and strings are in double quotes; Spark takes single ones as well.
-- A column of strings keeps other values as JSON without white space; Spark keeps the white space.
-- Times have the forms of ISO 8601, with any number of digits of a fraction: microseconds are kept.
+- A value must be one JSON object, or null, which is null. Spark makes null of an empty value, and
+  ignores what follows the first document.
+- Names and strings are in double quotes; Spark takes single ones as well. Half of a surrogate pair
+  refuses the record.
+- In a column of strings, other values are JSON without white space, with numbers as they were
+  written; Spark writes them in its own form.
+- Dates and times have the forms of ISO 8601 with at least year, month and day, from the year 1 to
+  9999; times keep microseconds. Spark takes a year alone, times without a day, and zones by name.
+- Of two values of one key of a map the last one is kept.
 """
 
 from __future__ import annotations
@@ -182,7 +186,7 @@ def _read_type(wanted: pa.DataType) -> pa.DataType | None:
 
 
 def _finished(values: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array:
-    """Return what was read, in the type that is wanted.
+    """Return values that were read in the type that is wanted.
 
     Raises:
         ValueError: One of the values is for Python to judge.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf import (  # type: ignore[import-untyped]
     descriptor_pb2,
@@ -84,11 +84,12 @@ def longest_enum_name(message: Descriptor) -> int:
 
 def index_prefixes(message: Descriptor) -> tuple[bytes, ...]:
     """Return how the frame of a schema registry may name a message: its place in its file."""
-    path = [message.index]
-    above = message.containing_type
-    while above is not None:
-        path.insert(0, above.index)
-        above = above.containing_type
+    path: list[int] = []
+    inner = message
+    while inner.containing_type is not None:
+        path.insert(0, [each.name for each in inner.containing_type.nested_types].index(inner.name))
+        inner = inner.containing_type
+    path.insert(0, list(message.file.message_types_by_name).index(inner.name))
     full = b"".join(_varint(number << 1) for number in (len(path), *path))
     return (b"\0", full) if path == [0] else (full,)
 

@@ -132,7 +132,7 @@ def test_a_value_that_does_not_fit_refuses_the_record(column: str, value: str, f
     ],
     ids=itertools.count(),
 )
-def test_what_is_not_one_object_is_refused_among_others(value: bytes, fault: str) -> None:
+def test_all_but_one_object_is_refused_among_others(value: bytes, fault: str) -> None:
     good = b'{"a":7}'
     found = decoded("a int", good, value, None, good, value, good)
     assert [row and row["a"] for row in found.values.to_pylist()] == [7, None, None, 7, None, 7]

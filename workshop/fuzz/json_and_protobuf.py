@@ -1,4 +1,4 @@
-"""Values of records that are JSON documents: pyarrow's reader against Python, record by record."""
+"""Values that are JSON documents or Protobuf messages: decoded together, and each alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from spark_groups.formats.decoding import DecodedColumn
 from spark_groups.formats.json_values import JsonDecoder
+from spark_groups.formats.protobuf_values import ProtobufDecoder
+from workshop.parts.messages import as_set, class_of, fill, full_file
 
 DDL: Final = (
     "i INT, l BIGINT, y TINYINT, f FLOAT, d DOUBLE, s STRING, b BOOLEAN, t TIMESTAMP,"
@@ -20,8 +22,9 @@ DDL: Final = (
     " many ARRAY<STRUCT<x: INT, d: DATE, l: ARRAY<TIMESTAMP>>>"
 )
 BYTES_MAX: Final = 1 << 20
-_RECORD: Final = b"\x1e"
+_RECORD: Final = b"\xfd\x1e"
 """Between the values of one input."""
+_FRAME: Final = b"\0\0\0\1\2\2\2"
 
 
 def _moment(chance: random.Random) -> str:
@@ -120,3 +123,35 @@ def feed_documents(data: bytes) -> None:
 def _rows(decoded: DecodedColumn) -> list[str]:
     decoded.values.validate(full=True)
     return [repr(each).replace("-0.0", "0.0") for each in decoded.values.to_pylist()]
+
+
+def messages() -> list[bytes]:
+    """Return inputs: framed messages with a separator between them."""
+    message = class_of(full_file("proto3"), "t.M")
+    inputs = []
+    for seed in range(60):
+        chance = random.Random(seed)
+        made = [fill(message(), chance, 0.3).SerializeToString() for _ in range(1 + seed % 5)]
+        inputs.append(_RECORD.join(_FRAME + each for each in made))
+    return inputs
+
+
+@cache
+def _message_decoder() -> ProtobufDecoder:
+    files = as_set(full_file("proto3"))
+    return ProtobufDecoder(files, "t.M", bytes_max=BYTES_MAX, framed=True)
+
+
+def feed_messages(data: bytes) -> None:
+    """Decode framed messages together and alone: the result must be the same.
+
+    Args:
+        data: Values with a separator between them.
+    """
+    values = pa.array(data.split(_RECORD), pa.binary())
+    decoded = _message_decoder().decode(values)
+    together = _rows(decoded)
+    for row in range(min(len(together), 20)):
+        alone = _message_decoder().decode(values.slice(row, 1))
+        assert _rows(alone) == [together[row]], values[row]
+        assert alone.refused.get(0) == decoded.refused.get(row)
