@@ -10,10 +10,13 @@ from typing import Any
 import deltalake
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
+from spark_groups.spark.control.listener import close_listeners
+from tests.documents import ROOT, blocks_of, run_python
 from tests.spark.processing.topics import records_in
 from tests.spark.queries import READ_S, GroupQuery
 from tests.spark.tables.write_setup import TableQuery
@@ -177,3 +180,35 @@ def test_record_that_cannot_be_decoded_becomes_a_dead_letter(
     rows.on_error = spark_groups.SkipOrDeadLetter()
     with pytest.raises(OptionsError, match="on_error requires emit=ranges"):
         rows.writer().check(rows.source())
+
+
+def test_program_of_the_page_writes_the_orders(
+    orders: Orders, spark: SparkSession, group_id: str, tmp_path: Path
+) -> None:
+    orders.produce(FIRST, range(2))
+    table = tmp_path / "lake" / "orders"
+
+    def await_table(query: StreamingQuery) -> None:
+        try:
+            wait_until(
+                lambda: deltalake.DeltaTable.is_deltatable(str(table)) or query.exception(), READ_S
+            )
+            assert query.exception() is None
+        finally:
+            query.stop()
+            close_listeners()
+
+    page = ROOT / "docs" / "how-to" / "typed_rows.md"
+    (block,) = (each for each in blocks_of(page.read_text()) if each.language == "python")
+    replaced = {
+        '"localhost:9092"': repr(orders.bootstrap_servers),
+        '"http://localhost:8081"': repr(orders.registry.url),
+        '"subscribe", "orders"': f'"subscribe", "{orders.topic}"',
+        '"order-readers"': repr(group_id),
+        '"/data/': f'"{tmp_path}/',
+        "spark_groups.await_end(query)": "await_table(query)",
+    }
+    assert spark.sparkContext is not None, "the program gets the session that there is"
+    run_python([block], replaced, {"__name__": "page", "await_table": await_table}, page.name)
+    ids = deltalake.DeltaTable(table).to_pyarrow_table()["id"].to_pylist()
+    assert sorted(ids) == [0, 1]
