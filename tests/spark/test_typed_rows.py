@@ -9,6 +9,7 @@ from typing import Any
 
 import deltalake
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -88,6 +89,12 @@ def test_rows_have_the_latest_schema_and_a_pinned_version_keeps_its_columns(
         "currency": "USD",
         "paid": True,
     }
+
+
+def test_load_names_a_registry_that_is_away(query_of: Callable[..., Any]) -> None:
+    away = {"schemaRegistryUrl": "http://127.0.0.1:1", "kafka.default.api.timeout.ms": "2000"}
+    with pytest.raises(AnalysisException, match="did not return version latest of subject .* refu"):
+        query_of(GroupQuery, **away).source()
 
 
 @pytest.mark.parametrize("emit", ["records", "ranges"])
