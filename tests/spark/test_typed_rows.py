@@ -124,9 +124,9 @@ def test_query_whose_registry_is_away_stops_only_for_a_schema_that_it_does_not_k
     )
     try:
         wait_until(lambda: query.ids() == [0, 1], READ_S, "the first records")
-        unknown = orders.value_of(THIRD, 9)
+        known, unknown = orders.value_of(SECOND, 2), orders.value_of(THIRD, 9)
         orders.registry.pause()
-        orders.write(orders.value_of(SECOND, 2))
+        orders.write(known)
         wait_until(lambda: query.ids() == [0, 1, 2], READ_S, "a record of a known schema")
         orders.write(unknown)
         wait_until(lambda: running.status["isTriggerActive"], READ_S, "a batch that waits")
