@@ -70,7 +70,7 @@ class CompiledRows:
             self._enter(schema_id, place)
 
     def decode(self, column: pa.Array, step_of_id: StepOfId) -> tuple[pa.Array, dict[int, Refusal]]:
-        """Decode the first rows of a column, or all; return the values and what was refused.
+        """Decode the first rows of a column, or all; return the values, and the refused rows.
 
         Args:
             column: The bytes.

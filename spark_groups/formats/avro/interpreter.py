@@ -273,7 +273,9 @@ def _append_nulls(code: Any, place: Any, count: Any, slots: Any, cursor: Any) ->
 
 @compiled
 def _end_items(slot: Any, items: Any, slots: Any) -> Any:
-    """Append the end of an array or a map."""
+    """Append the end of an array or a map, unless it is skipped."""
+    if slot < 0:
+        return Status.DONE
     used = slots[slot, _USED]
     if used >= slots[slot, _CAPACITY]:
         return Status.SLOT_IS_FULL
@@ -375,32 +377,28 @@ def _state(cursor: Any, index: Any) -> Any:
 
 
 @compiled
-def _run(
-    state: Any,
-    record: Any,
-    place: Any,
-    code: Any,
-    slots: Any,
-    counters: Any,
-    literals: Any,
-    literals_end: Any,
-    cursor: Any,
-) -> Any:
+def _keep_state(cursor: Any, place: Any, state: Any, record: Any) -> None:
+    cursor[_PLACE] = place
+    for index in range(5):
+        cursor[_STATE + index] = state[index]
+        cursor[_STATE + 5 + index] = record[index]
+
+
+@compiled
+def _run(state: Any, record: Any, place: Any, tables: Any) -> Any:
     """Run a program over the bytes of a record, and return a status.
 
-    The state is an address, the position after it, the ends of the record and of all bytes there,
-    and how many items there may be; during a literal, `record` has that of the record. An
-    instruction that finds a slot full has done nothing, and is run again.
+    The state is an address, a position after it, the ends of the record and of all bytes, and how
+    many items there may be. An instruction that finds a slot full has done nothing.
     """
+    code, slots, counters, literals, literals_end, cursor = tables
     base, at, end, base_end, items_left = state
     status = Status.DONE
     while status == Status.DONE:
-        state = base, at, end, base_end, items_left
-        op, slot = np.int64(code[place]), np.int64(code[place + 1])
-        x, y = np.int64(code[place + 2]), np.int64(code[place + 3])
+        state, own_place, place = (base, at, end, base_end, items_left), place, place + 4
+        op, slot = np.int64(code[own_place]), np.int64(code[own_place + 1])
+        x, y = np.int64(code[own_place + 2]), np.int64(code[own_place + 3])
         cursor[_AT_SLOT] = slot
-        own_place = place
-        place += 4
         if op <= Op.DECIMAL:
             status, at = _read_value(base, at, end, base_end, op, slot, x, y, slots, cursor)
         elif op == Op.NULLABLE:
@@ -416,9 +414,8 @@ def _run(
             symbol, at = _varint(base, at, end)
             status = Status.IS_TRUNCATED
             if at <= end:
-                status = _append_symbol(
-                    symbol, place, x, slot, code, slots, literals, literals_end, cursor
-                )
+                table = place, x, slot, code, slots
+                status = _append_symbol(symbol, *table, literals, literals_end, cursor)
             place += 2 * x
         elif op == Op.NULLS:
             status = _append_nulls(code, place, x, slots, cursor)
@@ -436,8 +433,7 @@ def _run(
             counters[2 * x] = count
             if status == Status.DONE and count == 0:
                 place = y
-                if slot >= 0:
-                    status = _end_items(slot, counters[2 * x + 1], slots)
+                status = _end_items(slot, counters[2 * x + 1], slots)
         elif op == Op.NEXT:
             counters[2 * x] -= 1
             counters[2 * x + 1] += 1
@@ -447,16 +443,13 @@ def _run(
             base, at, end, base_end, items_left = literals, x, x + y, literals_end, _INT_MAX
         elif op == Op.LITERAL_END:
             base, at, end, base_end, items_left = record
-        elif op == Op.END:
+        elif op == Op.REFUSE:
+            status = Status.BRANCH_IS_UNKNOWN
+        else:
             cursor[_AT_SLOT] = -1
             return Status.DONE if at == end else Status.HAS_BYTES_LEFT
-        else:
-            status = Status.BRANCH_IS_UNKNOWN
-        if status == Status.SLOT_IS_FULL:
-            cursor[_PLACE] = own_place
-            for index in range(5):
-                cursor[_STATE + index] = state[index]
-                cursor[_STATE + 5 + index] = record[index]
+    if status == Status.SLOT_IS_FULL:
+        _keep_state(cursor, own_place, state, record)
     return status
 
 
@@ -509,19 +502,16 @@ def decode_rows(
     """Decode rows until the caller must act.
 
     Args:
-        octets: The address of the bytes of all rows.
-        octets_end: How many there are.
+        octets, octets_end: The address of the bytes of all rows, and how many there are.
         offsets: Where each row's begin, and the last one's end.
         present: Which rows have any; the others become null.
         is_framed: Whether each row begins with a schema id; else all are of the first program.
         ids: A hash table of known schema ids; -1: a free place. Its size is a power of two.
         places: Where their programs begin; -1: rows of the schema are refused.
         null_place: The program of a null.
-        code: All programs.
-        slots: The table of slots.
+        code, slots: All programs, and the table of slots.
         counters: Two numbers for each level of arrays and maps.
-        literals: The address of literals.
-        literals_end: How many bytes they have.
+        literals, literals_end: The address of literals, and how many bytes they have.
         cursor: The row to begin at; is moved.
 
     Returns:
@@ -556,7 +546,7 @@ def decode_rows(
             place, state, record = cursor[_PLACE], _state(cursor, 0), _state(cursor, 5)
             cursor[_PLACE] = -1
         tables = code, slots, counters, literals, literals_end, cursor
-        status = _run(state, record, place, *tables)
+        status = _run(state, record, place, tables)
         if status != Status.DONE:
             return status
     cursor[_ROW] = len(present)

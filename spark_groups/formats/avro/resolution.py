@@ -259,13 +259,13 @@ def _check_names(
 
 
 def _candidates(writer: AvroType, members: tuple[AvroType, ...]) -> Iterator[int]:
-    """Return the members that a value may become: of its name, its type, and others; float last."""
+    """Return the members that a value may become, best first: of its name, its type, any."""
     name, kind = getattr(writer, "name", ""), kind_of(writer)
 
     def rank(index: int) -> int:
         member = members[index]
         if kind_of(member) != kind:
-            return 3 if kind_of(member) == "float" else 2
+            return 2
         names = (getattr(member, "name", ""), *getattr(member, "aliases", ()))
         return 0 if name in names else 1
 
