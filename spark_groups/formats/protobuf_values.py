@@ -27,7 +27,7 @@ from spark_groups.errors import OptionsError
 from spark_groups.formats.columns import RowLimit, has_far_times, with_nulls, without
 from spark_groups.formats.ddl import ddl_of
 from spark_groups.formats.decoding import DecodedColumn, Undecodable
-from spark_groups.formats.frames import schema_id_of, unframed
+from spark_groups.formats.frames import behind, schema_id_of, unframed
 
 _PREFIX: Final = "failed to decode Protobuf message: "
 LONG_BYTES: Final = 16 * 1024
@@ -104,8 +104,8 @@ class ProtobufDecoder:
         """Return the messages; those that are of another type in their schema are faults."""
         found = pa.nulls(len(bodies), bodies.type)
         for prefix in self._prefixes:
-            rest = pc.binary_slice(bodies, len(prefix))
-            found = pc.if_else(pc.starts_with(bodies, prefix), rest, found)
+            rest = behind(bodies, pc.starts_with(bodies, prefix), len(prefix))
+            found = pc.coalesce(found, rest)
         is_other = pc.and_(found.is_null(), bodies.is_valid())
         for row in pc.indices_nonzero(is_other).to_pylist():
             faults[row] = "the message indexes in its frame name another one"

@@ -13,6 +13,7 @@ import pytest
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.decoding import DecodedColumn
+from spark_groups.formats.frames import unframed
 from spark_groups.formats.json_values import PART_ROWS, JsonDecoder
 from workshop.fuzz.json_and_protobuf import DDL, document, documents, feed_documents
 from workshop.fuzz.mutation import drawn
@@ -249,3 +250,11 @@ def test_a_schema_that_json_does_not_have_is_refused(ddl: str, fault: str) -> No
 def test_an_unknown_time_zone_is_refused() -> None:
     with pytest.raises(SchemaError, match="not the name of a time zone"):
         JsonDecoder("a int", bytes_max=1, time_zone="Mars/Base")
+
+
+def test_frames_are_cut_off_beside_values_that_are_shorter_than_one() -> None:
+    column = pa.array([None, b"", b"\0", b"\0\0\0\0\1" + b"x" * 50, b"", b"\0\0\0\0\2"])
+    bodies, refused = unframed(column)
+    bodies.validate(full=True)
+    assert bodies.to_pylist() == [None, None, None, b"x" * 50, None, b""]
+    assert list(refused) == [1, 2, 4]
