@@ -125,6 +125,7 @@ def test_a_value_that_does_not_fit_refuses_the_record(column: str, value: str, f
         (b'{"a":Inf}', "not JSON: Expecting value"),
         (b'{"z":-NaN}', "not JSON: Expecting value"),
         (b'\xef\xbb\xbf{"a":1}', "not JSON: Expecting value"),
+        (b'{"z":' + b"9" * 5000 + b",}", "not JSON: Expecting property name"),
         (b"[]", "$ has an array that does not fit the type struct"),
         (b"5", "$ has a number that does not fit the type struct"),
         (b'{"a":1,"z":"\xff"}', "not UTF-8 at byte 12"),
