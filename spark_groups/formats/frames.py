@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from spark_groups.formats.decoding import Undecodable
 
 FRAME_BYTES: Final = 5
+_END: Final = (1 << 31) - 1
 
 
 def schema_id_of(value: bytes) -> int:
@@ -26,7 +27,7 @@ def unframed(column: pa.Array) -> tuple[pa.Array, dict[int, Undecodable]]:
     is_framed = pc.and_(
         pc.greater_equal(pc.binary_length(column), FRAME_BYTES), pc.starts_with(column, b"\0")
     )
-    bodies = pc.if_else(is_framed, pc.binary_slice(column, FRAME_BYTES), None)
+    bodies = behind(column, is_framed, FRAME_BYTES)
     refused = {}
     for row in pc.indices_nonzero(pc.invert(is_framed)).to_pylist():
         value = column[row].as_py()
@@ -35,3 +36,15 @@ def unframed(column: pa.Array) -> tuple[pa.Array, dict[int, Undecodable]]:
             f"the value has no frame of a schema registry (a zero, then a schema id): it {fault}"
         )
     return bodies, refused
+
+
+def behind(column: pa.Array, is_wanted: pa.Array, octets: int) -> pa.Array:
+    """Return the bytes behind the first ones in some rows, and null in the others.
+
+    Args:
+        column: The values.
+        is_wanted: For each row, whether it is one of them.
+        octets: How many bytes are cut off.
+    """
+    # Without an end, pyarrow's function reckons with numbers that overflow.
+    return pc.if_else(is_wanted, pc.binary_slice(column, octets, _END), None)

@@ -90,17 +90,16 @@ def row_converter(arrow_type: pa.StructType, time_zone: tzinfo) -> Callable[[byt
         try:
             document = value.decode()
             refuse_deep(document)
-            parsed = decoder.decode(document)
+            try:
+                return convert(decoder.decode(document))
+            except (json.JSONDecodeError, Misfit):
+                raise
+            except ValueError:
+                return convert(slow.decode(document))
         except UnicodeDecodeError as error:
             return Misfit(f"it is not UTF-8 at byte {error.start}")
         except json.JSONDecodeError as error:
             return Misfit(f"it is not JSON: {error}")
-        except Misfit as misfit:
-            return misfit
-        except ValueError:
-            parsed = slow.decode(document)
-        try:
-            return convert(parsed)
         except Misfit as misfit:
             return misfit
 

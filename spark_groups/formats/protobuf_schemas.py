@@ -39,8 +39,14 @@ def message_of(descriptor_set: bytes, name: str) -> Descriptor:
         raise SchemaError(f"the descriptor set has more than {BYTES_MAX:,} bytes")
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
+        return _message(files, name)
     except DecodeError as error:
         raise SchemaError("the bytes are no FileDescriptorSet of protoc") from error
+    except (TypeError, ValueError, LookupError) as error:
+        raise SchemaError(f"the descriptor set is damaged: {error}") from error
+
+
+def _message(files: list[descriptor_pb2.FileDescriptorProto], name: str) -> Descriptor:
     pool = _pool({each.name: each for each in files})
     try:
         message = pool.FindMessageTypeByName(name)

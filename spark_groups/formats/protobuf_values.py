@@ -17,17 +17,19 @@ It differs from `from_protobuf`:
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from spark_groups.errors import OptionsError
+from spark_groups.errors import OptionsError, SchemaError
 from spark_groups.formats.columns import RowLimit, has_far_times, with_nulls, without
 from spark_groups.formats.ddl import ddl_of
 from spark_groups.formats.decoding import DecodedColumn, Undecodable
-from spark_groups.formats.frames import schema_id_of, unframed
+from spark_groups.formats.frames import behind, schema_id_of, unframed
 
 _PREFIX: Final = "failed to decode Protobuf message: "
 LONG_BYTES: Final = 16 * 1024
@@ -63,7 +65,8 @@ class ProtobufDecoder:
         settings = ptars.PtarsConfig(
             timestamp_unit="us", duration_unit="us", enum_repr="string", list_value_name="element"
         )
-        self._handler = ptars.HandlerPool([message.file], settings).get_for_message(message)
+        with _panics_as("ptars cannot read the descriptor set", SchemaError):
+            self._handler = ptars.HandlerPool([message.file], settings).get_for_message(message)
         self.arrow_type = _wanted(pa.struct(list(self._handler.schema())))
         ddl_of(self.arrow_type)
         self._limit = RowLimit(self.arrow_type, 1, protobuf_schemas.longest_enum_name(message))
@@ -104,8 +107,8 @@ class ProtobufDecoder:
         """Return the messages; those that are of another type in their schema are faults."""
         found = pa.nulls(len(bodies), bodies.type)
         for prefix in self._prefixes:
-            rest = pc.binary_slice(bodies, len(prefix))
-            found = pc.if_else(pc.starts_with(bodies, prefix), rest, found)
+            rest = behind(bodies, pc.starts_with(bodies, prefix), len(prefix))
+            found = pc.coalesce(found, rest)
         is_other = pc.and_(found.is_null(), bodies.is_valid())
         for row in pc.indices_nonzero(is_other).to_pylist():
             faults[row] = "the message indexes in its frame name another one"
@@ -132,17 +135,23 @@ class ProtobufDecoder:
         present = bodies.drop_null()
         if not len(present):
             return pa.nulls(0, self.arrow_type)
-        try:
+        with _panics_as("a length in it is beyond its end", ValueError):
             batch = self._handler.array_to_record_batch(present)
-        except BaseException as error:
-            # Rust's panics are no exceptions of Python.
-            if type(error).__name__ != "PanicException":
-                raise
-            raise ValueError("a length in it is beyond its end") from error
         found = pc.cast(batch.to_struct_array(), self.arrow_type)
         if has_far_times(found):
             raise ValueError("a time in it is outside the years 1 to 9999")
         return found
+
+
+@contextlib.contextmanager
+def _panics_as(message: str, kind: type[Exception]) -> Iterator[None]:
+    """Raise an error in place of one of Rust's panics, which Python does not catch as errors."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise kind(message) from error
 
 
 def _wanted(read: pa.DataType) -> pa.DataType:

@@ -13,6 +13,7 @@ import pytest
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.decoding import DecodedColumn
+from spark_groups.formats.frames import unframed
 from spark_groups.formats.json_values import PART_ROWS, JsonDecoder
 from workshop.fuzz.json_and_protobuf import DDL, document, documents, feed_documents
 from workshop.fuzz.mutation import drawn
@@ -124,6 +125,7 @@ def test_a_value_that_does_not_fit_refuses_the_record(column: str, value: str, f
         (b'{"a":Inf}', "not JSON: Expecting value"),
         (b'{"z":-NaN}', "not JSON: Expecting value"),
         (b'\xef\xbb\xbf{"a":1}', "not JSON: Expecting value"),
+        (b'{"z":' + b"9" * 5000 + b",}", "not JSON: Expecting property name"),
         (b"[]", "$ has an array that does not fit the type struct"),
         (b"5", "$ has a number that does not fit the type struct"),
         (b'{"a":1,"z":"\xff"}', "not UTF-8 at byte 12"),
@@ -249,3 +251,11 @@ def test_a_schema_that_json_does_not_have_is_refused(ddl: str, fault: str) -> No
 def test_an_unknown_time_zone_is_refused() -> None:
     with pytest.raises(SchemaError, match="not the name of a time zone"):
         JsonDecoder("a int", bytes_max=1, time_zone="Mars/Base")
+
+
+def test_frames_are_cut_off_beside_values_that_are_shorter_than_one() -> None:
+    column = pa.array([None, b"", b"\0", b"\0\0\0\0\1" + b"x" * 50, b"", b"\0\0\0\0\2"])
+    bodies, refused = unframed(column)
+    bodies.validate(full=True)
+    assert bodies.to_pylist() == [None, None, None, b"x" * 50, None, b""]
+    assert list(refused) == [1, 2, 4]

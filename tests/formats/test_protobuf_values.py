@@ -14,7 +14,12 @@ from pyarrow import types as kinds
 from spark_groups.errors import OptionsError, SchemaError
 from spark_groups.formats.ddl import ddl_of, parse_ddl
 from spark_groups.formats.protobuf_values import LONG_BYTES, ProtobufDecoder
-from workshop.fuzz.json_and_protobuf import feed_messages, messages
+from workshop.fuzz.json_and_protobuf import (
+    descriptor_sets,
+    feed_descriptor_set,
+    feed_messages,
+    messages,
+)
 from workshop.fuzz.mutation import drawn
 from workshop.parts.messages import (
     FIELD,
@@ -270,6 +275,8 @@ def test_sets_that_cannot_be_used_are_refused() -> None:
     del file.dependency[-1]
     add_field(file.message_type[0], "y", "t.Missing")
     assert "the file t.proto of the descriptor set" in refusal(file)
+    for number in range(40):
+        feed_descriptor_set(drawn(5, "sets", number, descriptor_sets()))
     with pytest.raises(SchemaError, match="no FileDescriptorSet"):
         ProtobufDecoder(b"\xff", "t.M", bytes_max=1)
 

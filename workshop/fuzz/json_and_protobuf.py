@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from datetime import datetime, timedelta
@@ -10,6 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from spark_groups.errors import SchemaError
+from spark_groups.formats.ddl import ddl_of, parse_ddl
 from spark_groups.formats.decoding import DecodedColumn
 from spark_groups.formats.json_values import JsonDecoder
 from spark_groups.formats.protobuf_values import ProtobufDecoder
@@ -118,6 +121,45 @@ def feed_documents(data: bytes) -> None:
             assert [each.reason for each in alone.refused.values()] == (
                 [faults[row]] if row in faults else []
             )
+
+
+def ddls() -> list[bytes]:
+    """Return texts of columns."""
+    texts = (
+        DDL,
+        "`a``b` INT NOT NULL COMMENT 'it''s'",
+        "struct<a: map<string,array<decimal(3,1)>>>",
+    )
+    return [*(each.encode() for each in texts), b"array<" * 70, b"a int," * 20_000, b"int"]
+
+
+def feed_ddl(data: bytes) -> None:
+    """Parse a text, and the text of what it became.
+
+    Args:
+        data: The text.
+    """
+    with contextlib.suppress(SchemaError):
+        arrow_type = parse_ddl(data.decode("utf-8", "replace"))
+        if "interval" not in ddl_of(arrow_type):
+            assert parse_ddl(ddl_of(arrow_type)) == arrow_type
+        JsonDecoder(data.decode("utf-8", "replace"), bytes_max=BYTES_MAX)
+
+
+def descriptor_sets() -> list[bytes]:
+    """Return serialized sets of files."""
+    return [as_set(full_file(each)) for each in ("proto2", "proto3", "1000", "1001")]
+
+
+def feed_descriptor_set(data: bytes) -> None:
+    """Make a decoder of a set of files, and decode a little with it.
+
+    Args:
+        data: The serialized set.
+    """
+    with contextlib.suppress(SchemaError):
+        decoder = ProtobufDecoder(data, "t.M", bytes_max=BYTES_MAX, framed=True)
+        _rows(decoder.decode(pa.array([_FRAME, _FRAME + b"\x08\x01", _FRAME + b"\x0a\x01\x08"])))
 
 
 def _rows(decoded: DecodedColumn) -> list[str]:
