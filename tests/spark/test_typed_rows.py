@@ -93,7 +93,7 @@ def test_rows_have_the_latest_schema_and_a_pinned_version_keeps_its_columns(
 
 def test_load_names_a_registry_that_is_away(query_of: Callable[..., Any]) -> None:
     away = {"schemaRegistryUrl": "http://127.0.0.1:1", "kafka.default.api.timeout.ms": "2000"}
-    with pytest.raises(AnalysisException, match=r"did not return version latest of subject .* refu"):
+    with pytest.raises(AnalysisException, match=r"did not return version latest of subject"):
         query_of(GroupQuery, **away).source()
 
 
