@@ -25,6 +25,7 @@ from tests.runtime.proxy import Switched, switched_kafkas
 from tests.secured import SecuredKafka, secured_kafka
 from tests.spark.tables.places import PostgresPlace
 from workshop.parts.postgres import running_postgres
+from workshop.parts.schema_registry import Registry, running_registry
 from workshop.parts.spark_classes import start_sparks_fast
 
 start_sparks_fast()
@@ -124,6 +125,13 @@ def java() -> Iterator[Any]:
 def kafka(kafka_version: Callable[[str], EmbeddedKafka]) -> EmbeddedKafka:
     """The broker for all tests: Apache Kafka on its default settings. Do not stop it."""
     return kafka_version(USUAL_VERSION)
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[Registry]:
+    """The schema registry for all tests. Do not stop it; resume it if you pause it."""
+    with running_registry() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

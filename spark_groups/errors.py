@@ -59,6 +59,18 @@ class MessageFormatError(RecordsError):
     """Records have message format v0 or v1, older than Kafka 0.11."""
 
 
+class SchemaError(SparkGroupsError):
+    """A schema cannot be used: malformed, too large, or with a type that rows cannot have."""
+
+
+class SchemaLookupError(SparkGroupsError):
+    """A schema registry did not give a schema: it is away, refuses, or answers what it must not."""
+
+
+class UnknownSchemaIdError(SchemaLookupError):
+    """A schema registry says that it has no schema with an id."""
+
+
 class CheckpointError(SparkGroupsError):
     """A checkpoint cannot be read, or belongs to another source, group or cluster."""
 

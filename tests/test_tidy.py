@@ -47,6 +47,7 @@ PURE = (
     "lab/group_lab/assignors/",
     "lab/group_lab/coordinator/",
     "spark_groups/records/",
+    "spark_groups/formats/",
     "lab/group_lab/sim/",
     "workshop/benchmarks/elastic_rule.py",
     "workshop/chaos/results/account.py",

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -39,12 +40,25 @@ from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
 from spark_groups.observation.plain_values import View
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import AdvertisedAddressError
+from spark_groups.wire.properties_file import read_properties
 
 
-def doctor(
+def doctor(  # noqa: PLR0917
     bootstrap_server: BootstrapServer = None,
     timeout: Timeout = OBSERVE_TIMEOUT_S,
     command_config: CommandConfig = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The schemaRegistryUrl of a query; settings named schemaRegistry.* are those of"
+            " --command-config.",
+        ),
+    ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="SUBJECT", help="A subject whose latest Avro schema is checked, too."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check the prerequisites of a query: Python, Java, Spark, its workers, and brokers.
@@ -52,7 +66,7 @@ def doctor(
     Each check is shown as it ends. The last ones start a Spark session, which takes some seconds,
     and load the fast reader in a Spark worker, which compiles it once per machine. PYSPARK_PYTHON
     and JAVA_HOME are used as Spark uses them. Brokers are checked if one is given or was started
-    here.
+    here, and a schema registry if one is given.
 
     Example: spark-groups doctor --bootstrap-server localhost:9092
 
@@ -65,7 +79,11 @@ def doctor(
     screen = console()
     if not as_json:
         screen.print(_row(("CHECK", "bold"), ("RESULT", "bold"), "FOUND", "bold"))
-    for what, check in steps(brokers):
+    registry: tuple[tuple[str, Step], ...] = ()
+    if schema_registry is not None:
+        url, settings = schema_registry, command_config
+        registry = (("the registry", lambda _: (check_registry(url, subject, settings),)),)
+    for what, check in (*registry, *steps(brokers)):
         with working(f"checking {what}"):
             found = check(checks)
         for each in () if as_json else found:
@@ -103,10 +121,10 @@ def _row(name: tuple[str, str], outcome: tuple[str, str], found: str, style: str
 
 
 NAMES: Final = (
-    *("Python", "Java", "Spark", "workers' Python", "brokers"),
+    *("Python", "Java", "Spark", "workers' Python", "brokers", "schema registry"),
     *("kafka-group in Spark", "fast reader"),
 )
-PYTHON, JAVA, SPARK, WORKERS, BROKERS, IN_SPARK, FAST_READER = NAMES
+PYTHON, JAVA, SPARK, WORKERS, BROKERS, REGISTRY, IN_SPARK, FAST_READER = NAMES
 PYTHON_MINIMUM: Final = (3, 10)
 SPARK_MINIMUM: Final = 4
 WORKER_TIMEOUT_S: Final = 60.0
@@ -367,6 +385,26 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
     if code == ErrorCode.UNSUPPORTED_VERSION:
         outcome, cure = Outcome.FAILED, "add consumer to group.coordinator.rebalance.protocols"
     return Check(BROKERS, outcome, found, cure)
+
+
+def check_registry(urls: str, subject: str | None, command_config: Path | None) -> Check:
+    """Check that a schema registry answers, and that rows can have the schema of a subject.
+
+    Args:
+        urls: Its addresses, separated by commas.
+        subject: The subject; None: any answer will do.
+        command_config: A file with its settings.
+    """
+    # Only this check needs the client of registries, and pyarrow.
+    from spark_groups.spark.schemas.checked import checked_registry  # noqa: PLC0415
+
+    try:
+        settings = read_properties(command_config) if command_config else {}
+        found = checked_registry(urls, subject, settings)
+    except SparkGroupsError as error:
+        cure = "check --schema-registry, and schemaRegistry.* in --command-config"
+        return Check(REGISTRY, Outcome.FAILED, str(error), cure)
+    return Check(REGISTRY, Outcome.OK, found)
 
 
 def installed_version(name: str) -> str | None:

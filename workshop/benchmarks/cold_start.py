@@ -33,7 +33,7 @@ from rich.table import Table
 from spark_groups import listen, start
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.spark.jobs.run import start_workers
-from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.source.registration import register
 from workshop.benchmarks.latency import (
     FIRST_ROW_S,
@@ -93,7 +93,9 @@ def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, flo
         writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
         query = start(writer)
         if source != PEER:
-            start_workers(spark, ReaderChoice(SOURCES[source].options["reader"]))
+            reader = ReaderChoice(SOURCES[source].options["reader"])
+            settings = RangeSettings(bootstrap_servers=(), group_id="", reader=reader)
+            start_workers(spark, settings)
         if not has_rows.wait(FIRST_ROW_S):
             raise RuntimeError(f"no row by the {source} within {FIRST_ROW_S:g} s")
         query.processAllAvailable()

@@ -19,7 +19,7 @@ from spark_groups import listen, start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.jobs.run import start_workers
-from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.source.registration import register
 from workshop.parts.connector import fetch_connector
 from workshop.parts.handover_diary import Diary
@@ -67,7 +67,7 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         .option("checkpointLocation", str(directory / "checkpoint"))
     )
     if source != OWN_FORMAT:
-        start_workers(spark, ReaderChoice.AUTO)
+        start_workers(spark, RangeSettings(bootstrap_servers=(), group_id=""))
     diary.note("joining")
     end.await_termination(query)
 

@@ -30,7 +30,7 @@ from spark_groups import listen, start
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from spark_groups.spark.jobs.run import start_workers
-from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.source.registration import register
 from workshop.parts.applications import kill_everything, start_module
 
@@ -131,7 +131,7 @@ def main(query: Query) -> None:
         .trigger(processingTime=f"{query.trigger_s:g} seconds")
         .option("checkpointLocation", str(query.checkpoint))
     )
-    start_workers(spark, ReaderChoice.AUTO)
+    start_workers(spark, RangeSettings(bootstrap_servers=(), group_id=""))
     notes = threading.Thread(target=_note, args=(spark, running_query, query.notes), daemon=True)
     notes.start()
     end.await_termination(running_query)

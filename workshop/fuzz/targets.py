@@ -85,7 +85,8 @@ from spark_groups.wire.schemas.wire_messages import (
 from spark_groups.wire.security.sasl import Mechanism, PasswordLogin
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.transport import FrameBuffer
-from workshop.fuzz import tables, texts
+from workshop.fuzz import avro, tables, texts
+from workshop.fuzz import json_and_protobuf as values
 from workshop.parts.guard import guarded
 from workshop.tools.docs_options import option_table
 
@@ -630,6 +631,12 @@ TARGETS: Final = (
     Target("letters", texts.letters, texts.feed_letter),
     Target("table names", texts.names, texts.feed_name),
     Target("allow-lists", texts.allow_lists, texts.feed_allow_list),
+    Target("Avro records", avro.records, avro.feed_record),
+    Target("Avro schemas", avro.schemas, avro.feed_schema),
+    Target("DDL", values.ddls, values.feed_ddl),
+    Target("JSON values", values.documents, values.feed_documents),
+    Target("Protobuf values", values.messages, values.feed_messages),
+    Target("descriptor sets", values.descriptor_sets, values.feed_descriptor_set),
     Target("Delta tables", tables.seeds, tables.feed_delta),
     Target("Iceberg tables", tables.seeds, tables.feed_iceberg),
     Target("PostgreSQL tables", tables.seeds, tables.feed_postgres),

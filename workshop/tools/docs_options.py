@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_groups.spark.options.checks import SECURITY_OPTIONS
+from spark_groups.spark.options.declaring import OnRestart
+from spark_groups.spark.options.format_options import REGISTRY_OPTIONS
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
-from spark_groups.spark.options.source_options import DECLARED_OPTIONS, OnRestart
+from spark_groups.spark.options.source_options import DECLARED_OPTIONS
 
 _FETCH: Final = ("reader", "maxMemoryPerTask", "kafkaConsumer.pollTimeoutMs")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -16,6 +18,11 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
         *("startingOffsetsByTimestampStrategy", "failOnDataLoss", "onUnreadableTimestamp"),
         *("includeHeaders", "kafka.isolation.level", "emit"),
+    ),
+    "Formats": (
+        *("valueFormat", "valueSchema", "valueMessage", "valueSubject", "valueSchemaVersion"),
+        *("keyFormat", "keySchema", "keyMessage", "keySubject", "keySchemaVersion"),
+        *("onUndecodable", "schemaRegistryUrl", *(name for name, _, _ in REGISTRY_OPTIONS)),
     ),
     "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
     "Batch size": (
@@ -39,7 +46,7 @@ def option_table(group: str | None = None) -> str:
         (name, field.json_schema_extra["default"], field.description)
         for name, field in DECLARED_OPTIONS
     ]
-    rows += SECURITY_OPTIONS
+    rows += (*REGISTRY_OPTIONS, *SECURITY_OPTIONS)
     rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
     groups = {name: group for group, names in _GROUPS.items() for name in names}
     lines = ["| option | default | meaning |", "|---|---|---|"]

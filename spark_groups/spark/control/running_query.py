@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -11,12 +12,14 @@ from pyspark.sql import DataFrame
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.plan_text import parse_plan_text
-from spark_groups.spark.options.packed import SOURCE_NAME
+from spark_groups.spark.options.packed import SOURCE_NAME, with_schemas
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.types import OffsetRange, PlanTopic
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
+
+logger = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _LOADED_STREAM: Final = "StreamingRelationV2"
@@ -60,6 +63,16 @@ class RunningQuery:
     def range_settings(self) -> RangeSettings:
         """Return the settings that read and write in the cluster of the current batch."""
         return replace(self.checked.range_settings(), cluster_id=self.cluster_id)
+
+    def reading_settings(self) -> RangeSettings:
+        """Return the settings that read records, with the schemas of their rows.
+
+        A run of a query keeps the schemas that its first batch has found.
+
+        Raises:
+            SchemaLookupError: A registry does not have a schema, or does not return it.
+        """
+        return replace(_with_schemas(self.options, self.run_id), cluster_id=self.cluster_id)
 
 
 def running_query(batch: DataFrame, caller: str) -> RunningQuery:
@@ -216,6 +229,15 @@ def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) 
 def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
     """Cache the options across batches, because certificate files are slow to load."""
     return SourceOptions.of(dict(options))
+
+
+@lru_cache(maxsize=16)
+def _with_schemas(options: tuple[tuple[str, str], ...], run_id: str) -> RangeSettings:
+    checked = _checked(options)
+    settings, notes = with_schemas(checked.range_settings(), checked.api_timeout_ms / 1000)
+    for note in notes:
+        logger.info("run %s: %s", run_id, note)
+    return settings
 
 
 def _streams(plan: Any) -> list[Any]:

@@ -236,6 +236,12 @@ class ConsumeOptions(JobOptions):
             if name not in {_ON_ERROR, _LETTERS}
         }
 
+    @property
+    def expand(self) -> str | None:
+        """The column whose fields alone `query.selectExpr` selects, if it does."""
+        found = re.fullmatch(r"(key|value)\.\*", " ".join(self.select_expr).strip())
+        return found[1] if found else None
+
     def on_error(self) -> SkipOrDeadLetter | None:
         """Return what becomes of records that a table cannot have; None: the query fails.
 
@@ -270,8 +276,10 @@ class ConsumeOptions(JobOptions):
                     yield f"sink.options.{name}", _unknown_key(name, known)
         elif LETTER_TABLE in self.sink_options:
             yield f"sink.options.{LETTER_TABLE}", 'is for sink.format = "postgres"'
-        if self.is_fenced and self.select_expr and self.source.get("emit") == "ranges":
-            yield "query.selectExpr", 'needs the rows of source.emit = "records"'
+        is_expression = self.select_expr and not self.expand
+        if self.is_fenced and is_expression and self.source.get("emit") == "ranges":
+            why = 'needs the rows of source.emit = "records", unless it is ["value.*"]'
+            yield "query.selectExpr", why
         if _ON_ERROR in self.sink_options:
             yield from self._on_error_problems()
 

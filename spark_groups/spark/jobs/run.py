@@ -41,7 +41,7 @@ from spark_groups.spark.jobs.job_options import (
     load_job,
 )
 from spark_groups.spark.options.packed import Load
-from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.source.registration import register
@@ -239,7 +239,7 @@ def run_job(spark: SparkSession, options: JobOptions, write: Write, run: Run = r
         if is_cold:
             # Not before: the process of the source has only 10 s to connect.
             is_cold = False
-            start_workers(spark, load.range_settings.reader)
+            start_workers(spark, load.range_settings)
         return query
 
     run(start_query, end.await_termination)
@@ -274,7 +274,7 @@ def apart(end: CleanEnd, act: Callable[[], T]) -> T:
     return result.result()
 
 
-def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread:
+def start_workers(spark: SparkSession, settings: RangeSettings) -> threading.Thread:
     """Start Python workers in the background, with the reader imported, while the member joins.
 
     Call it when `spark_groups.start` has returned: earlier they would compete with the process of
@@ -285,7 +285,7 @@ def start_workers(spark: SparkSession, reader: ReaderChoice) -> threading.Thread
     """
 
     def load(batches: Iterator[Any]) -> Iterator[Any]:
-        load_reader(reader)
+        load_reader(settings)
         yield from batches
 
     def run_tasks() -> None:
@@ -371,10 +371,12 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
         }
     except ValueError as error:
         raise OptionsError(f"sink.options: {error}") from None
-    transform = (
-        (lambda rows: rows.selectExpr(*options.select_expr)) if options.select_expr else None
+    transform = None
+    if options.select_expr and not options.expand:
+        transform = lambda rows: rows.selectExpr(*options.select_expr)  # noqa: E731
+    return write_table(
+        _table(options, given), transform, on_error=options.on_error(), expand=options.expand
     )
-    return write_table(_table(options, given), transform, on_error=options.on_error())
 
 
 def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:

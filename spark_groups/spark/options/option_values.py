@@ -134,11 +134,11 @@ def parse_rack(text: str) -> str:
 
 def one_of(choices: type[Choice], text: str) -> Choice:
     """Parse an enumerated option, in any case."""
-    try:
-        return choices(text.strip().lower())
-    except ValueError:
+    found = {str(choice.value).lower(): choice for choice in choices}.get(text.strip().lower())
+    if found is None:
         names = " nor ".join(str(choice.value) for choice in choices)
-        raise ValueError(f"{text!r} is neither {names}") from None
+        raise ValueError(f"{text!r} is neither {names}")
+    return found
 
 
 class Emit(Enum):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -33,6 +33,49 @@ def columns(*, include_headers: bool) -> str:
     return f"{COLUMNS}, {HEADER_COLUMN}" if include_headers else COLUMNS
 
 
+def with_schemas(
+    settings: RangeSettings, timeout_s: float
+) -> tuple[RangeSettings, tuple[str, ...]]:
+    """Return settings with the schemas that rows have, and sentences about them for the log.
+
+    Args:
+        settings: As options give them.
+        timeout_s: How long to wait for a registry that is away, in seconds.
+
+    Raises:
+        SchemaLookupError: A registry does not have a schema, or does not return it.
+    """
+    if settings.formats is None:
+        return settings, ()
+    from spark_groups.spark.schemas.decoders import looked_up, said
+
+    found = looked_up(settings.formats, timeout_s)
+    return replace(settings, formats=found), tuple(said(settings.formats, found))
+
+
+def decoded_columns(names: str, settings: RangeSettings) -> str:
+    """Return the schema of records whose keys and values are decoded, in Spark's DDL.
+
+    Args:
+        names: That of records with bytes.
+        settings: With the formats and their schemas.
+
+    Raises:
+        OptionsError: A schema cannot be used.
+    """
+    import pyarrow as pa
+
+    from spark_groups.formats.ddl import ddl_of
+    from spark_groups.spark.schemas.decoders import UNDECODABLE, row_schema
+
+    columns = row_schema(
+        pa.schema([("key", pa.binary()), ("value", pa.binary())]), settings.formats
+    )
+    both = ", ".join(f"{name} {ddl_of(columns.field(name).type)}" for name in ("key", "value"))
+    last = [f"{each.name} {ddl_of(each.type)}" for each in columns if each.name == UNDECODABLE]
+    return ", ".join([names.replace("key binary, value binary", both, 1), *last])
+
+
 @dataclass(frozen=True)
 class Load:
     """A validated `load()`.
@@ -40,12 +83,14 @@ class Load:
     Args:
         columns: The schema in Spark's DDL.
         packed_options: All options, pickled, with secrets; excluded from the repr.
+        notes: Sentences for the log about schemas that were looked up.
     """
 
     columns: str
     emits_ranges: bool
     range_settings: RangeSettings
     packed_options: bytes = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Load:
@@ -53,19 +98,27 @@ class Load:
 
         Raises:
             OptionsError: Options are invalid; lists all.
+            SchemaLookupError: A registry does not have the schema of rows, or does not return it.
         """
         from spark_groups.spark.options.option_values import Emit
         from spark_groups.spark.options.source_options import SourceOptions
 
         checked = SourceOptions.of(options, may_lack_group=True)
-        emits_ranges = checked.emit is Emit.RANGES
+        settings = checked.range_settings()
+        notes: tuple[str, ...] = ()
+        if checked.emit is Emit.RANGES:
+            names = RANGE_COLUMNS
+        else:
+            names = columns(include_headers=checked.include_headers)
+            if settings.formats is not None:
+                settings, notes = with_schemas(settings, checked.api_timeout_ms / 1000)
+                names = decoded_columns(names, settings)
         return cls(
-            columns=RANGE_COLUMNS
-            if emits_ranges
-            else columns(include_headers=checked.include_headers),
-            emits_ranges=emits_ranges,
-            range_settings=checked.range_settings(),
+            columns=names,
+            emits_ranges=checked.emit is Emit.RANGES,
+            range_settings=settings,
             packed_options=pickle.dumps(checked),
+            notes=notes,
         )
 
     def options(self) -> SourceOptions:

@@ -13,6 +13,7 @@ from typing import Final
 
 from spark_groups.errors import DataLossError, OptionsError
 from spark_groups.group.member.grant_command import Identity
+from spark_groups.spark.schemas.row_formats import RowFormats
 from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.timeouts import USUAL_TIMEOUTS, Timeouts
@@ -51,6 +52,7 @@ class RangeSettings:
         memory_bytes: Memory limit of the fast reader in one task.
         tuning: Further settings under librdkafka's names.
         security: TLS and SASL settings, with secrets; excluded from the repr.
+        formats: How keys and values are decoded; None: rows have their bytes.
     """
 
     bootstrap_servers: tuple[str, ...]
@@ -68,6 +70,7 @@ class RangeSettings:
     memory_bytes: int = MEMORY_BYTES
     tuning: tuple[tuple[str, str], ...] = ()
     security: Security = PLAINTEXT
+    formats: RowFormats | None = None
 
     @property
     def request_timeout_s(self) -> float:

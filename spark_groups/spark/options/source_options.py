@@ -10,7 +10,6 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from enum import Enum
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -41,6 +40,12 @@ from spark_groups.spark.options.checks import (
     validated,
 )
 from spark_groups.spark.options.contradictions import contradicting_limits, empty_reads
+from spark_groups.spark.options.declaring import OnRestart, Text, option
+from spark_groups.spark.options.format_options import (
+    REGISTRY_OPTIONS,
+    FormatOptions,
+    read_registry,
+)
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
 from spark_groups.spark.options.option_values import (
     Emit,
@@ -83,64 +88,6 @@ _NO_GROUP: Final = "kafka.group.id is missing: a stream requires a group to join
 _NO_TOPICS: Final = "the query has no topics: set subscribe or subscribePattern"
 
 
-class OnRestart(Enum):
-    """What a value does that changes between two runs from one checkpoint.
-
-    Each value is a sentence of the how-to. The first batch of a run may be one that runs again,
-    because the last run did not finish it.
-    """
-
-    CLUSTER = (
-        "Other addresses of the same cluster take effect at once. Another cluster is refused"
-        " (`CheckpointError`): set a new `checkpointLocation`."
-    )
-    GROUP = (
-        "Is refused (`CheckpointError`) until the new group has committed offsets; the error names"
-        " the command that copies those of the old group."
-    )
-    TOPICS = (
-        "Takes effect at once, but is refused (`CheckpointError`) if the batch that runs again"
-        " reads none of the new topics: run the unchanged query once. A topic that the checkpoint"
-        " lacks is read from its beginning, unless `startingOffsets` names offsets of it."
-    )
-    COLUMNS = (
-        "Takes effect at once: rows have other columns, which the sink and Spark's state have to"
-        " accept."
-    )
-    ROWS = (
-        "Takes effect at once: a batch that runs again keeps its ranges, and may have other rows."
-    )
-    NEXT_BATCH = "Takes effect with the next plan: a batch that runs again keeps its ranges."
-    NEW_PARTITIONS = (
-        "Takes effect only in partitions without a committed offset; in a topic that the checkpoint"
-        " lacks, only where it names offsets."
-    )
-    BATCH_ONLY = "Is refused (`OptionsError`): a stream has no end."
-    AT_ONCE = "Takes effect at once."
-
-
-def _option(
-    name: str,
-    meaning: str,
-    *,
-    default: Any = None,
-    shown: str | None = None,
-    on_restart: OnRestart = OnRestart.AT_ONCE,
-) -> Any:
-    """Declare an option; `shown` replaces the default in the table."""
-    if shown is None:
-        value = default.value if isinstance(default, Enum) else default
-        shown = "none" if value is None else str(value).lower()
-    extra: dict[str, Any] = {"default": shown, "on_restart": on_restart.name}
-    return Field(default, alias=name, description=meaning, json_schema_extra=extra)
-
-
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty")
-    return value.strip()
-
-
 def _group_protocol(value: str) -> str:
     if value.lower() != GROUP_PROTOCOL:
         raise ValueError(
@@ -150,39 +97,38 @@ def _group_protocol(value: str) -> str:
     return GROUP_PROTOCOL
 
 
-Text = Annotated[str, BeforeValidator(_text)]
 TimestampsMs = Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
-class SourceOptions:
+class SourceOptions(FormatOptions):
     """The validated options of one load()."""
 
-    bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = _option(
+    bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = option(
         "kafka.bootstrap.servers",
         "Brokers to bootstrap from, as host:port,host:port.",
         default=...,
         shown="required",
         on_restart=OnRestart.CLUSTER,
     )
-    group: Text | None = _option(
+    group: Text | None = option(
         "kafka.group.id",
         "The consumer group that the query joins as a member. A batch read without it is of no"
         " group, like that of Spark's own source.",
         shown="required for a stream",
         on_restart=OnRestart.GROUP,
     )
-    subscribe: Subscription | None = _option(
+    subscribe: Subscription | None = option(
         "subscribe",
         "Topics, separated by commas. A stream requires this or subscribePattern.",
         on_restart=OnRestart.TOPICS,
     )
-    subscribe_pattern: Subscription | None = _option(
+    subscribe_pattern: Subscription | None = option(
         "subscribePattern",
         "RE2 expression that matches whole topic names; the coordinator evaluates it.",
         on_restart=OnRestart.TOPICS,
     )
-    starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = _option(
+    starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = option(
         "startingOffsets",
         "Where the group starts in a partition without a committed offset: latest, earliest, or"
         ' JSON such as {"orders": {"0": 23, "1": -2}}.',
@@ -190,20 +136,20 @@ class SourceOptions:
         shown="latest",
         on_restart=OnRestart.NEW_PARTITIONS,
     )
-    starting_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = _option(
+    starting_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = option(
         "startingTimestamp",
         "Instead of startingOffsets: the first record with this timestamp or a later one, in ms"
         " since 1970. A partition added later starts at its beginning.",
         on_restart=OnRestart.NEW_PARTITIONS,
     )
-    starting_timestamps_ms: TimestampsMs | None = _option(
+    starting_timestamps_ms: TimestampsMs | None = option(
         "startingOffsetsByTimestamp",
         'Timestamps by partition, as JSON: {"orders": {"0": 1764000000000}}; startingTimestamp'
         " takes precedence.",
         on_restart=OnRestart.NEW_PARTITIONS,
     )
     without_record: Annotated[WithoutRecord, BeforeValidator(partial(one_of, WithoutRecord))] = (
-        _option(
+        option(
             "startingOffsetsByTimestampStrategy",
             "Action if no record of a partition has its starting timestamp or a later one: error,"
             " or latest to start at the log end.",
@@ -211,7 +157,7 @@ class SourceOptions:
             on_restart=OnRestart.NEW_PARTITIONS,
         )
     )
-    ending_offsets: Annotated[EndingOffsets, BeforeValidator(parse_ending_offsets)] = _option(
+    ending_offsets: Annotated[EndingOffsets, BeforeValidator(parse_ending_offsets)] = option(
         "endingOffsets",
         "Only for batch reads: latest, or JSON with the first offset that is not read, for every"
         " partition; -1 is latest.",
@@ -219,23 +165,23 @@ class SourceOptions:
         shown="latest",
         on_restart=OnRestart.BATCH_ONLY,
     )
-    ending_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = _option(
+    ending_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = option(
         "endingTimestamp",
         "Only for batch reads, instead of endingOffsets: they end before the first record with this"
         " timestamp or a later one; without such a record, at the log end.",
         on_restart=OnRestart.BATCH_ONLY,
     )
-    ending_timestamps_ms: TimestampsMs | None = _option(
+    ending_timestamps_ms: TimestampsMs | None = option(
         "endingOffsetsByTimestamp",
         "The same by partition, as JSON, for every partition; endingTimestamp takes precedence.",
         on_restart=OnRestart.BATCH_ONLY,
     )
-    max_offsets_per_trigger: PositiveInt | None = _option(
+    max_offsets_per_trigger: PositiveInt | None = option(
         "maxOffsetsPerTrigger",
         "Maximum number of offsets per batch.",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    max_bytes_per_trigger: Annotated[float, BeforeValidator(parse_limit_bytes)] | None = _option(
+    max_bytes_per_trigger: Annotated[float, BeforeValidator(parse_limit_bytes)] | None = option(
         "maxBytesPerTrigger",
         "Size of the records of a batch, such as 100m, without compression: estimated, so it may be"
         " exceeded; none: no limit. If maxOffsetsPerTrigger is set too, the smaller one counts. By"
@@ -244,50 +190,48 @@ class SourceOptions:
         shown="1g for the first batch",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    min_offsets_per_trigger: PositiveInt | None = _option(
+    min_offsets_per_trigger: PositiveInt | None = option(
         "minOffsetsPerTrigger",
         "Minimum number of offsets per batch; a smaller backlog waits.",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
+    max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = option(
         "maxTriggerDelay",
         "Maximum wait for minOffsetsPerTrigger.",
         default=900.0,
         shown="15m",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    min_partitions: PositiveInt | None = _option(
+    min_partitions: PositiveInt | None = option(
         "minPartitions",
         "Minimum number of tasks per batch; large ranges are split. By default, ranges share as"
         " many tasks as the driver has processors.",
     )
-    max_records_per_partition: PositiveInt | None = _option(
+    max_records_per_partition: PositiveInt | None = option(
         "maxRecordsPerPartition", "Maximum number of offsets per task."
     )
-    emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = _option(
+    emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = option(
         "emit",
         "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows` and"
         " `spark_groups.write_table`.",
         default=Emit.RECORDS,
         on_restart=OnRestart.COLUMNS,
     )
-    reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = _option(
+    reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = option(
         "reader",
         "The reader in tasks: fast, which requires spark-groups[fast]; librdkafka; or auto,"
         " which prefers fast. Both return the same rows; librdkafka refuses batches that are"
         " compressed in several parts.",
         default=ReaderChoice.AUTO,
     )
-    memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = (
-        _option(
-            "maxMemoryPerTask",
-            "Maximum memory of the fast reader per task, such as 64m or 1g; at least five times the"
-            " largest record.",
-            default=MEMORY_BYTES,
-            shown="256m",
-        )
+    memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = option(
+        "maxMemoryPerTask",
+        "Maximum memory of the fast reader per task, such as 64m or 1g; at least five times the"
+        " largest record.",
+        default=MEMORY_BYTES,
+        shown="256m",
     )
-    fail_on_data_loss: bool = _option(
+    fail_on_data_loss: bool = option(
         "failOnDataLoss",
         "Whether a query fails when offsets no longer exist: retention deleted them, the log was"
         " truncated, or the topic of a planned batch was deleted, or deleted and created again."
@@ -299,144 +243,144 @@ class SourceOptions:
     )
     on_unreadable_timestamp: Annotated[
         UnreadableTimestamp, BeforeValidator(partial(one_of, UnreadableTimestamp))
-    ] = _option(
+    ] = option(
         "onUnreadableTimestamp",
         "Action for a record whose timestamp does not fit Spark's, such as nanoseconds in place of"
         " milliseconds: fail, or null, which reads it without its timestamp and logs a WARN with"
         " the number of such records.",
         default=UnreadableTimestamp.FAIL,
     )
-    include_headers: bool = _option(
+    include_headers: bool = option(
         "includeHeaders",
         "Whether rows include the column headers.",
         default=False,
         on_restart=OnRestart.COLUMNS,
     )
     move_with_state: Annotated[MoveWithState, BeforeValidator(partial(one_of, MoveWithState))] = (
-        _option(
+        option(
             "partitionMoveWithState",
             "Action when partitions move away from a stateful query: warn, fail or ignore; requires"
             " `spark_groups.listen`.",
             default=MoveWithState.WARN,
         )
     )
-    settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = _option(
+    settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = option(
         "availableNowSettleTimeout",
         "How long AvailableNow and Once wait for partitions that other members still own.",
         default=10.0,
         shown="10s",
     )
     when_unsettled: Annotated[WhenUnsettled, BeforeValidator(partial(one_of, WhenUnsettled))] = (
-        _option(
+        option(
             "availableNowUnsettled",
             "Action of AvailableNow and Once if partitions are still missing after that: warn and"
             " end, fail, or wait up to the session timeout plus 10 s and then fail.",
             default=WhenUnsettled.WARN,
         )
     )
-    poll_timeout_ms: PositiveInt = _option(
+    poll_timeout_ms: PositiveInt = option(
         "kafkaConsumer.pollTimeoutMs",
         "How long a task waits for the next record of its ranges, in ms.",
         default=120_000,
     )
-    instance_id: Annotated[str, BeforeValidator(parse_instance_id)] | None = _option(
+    instance_id: Annotated[str, BeforeValidator(parse_instance_id)] | None = option(
         "kafka.group.instance.id",
         "Makes the query a static member; must be unique per query. ${HOSTNAME}, ${POD_NAME} and"
         " other variables are read from the driver's environment.",
     )
-    leave_on_stop: bool = _option(
+    leave_on_stop: bool = option(
         "leaveOnStop",
         "Whether a static member releases its partitions as soon as it stops.",
         default=False,
     )
-    await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = _option(
+    await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = option(
         "unreleasedInstance",
         "Action when another member still holds the instance ID: wait, for at most twice the"
         " session timeout, or fail.",
         default=True,
         shown="wait",
     )
-    fast_heartbeats: bool = _option(
+    fast_heartbeats: bool = option(
         "fastHeartbeats",
         "Whether the member sends several heartbeats per second while partitions move.",
         default=True,
     )
-    max_idle_s: Annotated[float, BeforeValidator(parse_limit_s)] | None = _option(
+    max_idle_s: Annotated[float, BeforeValidator(parse_limit_s)] | None = option(
         "maxIdleTime",
         "The member leaves when Spark makes no call for this long, with no batch running; none"
         " disables this.",
         shown="4 times the longest gap between calls, at least 10m",
     )
-    max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = _option(
+    max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = option(
         "maxBatchTime",
         "The member leaves when one batch takes this long; the batch continues, uncommitted.",
         default=inf,
         shown="none",
     )
-    log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = _option(
+    log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = option(
         "logLevel",
         "Minimum level of the member's lines in the driver's log: debug, info, warn, error or off.",
         shown="info",
     )
-    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = _option(
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = option(
         "metricsPort",
         "Port for /metrics, /live, /ready and /health on the driver's host; 0 binds any free port"
         " and logs it.",
     )
-    metrics_host: Text = _option(
+    metrics_host: Text = option(
         "metricsHost", "Address to bind metricsPort to.", default="127.0.0.1"
     )
-    remote_assignor: Text | None = _option(
+    remote_assignor: Text | None = option(
         "kafka.group.remote.assignor",
         "The coordinator's assignor: uniform or range.",
         shown="the broker's",
     )
-    rack: Annotated[str, BeforeValidator(parse_rack)] | None = _option(
+    rack: Annotated[str, BeforeValidator(parse_rack)] | None = option(
         "kafka.client.rack",
         "The rack, or zone, whose replicas are read. `${env:NAME}` is resolved on each executor,"
         " from its own environment.",
     )
-    client_id: Text | None = _option(
+    client_id: Text | None = option(
         "kafka.client.id",
         "Name of the query in the brokers' logs and quotas. Without it, the member has the name of"
         " the Spark application (`spark.app.name`), and executors that of the package.",
     )
-    max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = _option(
+    max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = option(
         "kafka.max.poll.interval.ms",
         "The rebalance timeout: how long a batch may delay a revocation, in ms.",
         default=300_000,
     )
-    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = _option(
+    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = option(
         "kafka.isolation.level",
         "read_committed excludes records of transactions that are not committed.",
         default=False,
         shown="read_uncommitted",
         on_restart=OnRestart.ROWS,
     )
-    api_timeout_ms: PositiveInt = _option(
+    api_timeout_ms: PositiveInt = option(
         "kafka.default.api.timeout.ms",
         "Timeout of the driver's calls to the group and its topics, in ms, including retries.",
         default=60_000,
     )
-    request_timeout_ms: PositiveInt = _option(
+    request_timeout_ms: PositiveInt = option(
         "kafka.request.timeout.ms", "Timeout of one request, in ms.", default=30_000
     )
-    setup_timeout_ms: PositiveInt = _option(
+    setup_timeout_ms: PositiveInt = option(
         "kafka.socket.connection.setup.timeout.ms",
         "Timeout of a TCP connection, in ms; each failure doubles it.",
         default=10_000,
     )
-    setup_timeout_max_ms: PositiveInt = _option(
+    setup_timeout_max_ms: PositiveInt = option(
         "kafka.socket.connection.setup.timeout.max.ms",
         "The longest timeout of a TCP connection after failures, in ms.",
         default=30_000,
     )
-    connections_max_idle_ms: Annotated[int, Field(ge=-1, le=2**31 - 1)] = _option(
+    connections_max_idle_ms: Annotated[int, Field(ge=-1, le=2**31 - 1)] = option(
         "kafka.connections.max.idle.ms",
         "Idle time after which a connection is not used again, in ms; 0 or -1 means never.",
         default=540_000,
     )
-    group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = _option(
+    group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = option(
         "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
     )
     fetch_tuning: tuple[tuple[str, str], ...] = ()
@@ -467,6 +411,7 @@ class SourceOptions:
         problems += uncovered_topics(given, values)
         values["fetch_tuning"] = read_tuning(given, problems)
         values["security"] = read_security(given, problems)
+        values["registry"] = read_registry(given, problems)
         checked = validated(cls, values, _OPTION_NAMES, problems)
         problems += checked._contradictions() if checked else ()
         if problems or checked is None:
@@ -478,6 +423,8 @@ class SourceOptions:
         yield from contradicting_limits(
             self.min_offsets_per_trigger, self.max_offsets_per_trigger, self.fetch_tuning
         )
+        topics = self.chosen.topic_names if self.chosen else ()
+        yield from self.format_problems(topics, emits_ranges=self.emit is Emit.RANGES)
 
     @property
     def group_id(self) -> str:
@@ -626,6 +573,7 @@ class SourceOptions:
             memory_bytes=self.memory_bytes,
             tuning=self.fetch_tuning,
             security=self.security,
+            formats=self.row_formats(self.chosen.topic_names if self.chosen else ()),
         )
 
 
@@ -653,7 +601,7 @@ _KNOWN: Final = {
     name.lower(): name
     for name in (
         *_OPTION_NAMES,
-        *(name for name, _, _ in SECURITY_OPTIONS),
+        *(name for name, _, _ in (*SECURITY_OPTIONS, *REGISTRY_OPTIONS)),
         *(tuning.name for tuning in FETCH_TUNING),
     )
 }

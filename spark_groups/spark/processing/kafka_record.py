@@ -45,13 +45,20 @@ def record_rows(batch: DataFrame) -> DataFrame:
     """Return the columns that a record is made of.
 
     Raises:
-        OptionsError: Columns are missing.
+        OptionsError: Columns are missing, or keys or values are decoded.
     """
     missing = [name for name in RECORD_COLUMNS if name not in batch.columns]
     if missing:
         raise OptionsError(
             f"the stream has no column {', '.join(missing)}: write the rows of load() unchanged,"
             " except for filters"
+        )
+    types = dict(batch.dtypes)
+    decoded = [name for name in ("key", "value") if types[name] != "binary"]
+    if decoded:
+        raise OptionsError(
+            f"records have bytes, and the column {decoded[0]} has {types[decoded[0]][:60]}: leave"
+            f" {decoded[0]}Format out of the stream's options"
         )
     headers = [HEADERS_COLUMN] if HEADERS_COLUMN in batch.columns else []
     return batch.select(*RECORD_COLUMNS, *headers)

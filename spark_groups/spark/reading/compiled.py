@@ -1,4 +1,4 @@
-"""The fast reader's compiled code, cached once per machine.
+"""Compiled code of the fast reader and of Avro, cached once per machine.
 
 The first process compiles for seconds; others wait for its lock and load the result. The lock only
 saves time: numba replaces its files atomically, so a process that stops waiting compiles for
@@ -26,9 +26,12 @@ from typing import IO, Final
 from spark_groups.errors import SparkGroupsError
 from spark_groups.runtime.directories import cache_dir, make_private
 
-PACKAGE: Final = "spark_groups.records"
+RECORDS: Final = "spark_groups.records.arrow_batches"
+"""The decoder of records."""
+AVRO: Final = "spark_groups.formats.avro.interpreter"
+"""The decoder of Avro's values."""
+_PACKAGES: Final = ("spark_groups.records", "spark_groups.formats.avro")
 _EXTRA: Final = ("numba", "zstandard")
-_DECODER: Final = f"{PACKAGE}.arrow_batches"
 LOCK_S: Final = 120.0
 """How long to wait for another process to compile."""
 _ASK_AGAIN_S: Final = 0.05
@@ -45,8 +48,11 @@ def is_installed() -> bool:
 
 
 @cache
-def prepare() -> None:
-    """Compile the record decoder or load it from the cache, so that its package can be imported.
+def prepare(decoder: str = RECORDS) -> None:
+    """Compile a decoder or load it from the cache, so that it can be imported.
+
+    Args:
+        decoder: The name of its module, `RECORDS` or `AVRO`.
 
     Raises:
         NotCompiledError: Numba or zstandard is not installed, or no cache directory is writable.
@@ -58,38 +64,39 @@ def prepare() -> None:
         )
     with _preparing:
         directory = _directory()
-        made, is_whole = directory / "numba", directory / "whole"
-        if is_whole.exists() and _can_import(made):
+        name = decoder.rpartition(".")[2]
+        made, is_whole = directory / f"numba-{name}", directory / f"whole-{name}"
+        if is_whole.exists() and _can_import(decoder, made):
             return
-        with _locked(directory / "lock"):
-            _load(made)
+        with _locked(directory / f"lock-{name}"):
+            _load(decoder, made)
             is_whole.touch()
 
 
-def _can_import(directory: Path) -> bool:
-    """Import the decoder; numba fails on truncated files, such as after a full disk."""
+def _can_import(decoder: str, directory: Path) -> bool:
+    """Import a decoder; numba fails on truncated files, such as after a full disk."""
     try:
-        _import_decoder(directory)
+        _import_decoder(decoder, directory)
     except Exception:
         return False
     return True
 
 
-def _load(directory: Path) -> None:
-    """Import the decoder, after emptying the cache if it cannot be loaded."""
-    if _can_import(directory):
+def _load(decoder: str, directory: Path) -> None:
+    """Import a decoder, after emptying the cache if it cannot be loaded."""
+    if _can_import(decoder, directory):
         return
     shutil.rmtree(directory, ignore_errors=True)
     try:
-        _import_decoder(directory)
+        _import_decoder(decoder, directory)
     except Exception as error:
         raise NotCompiledError(
             f"the fast reader cannot be compiled in {directory}: {error}; set reader to librdkafka"
         ) from error
 
 
-def _import_decoder(directory: Path) -> None:
-    """Import the decoder with a directory as numba's cache.
+def _import_decoder(decoder: str, directory: Path) -> None:
+    """Import a decoder with a directory as numba's cache.
 
     With its default cache, numba raises at import if neither the installation nor a home directory
     is writable. Other numba code in the process keeps its own cache.
@@ -97,7 +104,7 @@ def _import_decoder(directory: Path) -> None:
     config = importlib.import_module("numba").config
     before, config.CACHE_DIR = config.CACHE_DIR, str(directory)
     try:
-        importlib.import_module(_DECODER)
+        importlib.import_module(decoder)
     finally:
         config.CACHE_DIR = before
 
@@ -128,9 +135,9 @@ def _make_writable(directory: Path) -> OSError | None:
 
 @cache
 def sources_digest() -> str:
-    """Return a digest of the decoder's source files."""
+    """Return a digest of the decoders' source files."""
     digest = hashlib.sha256()
-    files = importlib.resources.files(PACKAGE).iterdir()
+    files = [file for each in _PACKAGES for file in importlib.resources.files(each).iterdir()]
     for file in sorted(files, key=lambda each: each.name):
         if file.name.endswith(".py"):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())

@@ -19,6 +19,7 @@ import pyarrow as pa
 from spark_groups.errors import OptionsError
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 from spark_groups.spark.reading.compiled import NotCompiledError, prepare
+from spark_groups.spark.reading.decoded import DecodedRows, Refuse, decoded, load_decoders
 from spark_groups.types import OffsetRange
 
 ADDRESS_SPACE_BYTES: Final = 768 * 1024 * 1024
@@ -51,7 +52,15 @@ class RangeReader(Protocol):
 
 
 def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """Read ranges with the configured reader; see `RangeReader`.
+    """Read the rows of ranges, with decoded keys and values; see `read_decoded`."""
+    for each in read_decoded(settings, ranges):
+        yield each.rows
+
+
+def read_decoded(
+    settings: RangeSettings, ranges: Iterable[OffsetRange], refuse: Refuse | None = None
+) -> Iterator[DecodedRows]:
+    """Read ranges with the configured reader, and decode them; see `RangeReader` and `decoded`.
 
     Raises:
         NotCompiledError: The reader is `fast`, and is unavailable.
@@ -59,7 +68,8 @@ def read_ranges(settings: RangeSettings, ranges: Iterable[OffsetRange]) -> Itera
             too little address space.
     """
     check_address_space(resource.getrlimit(resource.RLIMIT_AS)[0])
-    yield from _reader(settings.reader).read_ranges(settings.in_process(os.environ), ranges)
+    records = _reader(settings.reader).read_ranges(settings.in_process(os.environ), ranges)
+    yield from decoded(settings, records, refuse)
     _freeze_first_rows()
 
 
@@ -87,11 +97,13 @@ def warm_up(settings: RangeSettings, topics: Sequence[str]) -> None:
         NotCompiledError: The reader is `fast`, and is unavailable.
     """
     _reader(settings.reader).warm_up(settings.in_process(os.environ), topics)
+    load_decoders(settings)
 
 
-def load_reader(choice: ReaderChoice) -> None:
-    """Import the configured reader and load its compiled code, before the first task reads."""
-    _reader(choice)
+def load_reader(settings: RangeSettings) -> None:
+    """Import reader and decoders and load their compiled code, before the first task reads."""
+    _reader(settings.reader)
+    load_decoders(settings)
 
 
 @cache

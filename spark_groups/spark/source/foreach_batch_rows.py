@@ -116,6 +116,11 @@ def _running(batch: DataFrame) -> RunningQuery:
             " handler"
         )
     batch_frame_id(batch, "foreach_batch_rows", "transform the rows in the handler")
+    if running.checked.range_settings().formats is not None:
+        raise OptionsError(
+            "foreach_batch_rows reads bytes with Spark's own Kafka source: leave keyFormat and"
+            " valueFormat out, or write with write_table"
+        )
     if running.checked.emit is not Emit.RANGES:
         raise OptionsError('foreach_batch_rows requires a stream with .option("emit", "ranges")')
     return running

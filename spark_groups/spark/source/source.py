@@ -8,6 +8,7 @@ imports only what it needs.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,8 @@ try:
     HAS_ADMISSION_CONTROL: Final = True
 except ImportError:  # Spark 4.0 and 4.1
     HAS_ADMISSION_CONTROL = False  # type: ignore[misc]
+
+logger = logging.getLogger(__name__)
 
 NO_LIMIT_ROWS: Final = 2**62
 """The default read limit. It is not `ReadAllAvailable`, so that this can only mean Trigger.Once."""
@@ -211,6 +214,8 @@ class _StreamReader(DataSourceStreamReader):
                 lambda: self._run.control.query_id if self._run else None,
                 is_terminal=writes_to_terminal(os.getppid()),
             )
+            for note in self._load.notes:
+                logger.info("%s", note)
             # Before the member opens connections of its own.
             connection = jvm_connection()
             self._run = QueryRun(self._options, spark_passes_start=HAS_ADMISSION_CONTROL)

@@ -8,32 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.types import OffsetRange
 
-Take = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+class Part(Protocol):
+    """Records that can be divided, such as a record batch."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of records."""
+
+    def slice(self: AnyPart, offset: int, length: int | None = None, /) -> AnyPart:
+        """Return some of them."""
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
 Ranges = tuple[OffsetRange, ...]
 Fails = Callable[[Ranges], str | None]
 """Returns why a function cannot take the records of ranges; None: it takes them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Generic[AnyPart]):
     """A record that a function cannot take.
 
     Args:
-        record: The record, as a batch of one row.
+        record: The record, as a part of one row.
         error: The error of the function.
     """
 
-    record: pa.RecordBatch
+    record: AnyPart
     error: Exception
 
 
-def taken(batch: pa.RecordBatch, take: Take) -> Iterator[pa.RecordBatch | Refusal]:
+def taken(
+    batch: AnyPart, take: Callable[[AnyPart], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch | Refusal[AnyPart]]:
     """Yield what a function makes of the records that it can take, and the others, in their order.
 
     Args:

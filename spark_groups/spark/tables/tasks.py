@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -24,7 +24,8 @@ from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.kafka_record import records_of
 from spark_groups.spark.processing.letters import error_text
 from spark_groups.spark.processing.strategies import AtLast
-from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.reading.decoded import DecodedRows
+from spark_groups.spark.reading.reader import read_decoded
 from spark_groups.spark.tables.columns import TableColumns, TaskConversion
 from spark_groups.spark.tables.halving import Refusal, is_of_all_records, taken
 from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords, reason_of
@@ -90,7 +91,7 @@ class RangesToTable:
         Raises:
             TableError: A record cannot be written, which it names if it can.
         """
-        last: list[pa.RecordBatch] = []
+        last: list[DecodedRows] = []
         try:
             yield from self.writer.write(self._rows(ranges, last), _task_name())
         except RecordRefusedError as error:
@@ -99,7 +100,7 @@ class RangesToTable:
             raise TableError(f"{error}{_read_last(last)}") from None
 
     def _rows(
-        self, ranges: Iterable[OffsetRange], last: list[pa.RecordBatch]
+        self, ranges: Iterable[OffsetRange], last: list[DecodedRows]
     ) -> Iterator[pa.RecordBatch]:
         """Yield changed rows.
 
@@ -110,10 +111,10 @@ class RangesToTable:
         Raises:
             RecordRefusedError: The transform cannot take a record.
         """
-        for each in read_ranges(self.settings, ranges):
+        for each in read_decoded(self.settings, ranges):
             last[:] = [each]
             try:
-                rows = changed(self.transform, each)
+                rows = changed(self.transform, each.rows)
             except Exception as error:
                 if is_of_all_records(error):
                     raise
@@ -124,25 +125,31 @@ class RangesToTable:
         self, ranges: Iterable[OffsetRange], left_out: LeftOutRecords
     ) -> Iterator[pa.RecordBatch]:
         """Yield the changed rows of records that can be written; `left_out` gets the others."""
-        for each in self._tried(read_ranges(self.settings, ranges)):
+
+        def leave_out(part: pa.RecordBatch, reason: str) -> None:
+            (record,) = records_of([part])
+            left_out.add(record, reason)
+
+        for each in self._tried(read_decoded(self.settings, ranges, leave_out)):
             if isinstance(each, Refusal):
-                (record,) = records_of([each.record])
-                left_out.add(record, _problem(each.error) or error_text(each.error))
+                leave_out(each.record.records, _problem(each.error) or error_text(each.error))
             else:
                 yield each
 
-    def _tried(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch | Refusal]:
+    def _tried(
+        self, batches: Iterable[DecodedRows]
+    ) -> Iterator[pa.RecordBatch | Refusal[DecodedRows]]:
         """Yield changed rows as the table takes them, and the records that cannot be written."""
         conversion = TaskConversion(self.writer.columns)
         for each in batches:
-            yield from taken(each, lambda part: conversion.of(changed(self.transform, part)))
+            yield from taken(each, lambda part: conversion.of(changed(self.transform, part.rows)))
 
-    def _named(self, last: Sequence[pa.RecordBatch], error: RecordRefusedError) -> TableError:
+    def _named(self, last: Sequence[DecodedRows], error: RecordRefusedError) -> TableError:
         """Return an error that names the first record of the last rows that cannot be written."""
         refusals = (each for each in self._tried(last) if isinstance(each, Refusal))
         if (found := next(refusals, None)) is None:
             return RecordRefusedError(f"{error}{_read_last(last)}")
-        (record,) = records_of([found.record])
+        (record,) = records_of([found.record.records])
         place = f"the record {record.topic}-{record.partition} offset {record.offset}"
         problem = f"the transform cannot take {place}: {reason_of(found.error)}"
         if of_table := _problem(found.error):
@@ -172,6 +179,37 @@ def changed(transform: ArrowTransform | None, batch: pa.RecordBatch) -> pa.Recor
             f" one, not {type(rows).__name__}"
         )
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A transform, of record batches or of DataFrames, that makes columns of a column's fields.
+
+    Args:
+        column: The column.
+    """
+
+    column: str
+
+    def __call__(self, rows: Any) -> Any:
+        """Return the rows with the fields of the column alone.
+
+        Args:
+            rows: A record batch or a DataFrame.
+
+        Raises:
+            TableError: The column has no fields.
+        """
+        if not isinstance(rows, pa.RecordBatch):
+            return rows.select(f"`{self.column}`.*")
+        place = rows.schema.get_field_index(self.column)
+        if place < 0 or not pa.types.is_struct(rows.schema.field(place).type):
+            raise TableError(
+                f"expand is {self.column}, which is no column with fields: set the stream's"
+                f" {self.column}Format"
+            )
+        column = rows.column(place)
+        return pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema([*column.type]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +285,12 @@ def refusals_of_tasks() -> Iterator[None]:
         raise
 
 
-def _read_last(last: Sequence[pa.RecordBatch]) -> str:
+def _read_last(last: Sequence[DecodedRows]) -> str:
     """Return which records the last rows are made of: a transform may drop these columns."""
     if not last or not last[0].num_rows:
         return ""
-    by_partition = pa.Table.from_batches(last).group_by(["topic", "partition"])
+    records = pa.Table.from_batches([each.records for each in last])
+    by_partition = records.group_by(["topic", "partition"])
     found = by_partition.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
     shown = [
         f"{each['topic']}-{each['partition']} offsets {each['offset_min']} to {each['offset_max']}"

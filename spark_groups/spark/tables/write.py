@@ -20,7 +20,14 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from spark_groups.errors import OptionsError, Reaction, TableChangedError, TableError, rule_for
+from spark_groups.errors import (
+    OptionsError,
+    Reaction,
+    SchemaLookupError,
+    TableChangedError,
+    TableError,
+    rule_for,
+)
 from spark_groups.fence.batch_write import (
     AskCommitted,
     AskKept,
@@ -51,11 +58,14 @@ from spark_groups.spark.control.running_query import (
     running_query,
 )
 from spark_groups.spark.options.option_values import Emit
+from spark_groups.spark.options.packed import with_schemas
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.budget import BUDGET_SHARE
 from spark_groups.spark.processing.strategies import AtLast, Fate, SkipOrDeadLetter
 from spark_groups.spark.processing.totals import RecordTotals
 from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
+from spark_groups.spark.schemas.decoders import row_schema
+from spark_groups.spark.schemas.row_formats import OnUndecodable
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
 from spark_groups.spark.tables.left_out import LeftOut
@@ -63,6 +73,7 @@ from spark_groups.spark.tables.letter_box import LetterBox
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
+    Expanded,
     RangesToTable,
     arrow_schema,
     changed,
@@ -86,6 +97,7 @@ def write_table(
     transform: RowsTransform | ArrowTransform | None = None,
     *,
     on_error: SkipOrDeadLetter | None = None,
+    expand: str | None = None,
 ) -> TableWriter:
     """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
 
@@ -103,11 +115,18 @@ def write_table(
         on_error: What becomes of a record that the transform or the table cannot take: it is left
             out, and becomes a dead letter or is only counted. None: the batch fails, and the error
             names the record.
+        expand: Instead of a transform: the column, such as `value`, whose fields the table gets as
+            columns. A record whose column is null becomes a row of nulls.
 
     Raises:
-        OptionsError: `on_error` is a strategy that tables do not have.
+        OptionsError: `on_error` is a strategy that tables do not have, or both `transform` and
+            `expand` are given.
         TableError: The table cannot be reached, or has a setting that this writer refuses.
     """
+    if expand is not None:
+        if transform is not None:
+            raise OptionsError("transform and expand are both given: leave expand to the transform")
+        transform = Expanded(expand)
     writer = TableWriter(table, transform, on_error)
     with suppress(TableChangedError):
         # Another writer that changes the table now says nothing about the first batch.
@@ -165,6 +184,7 @@ class TableWriter:
         checked, is_as_loaded = loaded_stream(stream, "write_table")
         if not is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
+        self._check_formats(checked)
         columns = self._table.check()
         if self._letter_box is not None:
             self._letter_box.check(checked)
@@ -189,6 +209,7 @@ class TableWriter:
         running = running_query(batch, "write_table")
         if not running.is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
+        self._check_formats(running.checked)
         self._check_frame(batch, (running.run_id, batch_id))
         self._left_out = []
         if self._letter_box is not None:
@@ -210,6 +231,24 @@ class TableWriter:
         )
         self._totals.add([count for out in self._left_out for count in out.counts], batch_id)
         self._totals.report(running)
+
+    def _check_formats(self, checked: SourceOptions) -> None:
+        """Refuse what cannot be done with records that are decoded.
+
+        Raises:
+            OptionsError: Records that are left out have no bytes, or have no place to go.
+        """
+        is_decoded = checked.range_settings().formats is not None
+        if checked.on_undecodable is OnUndecodable.DEAD_LETTERS and self._letter_box is None:
+            raise OptionsError(
+                "onUndecodable is deadLetters: give write_table an on_error, such as"
+                " SkipOrDeadLetter(), which says what becomes of such records"
+            )
+        if is_decoded and self._letter_box is not None and checked.emit is not Emit.RANGES:
+            raise OptionsError(
+                "with keyFormat or valueFormat, on_error requires emit=ranges: other rows lack the"
+                " bytes of their records, which dead letters keep"
+            )
 
     def _check_frame(self, batch: DataFrame, of: tuple[str, int]) -> None:
         """Refuse a frame that is not the batch.
@@ -269,7 +308,7 @@ class TableWriter:
             max_records_per_partition=checked.max_records_per_partition,
         )
         work = RangesToTable(
-            running.range_settings(), self._transform, self._table.task_writer(attempt), at_last
+            running.reading_settings(), self._transform, self._table.task_writer(attempt), at_last
         )
         with refusals_of_tasks():
             return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
@@ -280,17 +319,20 @@ def _given_columns(transform: Any, stream: DataFrame, checked: SourceOptions) ->
 
     Raises:
         AnalysisException: Its expressions do not fit the stream.
+        SchemaLookupError: A registry does not have a schema, or does not return it.
         TableError: It returns something else than rows, or columns that no table takes.
     """
     is_of_ranges = checked.emit is Emit.RANGES
     try:
         if is_of_ranges:
-            schema = ROW_SCHEMA_WITH_HEADERS if checked.include_headers else ROW_SCHEMA
+            settings, _ = with_schemas(checked.range_settings(), checked.api_timeout_ms / 1000)
+            records = ROW_SCHEMA_WITH_HEADERS if checked.include_headers else ROW_SCHEMA
+            schema = row_schema(records, settings.formats)
             made = changed(transform, pa.RecordBatch.from_pylist([], schema=schema))
         else:
             empty = stream.sparkSession.createDataFrame([], stream.schema)
             made = empty if transform is None else transform(empty)
-    except (AnalysisException, TableError):
+    except (AnalysisException, SchemaLookupError, TableError):
         raise
     except Exception as error:
         logger.debug("the transform does not take a batch without rows: %s", error)

@@ -29,6 +29,8 @@ from spark_groups.spark.processing.strategies import (
 from workshop.tools.docs_options import option_table
 
 ROOT = Path(__file__).resolve().parents[3]
+SCHEMAS = ("schemaRegistry", "valueM", "valueS", "keyM", "keyS")
+"""Beginnings of options that contradict the formats of the examples."""
 EXAMPLE = ROOT / ConsumeOptions.example
 MINIMAL = """
 [source]
@@ -73,7 +75,7 @@ def test_example_with_everything_uncommented_is_right(tmp_path: Path) -> None:
     shown = [re.sub(r"^# ([\w.]+ = )", r"\1", line) for line in lines]
     shown = [re.sub(r"\s+\(console\)$", "", line) for line in shown]
     # What secures connections wants files and a login: test_authentication.py has them.
-    alternatives = ("subscribePattern", "kafka.ssl.", "kafka.sasl.")
+    alternatives = ("subscribePattern", "kafka.ssl.", "kafka.sasl.", *SCHEMAS)
     text = "\n".join(line for line in shown if not line.startswith(alternatives))
     options = load_job(ConsumeOptions, written(tmp_path, text))
     assert options.source["kafka.group.instance.id"] == "flights-job-1"
@@ -253,6 +255,7 @@ def test_example_of_every_job_is_right_also_with_everything_uncommented(
     load_job(kind, ROOT / kind.example)
     shown = re.sub(r"^# (\[[\w.]+\]|[\w.]+ = (?!\.))", r"\1", text, flags=re.MULTILINE)
     left_out = ("subscribePattern", "kafka.ssl.", "kafka.sasl.", "numRows", "truncate", "repair")
+    left_out += SCHEMAS
     lines = [line for line in shown.splitlines() if not line.startswith(left_out)]
     assert len([line for line in lines if not line.startswith("#")]) > 8
     load_job(kind, written(tmp_path, "\n".join(lines)))
@@ -305,6 +308,24 @@ def test_a_missing_key_is_named_without_the_values_beside_it(tmp_path: Path) -> 
     with pytest.raises(OptionsError) as caught:
         load_job(CopyOptions, written(tmp_path, head + again))
     assert "98765" not in str(caught.value)
+
+
+@pytest.mark.parametrize("emit", ["records", "ranges"])
+def test_fields_of_values_can_be_selected_from_records_and_from_ranges(
+    tmp_path: Path, emit: str
+) -> None:
+    more = f"""emit = "{emit}"
+valueFormat = "avro"
+schemaRegistryUrl = "http://localhost:8081"
+schemaRegistry.ssl.ca.location = "/ca.pem"
+[query]
+selectExpr = ["value.*"]
+[sink]
+format = "delta"
+"""
+    options = load_job(ConsumeOptions, written(tmp_path, MINIMAL + more))
+    assert options.expand == "value"
+    assert options.source["schemaRegistry.ssl.ca.location"] == "/ca.pem"
 
 
 def test_missing_options_of_a_table_are_named_before_a_session_is_started(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ EARLY_WORKERS = """
 import sys
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from spark_groups.spark.jobs.run import session, start_workers
-from spark_groups.spark.options.range_settings import ReaderChoice
+from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
 
 
 class Loaded(DataSource):
@@ -330,7 +330,8 @@ class Reader(DataSourceStreamReader):
 
 
 spark = session("a job")
-start_workers(spark, ReaderChoice.FAST).join()
+fast = RangeSettings(bootstrap_servers=(), group_id="", reader=ReaderChoice.FAST)
+start_workers(spark, fast).join()
 spark.dataSource.register(Loaded)
 rows = spark.readStream.format("loaded").load()
 query = rows.writeStream.format("memory").queryName("found").trigger(availableNow=True).start()

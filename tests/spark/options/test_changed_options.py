@@ -14,7 +14,8 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.group.batches.proofs import PlanJson
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
-from spark_groups.spark.options.source_options import OnRestart, SourceOptions
+from spark_groups.spark.options.declaring import OnRestart
+from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
 from tests.runtime.members import committed, filled_topic
 from tests.spark.source.query_run_setup import (
@@ -68,8 +69,12 @@ LISTED = {
     OnRestart.CLUSTER: {"kafka.bootstrap.servers"},
     OnRestart.GROUP: {"kafka.group.id"},
     OnRestart.TOPICS: {"subscribe", "subscribePattern"},
-    OnRestart.COLUMNS: {"emit", "includeHeaders"},
-    OnRestart.ROWS: {"kafka.isolation.level"},
+    OnRestart.COLUMNS: {
+        *("emit", "includeHeaders", "onUndecodable"),
+        *("valueFormat", "valueSchema", "valueMessage", "valueSubject", "valueSchemaVersion"),
+        *("keyFormat", "keySchema", "keyMessage", "keySubject", "keySchemaVersion"),
+    },
+    OnRestart.ROWS: {"kafka.isolation.level", "schemaRegistryUrl"},
     OnRestart.NEXT_BATCH: {
         "maxOffsetsPerTrigger",
         "maxBytesPerTrigger",

@@ -473,7 +473,10 @@ def test_grouped_tables_have_every_option_once_under_what_it_is_about() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert sorted(rows) == sorted(option_table().splitlines()[2:])
     groups = {part.partition("\n")[0]: part for part in page.split("## ")[1:]}
-    assert list(groups) == ["Essential", "Batch reads", "Batch size", "Member", "Security", "Fetch"]
+    assert list(groups) == [
+        *("Essential", "Formats", "Batch reads", "Batch size", "Member", "Security", "Fetch"),
+    ]
+    assert "`schemaRegistry.ssl.ca.location`" in groups["Formats"]
     assert "`subscribe`" in groups["Essential"]
     assert "`minPartitions`" in groups["Batch size"]
     assert "`kafka.group.instance.id`" in groups["Member"]

@@ -44,3 +44,12 @@ def test_rows_that_are_no_records_are_refused() -> None:
 
     with pytest.raises(OptionsError, match="no column partition, offset, timestamp"):
         record_rows(Columns())  # type: ignore[arg-type]
+
+
+def test_records_whose_values_are_decoded_are_refused() -> None:
+    class Decoded:
+        columns = ("key", "value", "topic", "partition", "offset", "timestamp")
+        dtypes = (("key", "binary"), ("value", "struct<id:bigint>"))
+
+    with pytest.raises(OptionsError, match="value has struct<id:bigint>: leave valueFormat out"):
+        record_rows(Decoded())  # type: ignore[arg-type]

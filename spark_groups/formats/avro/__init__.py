@@ -1,0 +1,1 @@
+"""Avro's schemas, their resolution, and the decoding of records into Arrow."""

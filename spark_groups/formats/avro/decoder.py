@@ -1,0 +1,102 @@
+"""Decodes columns of Avro records, each with its writer's schema, into values of a reader's."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_groups.errors import SchemaError, UnknownSchemaIdError
+from spark_groups.formats.avro.arrow_types import arrow_type_of
+from spark_groups.formats.avro.instructions import REASONS, Status
+from spark_groups.formats.avro.plain_rows import PlainRows
+from spark_groups.formats.avro.resolution import Step, check_defaults, resolve
+from spark_groups.formats.avro.schema import parse_schema
+from spark_groups.formats.avro.slots import slot_of
+from spark_groups.formats.decoding import DecodedColumn, SchemaOfId, Undecodable
+
+_COMPILED: Final = "spark_groups.formats.avro.compiled_rows"
+SCHEMAS_MAX: Final = 2_000
+"""The most writers' schemas that are kept."""
+
+
+class AvroDecoder:
+    """Decodes a column of Avro records; a `ColumnDecoder`.
+
+    Args:
+        reader_schema: The schema of the decoded values, in JSON.
+        schema_of_id: Returns a writer's schema by the id in front of each value (a zero byte and
+            the id in 4 bytes, as Confluent's serializers write them); None: values are bare, and
+            their schema is the reader's.
+        bytes_max: The most bytes of the decoded values of one call.
+        compiled: Whether to use compiled code, which the caller has prepared.
+
+    Raises:
+        SchemaError: The reader's schema is malformed, or no column can have its type.
+    """
+
+    def __init__(
+        self,
+        reader_schema: str,
+        schema_of_id: SchemaOfId | None,
+        *,
+        bytes_max: int,
+        compiled: bool,
+    ) -> None:
+        if not 0 < bytes_max < 2**31:
+            raise ValueError("the limit of decoded values must be positive and fit 31 bits")
+        self._reader = parse_schema(reader_schema)
+        self.arrow_type: pa.DataType = arrow_type_of(self._reader)
+        check_defaults(self._reader)
+        self._root = slot_of(self.arrow_type)
+        self._paths = [slot.path for slot in self._root.all()]
+        self._schema_of_id = schema_of_id
+        self._reasons: dict[int, str] = {}
+        self._ids = 0
+        own = resolve(self._reader, self._reader) if schema_of_id is None else None
+        kind: Any = PlainRows
+        if compiled:
+            kind = importlib.import_module(_COMPILED).CompiledRows
+        self._rows = kind(self._root, own, bytes_max=bytes_max)
+
+    def decode(self, column: pa.Array) -> DecodedColumn:
+        """Decode the first records of a batch, or all.
+
+        Args:
+            column: The bytes (`pa.binary()`), null where a record has none.
+
+        Raises:
+            SchemaLookupError: A schema cannot be looked up now.
+        """
+        if not len(column):
+            return DecodedColumn(pa.array([], self.arrow_type))
+        if self._ids > SCHEMAS_MAX:
+            self._forget()
+        values, refused = self._rows.decode(column, self._step_of_id)
+        told = {row: self._undecodable(*refused[row]) for row in sorted(refused)}
+        return DecodedColumn(values, told)
+
+    def _forget(self) -> None:
+        self._ids = 0
+        self._reasons.clear()
+        self._rows.forget()
+
+    def _step_of_id(self, schema_id: int) -> Step | None:
+        """Return how records of a schema are read; None: they are refused."""
+        assert self._schema_of_id is not None
+        self._ids += 1
+        try:
+            return resolve(parse_schema(self._schema_of_id(schema_id)), self._reader)
+        except UnknownSchemaIdError as error:
+            self._reasons[schema_id] = f"its schema is unknown: {error}"
+        except SchemaError as error:
+            self._reasons[schema_id] = f"its schema cannot become the reader's: {error}"
+        return None
+
+    def _undecodable(self, status: Status, slot: int, schema_id: int) -> Undecodable:
+        reason = REASONS.get(status) or self._reasons[schema_id]
+        path = self._paths[slot] if slot >= 0 else ""
+        if path:
+            reason = f"{path}: {reason}"
+        return Undecodable(reason, None if schema_id < 0 else schema_id)

@@ -1,0 +1,424 @@
+"""How a writer's values become a reader's: Avro's schema resolution, as a tree of steps.
+
+Source: the specification of Apache Avro 1.12, Schema Resolution. Where a union has several branches
+that a value can become, the same type wins over a promotion, as in Avro's Java library.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from spark_groups.errors import SchemaError
+from spark_groups.formats.avro.arrow_types import NULL, members_of
+from spark_groups.formats.avro.instructions import Op, Store
+from spark_groups.formats.avro.schema import (
+    Array,
+    AvroType,
+    Enumeration,
+    Field,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    kind_of,
+)
+from spark_groups.values import dataclass
+
+STEPS_MAX: Final = 200_000
+"""The most pairs of types that are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadValue:
+    """Read a value of one column.
+
+    Args:
+        op: The instruction.
+        x: Its number.
+        y: Its other number.
+        symbols: What each number of an enum becomes; None: the record is refused.
+    """
+
+    op: Op
+    x: int = 0
+    y: int = 0
+    symbols: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNull:
+    """The value is null, and has no bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadItems:
+    """Read an array, or a map with a key before each item."""
+
+    item: Step
+    is_map: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFields:
+    """Read a record's fields in the writer's order; those of index -1 are skipped."""
+
+    fields: tuple[tuple[int, Step], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBranch:
+    """Read a union: the step of the branch that is written."""
+
+    branches: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMember:
+    """Read a value of the reader's union: one member of a struct, whose others are null."""
+
+    index: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """Read a default: its bytes, and how the reader reads its own values."""
+
+    octets: bytes
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The reader has no type for this branch: the record is refused."""
+
+
+Step = ReadValue | ReadNull | ReadItems | ReadFields | ReadBranch | ReadMember | Default | Refuse
+StepOfId = Callable[[int], "Step | None"]
+"""Returns how records of a schema id are read; None: they are refused."""
+
+
+def resolve(writer: AvroType, reader: AvroType) -> Step:
+    """Return how values of a writer's schema become those of a reader's.
+
+    Args:
+        writer: The writer's type.
+        reader: The reader's.
+
+    Raises:
+        SchemaError: No value can; the message names the path.
+    """
+    path = getattr(reader, "name", "") or "the schema"
+    try:
+        return _Resolution().step(writer, reader, path)
+    except _TooManyStepsError:
+        raise SchemaError(f"{path}: the schemas have too many unions to compare") from None
+
+
+def check_defaults(reader: AvroType) -> None:
+    """Check all defaults of a schema.
+
+    Args:
+        reader: The schema.
+
+    Raises:
+        SchemaError: A default is none of its type; the message names the path.
+    """
+    if isinstance(reader, Record):
+        for field in reader.fields:
+            check_defaults(field.type)
+            if field.default is not None:
+                _encoded(field.type, json.loads(field.default), f"{reader.name}.{field.name}")
+    for each in getattr(reader, "branches", ()):
+        check_defaults(each)
+    if isinstance(reader, (Array, Map)):
+        check_defaults(reader.items if isinstance(reader, Array) else reader.values)
+
+
+class _TooManyStepsError(Exception):
+    """More than `STEPS_MAX`."""
+
+
+class _Resolution:
+    """One comparison of two schemas, which has a limit."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > STEPS_MAX:
+            raise _TooManyStepsError
+
+    def step(self, writer: AvroType, reader: AvroType, path: str) -> Step:  # noqa: PLR0911
+        """Return how values of a type become those of another."""
+        self._count(1)
+        if isinstance(writer, Union):
+            return self._branches(writer, reader, path)
+        if isinstance(reader, Union):
+            return self._into_union(writer, reader, path)
+        if isinstance(writer, Array) and isinstance(reader, Array):
+            return ReadItems(self.step(writer.items, reader.items, f"{path}[]"), is_map=False)
+        if isinstance(writer, Map) and isinstance(reader, Map):
+            return ReadItems(self.step(writer.values, reader.values, f"{path}{{}}"), is_map=True)
+        if isinstance(writer, Record) and isinstance(reader, Record):
+            _check_names(writer, reader, path)
+            return self._fields(writer, reader, path)
+        if isinstance(writer, Enumeration) and isinstance(reader, Enumeration):
+            _check_names(writer, reader, path)
+            known = {symbol: symbol for symbol in reader.symbols}
+            symbols = tuple(known.get(each, reader.default) for each in writer.symbols)
+            return ReadValue(Op.ENUM, symbols=symbols)
+        if isinstance(writer, Primitive) and isinstance(reader, Primitive):
+            return _value(writer, reader, path)
+        raise _mismatch(writer, reader, path)
+
+    def _branches(self, writer: Union, reader: AvroType, path: str) -> Step:
+        steps: list[Step] = []
+        problems = []
+        for branch in writer.branches:
+            try:
+                steps.append(self.step(branch, reader, path))
+            except SchemaError as error:  # noqa: PERF203
+                problems.append(error)
+                steps.append(Refuse())
+        if len(problems) == len(steps):
+            raise problems[0]
+        return ReadBranch(tuple(steps))
+
+    def _into_union(self, writer: AvroType, reader: Union, path: str) -> Step:
+        if writer == NULL and NULL in reader.branches:
+            return ReadNull()
+        members = members_of(reader)
+        self._count(len(members))
+        for index in _candidates(writer, members):
+            try:
+                step = self.step(writer, members[index], path)
+            except SchemaError:
+                continue
+            return ReadMember(index, step) if len(members) > 1 else step
+        raise _mismatch(writer, reader, path)
+
+    def _fields(self, writer: Record, reader: Record, path: str) -> Step:
+        names = {field.name for field in writer.fields}
+        targets: dict[str, int] = {}
+        missing = []
+        for index, field in enumerate(reader.fields):
+            known = (field.name, *field.aliases)
+            name = next((each for each in known if each in names and each not in targets), None)
+            if name is None:
+                missing.append((index, field))
+            else:
+                targets[name] = index
+        steps: list[tuple[int, Step]] = []
+        for field in writer.fields:
+            index = targets.get(field.name, -1)
+            if index < 0:
+                steps.append((-1, _skipped(field.type)))
+            else:
+                below = reader.fields[index]
+                steps.append((index, self.step(field.type, below.type, f"{path}.{below.name}")))
+        steps += [(index, self._default(field, f"{path}.{field.name}")) for index, field in missing]
+        return ReadFields(tuple(steps))
+
+    def _default(self, field: Field, path: str) -> Step:
+        if field.default is None:
+            raise SchemaError(f"{path}: the writer's schema lacks the field, which has no default")
+        default = json.loads(field.default)
+        if default is None and isinstance(field.type, Union) and NULL in field.type.branches:
+            return ReadNull()
+        octets = _encoded(field.type, default, path)
+        return Default(octets, self.step(field.type, field.type, path))
+
+
+def _mismatch(writer: AvroType, reader: AvroType, path: str) -> SchemaError:
+    return SchemaError(f"{path}: {_words(writer)} of the writer cannot become {_words(reader)}")
+
+
+def _words(avro_type: AvroType) -> str:
+    if isinstance(avro_type, Union):
+        return f"one of [{', '.join(map(_words, avro_type.branches))}]"
+    return f"{kind_of(avro_type)} {getattr(avro_type, 'name', '')}".strip()
+
+
+def _simple(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _check_names(
+    writer: Record | Enumeration | Primitive, reader: Record | Enumeration | Primitive, path: str
+) -> None:
+    if _simple(writer.name) not in map(_simple, (reader.name, *reader.aliases)):
+        raise SchemaError(
+            f"{path}: the writer's type is {writer.name}, which is neither {reader.name} nor an"
+            " alias of it"
+        )
+
+
+def _candidates(writer: AvroType, members: tuple[AvroType, ...]) -> Iterator[int]:
+    """Return the members that a value may become, best first: of its name, its type, any."""
+    name, kind = getattr(writer, "name", ""), kind_of(writer)
+
+    def rank(index: int) -> int:
+        member = members[index]
+        if kind_of(member) != kind:
+            return 2
+        names = (getattr(member, "name", ""), *getattr(member, "aliases", ()))
+        return 0 if name in names else 1
+
+    order = sorted(range(len(members)), key=rank)
+    # A member of another type is only for promotions.
+    return (i for i in order if rank(i) < 2 or (isinstance(writer, Primitive) and kind != "fixed"))
+
+
+_PROMOTED: Final = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "float": {"float", "double"},
+    "double": {"double"},
+}
+_STORES: Final = {
+    "int": Store.INT32,
+    "long": Store.INT64,
+    "float": Store.FLOAT32,
+    "double": Store.FLOAT64,
+}
+_OCTETS: Final = ("bytes", "string")
+
+
+def _value(writer: Primitive, reader: Primitive, path: str) -> Step:
+    """Return how a value without parts becomes one, perhaps by a promotion."""
+    if reader.type in _PROMOTED.get(writer.type, ()):
+        return ReadValue(Op[writer.type.upper()], 0, _store(writer, reader, path))
+    is_fixed = writer.type == reader.type == "fixed" and writer.size == reader.size
+    if is_fixed:
+        _check_names(writer, reader, path)
+    if is_fixed or (writer.type in _OCTETS and reader.type in _OCTETS):
+        size = writer.size if is_fixed else -1
+        if reader.logical != "decimal":
+            return ReadValue(Op.BYTES, size, int(reader.type == "string"))
+        if writer.logical == "decimal" and writer.scale != reader.scale:
+            raise SchemaError(
+                f"{path}: a decimal of scale {writer.scale} of the writer cannot become one of"
+                f" scale {reader.scale}"
+            )
+        return ReadValue(Op.DECIMAL, size, reader.precision)
+    if writer.type == reader.type == "boolean":
+        return ReadValue(Op.BOOLEAN)
+    if writer.type == reader.type == "null":
+        return ReadNull()
+    raise _mismatch(writer, reader, path)
+
+
+def _store(writer: Primitive, reader: Primitive, path: str) -> Store:
+    """Return what a number becomes; times with the writer's unit, or else the reader's."""
+    store = _STORES[reader.type]
+    if reader.logical in ("", "date", "time-millis") or store is not Store.INT64:
+        return store
+    unit = (writer.logical or reader.logical).rpartition("-")[2]
+    if reader.logical.endswith("nanos") or reader.logical == "time-micros":
+        own = "nanos" if reader.logical.endswith("nanos") else "micros"
+        millis_to_micros = own == "micros" and unit == "millis"
+        if unit in (own, "date") or millis_to_micros:
+            return Store.THOUSANDS if millis_to_micros else store
+    elif unit in ("millis", "micros"):
+        return Store.THOUSANDS if unit == "millis" else store
+    raise SchemaError(f"{path}: {writer.logical} of the writer cannot become {reader.logical}")
+
+
+def _skipped(writer: AvroType) -> Step:  # noqa: PLR0911
+    """Return how a value that the reader does not want is passed."""
+    if isinstance(writer, Union):
+        return ReadBranch(tuple(map(_skipped, writer.branches)))
+    if isinstance(writer, Array):
+        return ReadItems(_skipped(writer.items), is_map=False)
+    if isinstance(writer, Map):
+        return ReadItems(_skipped(writer.values), is_map=True)
+    if isinstance(writer, Record):
+        return ReadFields(tuple((-1, _skipped(field.type)) for field in writer.fields))
+    if isinstance(writer, Enumeration):
+        return ReadValue(Op.INT, 0, Store.NOTHING)
+    sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": writer.size, "bytes": -1, "string": -1}
+    if writer.type in sizes:
+        return ReadValue(Op.BYTES, sizes[writer.type])
+    if writer.type == "null":
+        return ReadNull()
+    return ReadValue(Op[writer.type.upper()], 0, Store.NOTHING)
+
+
+def _encoded(avro_type: AvroType, value: Any, path: str) -> bytes:
+    """Return a default as Avro's bytes."""
+    if isinstance(avro_type, Union):
+        for index, branch in enumerate(avro_type.branches):
+            try:
+                return _varint(index) + _encoded(branch, value, path)
+            except SchemaError:  # noqa: PERF203
+                continue
+    elif isinstance(avro_type, Array) and isinstance(value, list):
+        items = b"".join(_encoded(avro_type.items, each, f"{path}[]") for each in value)
+        return _varint(len(value)) + items + b"\0" if value else b"\0"
+    elif isinstance(avro_type, Map) and isinstance(value, dict):
+        items = b"".join(
+            _text(key) + _encoded(avro_type.values, each, f"{path}{{}}")
+            for key, each in value.items()
+        )
+        return _varint(len(value)) + items + b"\0" if value else b"\0"
+    elif isinstance(avro_type, Record) and isinstance(value, dict):
+        return b"".join(_encoded_field(each, value, path) for each in avro_type.fields)
+    elif isinstance(avro_type, Enumeration) and value in avro_type.symbols:
+        return _varint(avro_type.symbols.index(value))
+    elif isinstance(avro_type, Primitive):
+        octets = _encoded_primitive(avro_type, value)
+        if octets is not None:
+            return octets
+    raise SchemaError(f"{path}: the default {str(value)[:60]!r} is no {_words(avro_type)}")
+
+
+def _encoded_field(field: Field, value: dict[str, Any], path: str) -> bytes:
+    below = f"{path}.{field.name}"
+    if field.name not in value and field.default is None:
+        raise SchemaError(f"{below}: a default lacks the field, which has no default")
+    given = value[field.name] if field.name in value else json.loads(field.default or "null")
+    return _encoded(field.type, given, below)
+
+
+def _encoded_primitive(avro_type: Primitive, value: Any) -> bytes | None:  # noqa: PLR0911
+    """Return a default as Avro's bytes; None: it is none of its type."""
+    kind = avro_type.type
+    if kind == "null" and value is None:
+        return b""
+    if isinstance(value, bool):
+        return bytes([value]) if kind == "boolean" else None
+    if kind in ("int", "long") and isinstance(value, int):
+        limit = 1 << (31 if kind == "int" else 63)
+        return _varint(value) if -limit <= value < limit else None
+    try:
+        if kind in ("float", "double") and isinstance(value, (int, float)):
+            return struct.pack("<f" if kind == "float" else "<d", value)
+        if kind == "string" and isinstance(value, str):
+            return _text(value)
+        if kind in ("bytes", "fixed") and isinstance(value, str):
+            octets = value.encode("latin-1")
+            if kind == "bytes":
+                return _varint(len(octets)) + octets
+            return octets if len(octets) == avro_type.size else None
+    except (OverflowError, UnicodeEncodeError):
+        pass
+    return None
+
+
+def _text(text: str) -> bytes:
+    octets = text.encode()
+    return _varint(len(octets)) + octets
+
+
+def _varint(number: int) -> bytes:
+    rest, octets = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 127:
+        octets.append(rest & 127 | 128)
+        rest >>= 7
+    octets.append(rest)
+    return bytes(octets)

@@ -1,0 +1,309 @@
+"""Avro schemas as values: names are resolved, and everything hostile about a schema is refused.
+
+Source: the specification of Apache Avro 1.12, Schema Declaration, Names, Aliases, Logical Types.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from spark_groups.errors import SchemaError
+from spark_groups.values import dataclass
+
+TEXT_BYTES_MAX: Final = 1 << 20
+TYPES_MAX: Final = 10_000
+"""The most types in a schema, where each use of a named type counts all that are in it."""
+DEPTH_MAX: Final = 64
+_SIZE_MAX: Final = 1 << 20
+"""The most bytes of a fixed type."""
+
+PRIMITIVES: Final = frozenset(
+    ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+)
+_LOGICAL: Final = {
+    "int": {"date", "time-millis"},
+    "long": {
+        "time-micros",
+        *(f"timestamp-{unit}" for unit in ("millis", "micros", "nanos")),
+        *(f"local-timestamp-{unit}" for unit in ("millis", "micros", "nanos")),
+    },
+    "string": {"uuid"},
+}
+"""The logical types that mean anything here, beside decimals, by the type that they stand on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without a name, or one of a fixed size, which has one.
+
+    Args:
+        type: `fixed`, or the name of a primitive type.
+        logical: Its logical type; empty: none that is valid.
+        precision: Of a decimal.
+        scale: Of a decimal.
+        size: Of a fixed type, in bytes.
+        name: Of a fixed type, in full.
+        aliases: Of a fixed type, in full.
+    """
+
+    type: str
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """An enum; `default` stands for the symbols that a reader does not know."""
+
+    name: str
+    aliases: tuple[str, ...]
+    symbols: tuple[str, ...]
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array."""
+
+    items: AvroType
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A map from strings."""
+
+    values: AvroType
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A union; no branch is a union."""
+
+    branches: tuple[AvroType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a record; `default` is its JSON text, None: it has none."""
+
+    name: str
+    aliases: tuple[str, ...]
+    type: AvroType
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record."""
+
+    name: str
+    aliases: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+
+AvroType = Primitive | Enumeration | Array | Map | Union | Record
+
+
+def kind_of(avro_type: AvroType) -> str:
+    """Return the name of a kind of types, as schemas have it."""
+    if isinstance(avro_type, Primitive):
+        return avro_type.type
+    return {Enumeration: "enum", Array: "array", Map: "map", Union: "union"}.get(
+        type(avro_type), "record"
+    )
+
+
+def parse_schema(text: str) -> AvroType:
+    """Return the type that a schema describes.
+
+    Args:
+        text: The schema, in JSON.
+
+    Raises:
+        SchemaError: It is malformed, too large or recursive; the message names the path.
+    """
+    if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+        raise SchemaError(f"the Avro schema has more than {TEXT_BYTES_MAX} bytes")
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"the Avro schema is not JSON: {error}") from None
+    return _Parser().type_of(parsed, "", "the schema", 0)
+
+
+class _Parser:
+    """Reads one schema; a named type is in `_named` once its definition is complete."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, tuple[AvroType, int, int]] = {}
+        self._open: set[str] = set()
+        self._types = 0
+        self._deepest = 0
+
+    def type_of(self, schema: Any, namespace: str, path: str, depth: int) -> AvroType:
+        """Return the type of a part of the schema."""
+        self._count(1, depth, path)
+        if isinstance(schema, list):
+            return self._union(schema, namespace, path, depth)
+        if isinstance(schema, str):
+            schema = {"type": schema}
+        kind = schema.get("type") if isinstance(schema, dict) else schema
+        if isinstance(kind, (dict, list)):
+            return self.type_of(kind, namespace, path, depth + 1)
+        if not isinstance(kind, str):
+            raise SchemaError(f"{path}: it needs a type, which is not {_short(kind)}")
+        if kind in ("array", "map"):
+            is_map = kind == "map"
+            below = _required(schema, "values" if is_map else "items", path)
+            item = self.type_of(below, namespace, path + ("{}" if is_map else "[]"), depth + 1)
+            return Map(item) if is_map else Array(item)
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._definition(schema, namespace, path, depth)
+        if kind in PRIMITIVES:
+            return _primitive(schema, kind)
+        return self._reference(kind, namespace, path, depth)
+
+    def _count(self, types: int, depth: int, path: str) -> None:
+        self._types += types
+        self._deepest = max(self._deepest, depth)
+        if self._types > TYPES_MAX:
+            raise SchemaError(f"{path}: the Avro schema has more than {TYPES_MAX} types")
+        if depth > DEPTH_MAX:
+            raise SchemaError(f"{path}: the Avro schema is nested deeper than {DEPTH_MAX} types")
+
+    def _union(self, schema: list[Any], namespace: str, path: str, depth: int) -> Union:
+        branches = tuple(self.type_of(each, namespace, path, depth + 1) for each in schema)
+        names = [getattr(each, "name", "") or kind_of(each) for each in branches]
+        if not branches or "union" in names or len(set(names)) < len(names):
+            raise SchemaError(
+                f"{path}: a union needs branches of different types, none of which is a union; not"
+                f" [{', '.join(names)}]"
+            )
+        return Union(branches)
+
+    def _reference(self, name: str, namespace: str, path: str, depth: int) -> AvroType:
+        for each in (_full_name(name, namespace), name):
+            if each in self._open:
+                raise SchemaError(
+                    f"{path}: the type {each} contains itself; columns cannot have recursive types"
+                )
+            if each in self._named:
+                found, types, height = self._named[each]
+                self._count(types - 1, depth + height, path)
+                return found
+        raise SchemaError(f"{path}: the type {_short(name)} is not defined before it is used")
+
+    def _definition(
+        self, schema: Mapping[str, Any], namespace: str, path: str, depth: int
+    ) -> AvroType:
+        simple = _required(schema, "name", path)
+        given = schema.get("namespace", namespace)
+        if not isinstance(simple, str) or not simple or not isinstance(given, str):
+            raise SchemaError(f"{path}: a name and a namespace are texts")
+        name = _full_name(simple, given)
+        namespace = name.rpartition(".")[0]
+        if name in self._named or name in self._open or name in PRIMITIVES:
+            raise SchemaError(f"{path}: the type {name} is defined twice")
+        aliases = tuple(_full_name(each, namespace) for each in _texts(schema, "aliases", path))
+        types, deepest = self._types, self._deepest
+        self._deepest = depth
+        self._open.add(name)
+        made: AvroType
+        if schema["type"] == "fixed":
+            made = _fixed(schema, name, aliases, path)
+        elif schema["type"] == "enum":
+            made = _enumeration(schema, name, aliases, path)
+        else:
+            fields = self._fields(schema, namespace, path if depth else name, depth)
+            made = Record(name, aliases, fields)
+        self._open.remove(name)
+        self._named[name] = made, self._types - types + 1, self._deepest - depth
+        self._deepest = max(deepest, self._deepest)
+        return made
+
+    def _fields(
+        self, schema: Mapping[str, Any], namespace: str, path: str, depth: int
+    ) -> tuple[Field, ...]:
+        listed = _required(schema, "fields", path)
+        if not isinstance(listed, list):
+            raise SchemaError(f'{path}: "fields" is a list, not {_short(listed)}')
+        fields: dict[str, Field] = {}
+        for each in listed:
+            name = each.get("name") if isinstance(each, dict) else None
+            if not isinstance(name, str) or not name or name in fields:
+                raise SchemaError(f"{path}: a field is an object with a name of its own")
+            below = f"{path}.{name}"
+            kind = self.type_of(_required(each, "type", below), namespace, below, depth + 1)
+            default = json.dumps(each["default"]) if "default" in each else None
+            fields[name] = Field(name, _texts(each, "aliases", below), kind, default)
+        return tuple(fields.values())
+
+
+def _primitive(schema: Mapping[str, Any], kind: str) -> Primitive:
+    logical = schema.get("logicalType")
+    if kind == "bytes" and logical == "decimal":
+        return Primitive(kind, *_decimal(schema, None))
+    known = isinstance(logical, str) and logical in _LOGICAL.get(kind, ())
+    return Primitive(kind, cast("str", logical) if known else "")
+
+
+def _fixed(schema: Mapping[str, Any], name: str, aliases: tuple[str, ...], path: str) -> Primitive:
+    size = _required(schema, "size", path)
+    if not _is_integer(size) or not 0 <= size <= _SIZE_MAX:
+        raise SchemaError(f"{path}: the size of a fixed type is 0 to {_SIZE_MAX}: {_short(size)}")
+    decimal = _decimal(schema, size) if schema.get("logicalType") == "decimal" else ("", 0, 0)
+    return Primitive("fixed", *decimal, size, name, aliases)
+
+
+def _decimal(schema: Mapping[str, Any], size: int | None) -> tuple[str, int, int]:
+    """Return logical type, precision and scale; the specification ignores an invalid decimal."""
+    precision: Any = schema.get("precision")
+    scale: Any = schema.get("scale", 0)
+    if not _is_integer(precision) or not _is_integer(scale) or not 0 <= scale <= precision:
+        return "", 0, 0
+    fits = size is None or precision <= math.floor(math.log10(2) * (8 * size - 1))
+    return ("decimal", precision, scale) if fits and precision > 0 else ("", 0, 0)
+
+
+def _enumeration(
+    schema: Mapping[str, Any], name: str, aliases: tuple[str, ...], path: str
+) -> Enumeration:
+    symbols, default = _texts(schema, "symbols", path), schema.get("default")
+    if not symbols or len(set(symbols)) < len(symbols) or len(symbols) > TYPES_MAX:
+        raise SchemaError(f"{path}: an enum needs different symbols, at most {TYPES_MAX}")
+    if default is not None and default not in symbols:
+        raise SchemaError(f"{path}: the default {_short(default)} is no symbol of the enum")
+    return Enumeration(name, aliases, symbols, default)
+
+
+def _required(schema: Mapping[str, Any], key: str, path: str) -> Any:
+    if key not in schema:
+        raise SchemaError(f'{path}: it needs "{key}"')
+    return schema[key]
+
+
+def _texts(schema: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
+    listed = schema.get(key, [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise SchemaError(f'{path}: "{key}" is a list of texts, not {_short(listed)}')
+    return tuple(listed)
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,241 @@
+"""Where the interpreter puts values: a slot for each Arrow array of a column, and its buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from spark_groups.formats.avro.instructions import (
+    CAPACITY,
+    DATA,
+    DATA_BYTES,
+    ENDS,
+    HAS,
+    SLACK_BYTES,
+    SLOT_NUMBERS,
+    USED,
+    VALUES,
+    WIDTH,
+    Status,
+)
+from spark_groups.values import dataclass
+
+Refusal = tuple[Status, int, int]
+"""Why a record is refused, the number of its slot, and its schema id; -1: none."""
+_FIRST_ITEMS: Final = 64
+_FIRST_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of one Arrow array.
+
+    Args:
+        index: Its number; those below it follow.
+        type: Of the array.
+        path: Where in the column it is, for messages.
+        children: Its members; the items of an array; the keys and the values of a map.
+    """
+
+    index: int
+    type: pa.DataType
+    path: str
+    children: tuple[Slot, ...]
+
+    @property
+    def is_items(self) -> bool:
+        """Whether its children are as long as its last end."""
+        return bool(kinds.is_list(self.type) or kinds.is_map(self.type))
+
+    @property
+    def nulls(self) -> tuple[int, ...]:
+        """The slots that get a null with it."""
+        if self.is_items:
+            return (self.index,)
+        return (self.index, *(each for child in self.children for each in child.nulls))
+
+    @property
+    def width(self) -> int:
+        """The size of a value in bytes, or `ENDS`; 0: it only counts."""
+        if self.is_items or kinds.is_string(self.type) or kinds.is_binary(self.type):
+            return ENDS
+        if self.children or kinds.is_struct(self.type) or kinds.is_null(self.type):
+            return 0
+        return max(1, int(self.type.bit_width) // 8)
+
+    @property
+    def bytes_of_value(self) -> int:
+        """The size of a value, or of its end, and of whether it is null."""
+        return 5 if self.width == ENDS else self.width + 1
+
+    def all(self) -> Iterator[Slot]:
+        """Return it and all below it, in their order."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+
+def slot_of(arrow_type: pa.DataType, path: str = "", index: int = 0) -> Slot:
+    """Return the slots of a type.
+
+    Args:
+        arrow_type: The type.
+        path: Where in the column it is.
+        index: The number of its slot.
+    """
+    below: list[tuple[str, pa.DataType]] = []
+    if kinds.is_struct(arrow_type):
+        below = [(f"{path}.{each.name}".lstrip("."), each.type) for each in arrow_type]
+    elif kinds.is_map(arrow_type):
+        below = [(f"{path}{{}}", arrow_type.key_type), (f"{path}{{}}", arrow_type.item_type)]
+    elif kinds.is_list(arrow_type):
+        below = [(f"{path}[]", arrow_type.value_type)]
+    children, following = [], index + 1
+    for name, kind in below:
+        child = slot_of(kind, name, following)
+        following = following + sum(1 for _ in child.all())
+        children.append(child)
+    return Slot(index, arrow_type, path, tuple(children))
+
+
+def new_array(size: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array of any content."""
+    return np.empty(size, kind)
+
+
+class SlotBuffers:
+    """The buffers of all slots, for one call; they grow on demand.
+
+    Args:
+        root: The slot of the column.
+        rows: How many rows there may be.
+        bytes_max: The most bytes of all buffers.
+        used_before: For each slot, how many values and bytes of data earlier rows needed, by row.
+    """
+
+    def __init__(
+        self, root: Slot, rows: int, bytes_max: int, used_before: npt.NDArray[np.float64]
+    ) -> None:
+        self._root, self._bytes_max = root, bytes_max
+        self._slots = list(root.all())
+        self._parts: list[list[npt.NDArray[Any]]] = []
+        self.table = np.zeros((len(self._slots), SLOT_NUMBERS), np.int64)
+        self._bytes = 0
+        of_rows = root.nulls
+        row_bytes = float(used_before[:, 1].sum())
+        for slot in self._slots:
+            values = 1.0 if slot.index in of_rows else float(used_before[slot.index, 0])
+            row_bytes += values * slot.bytes_of_value
+        rows = max(1, min(rows, int(bytes_max / 2 / row_bytes)))
+        for slot in self._slots:
+            values, octets = (int(each * rows * 1.1) for each in used_before[slot.index])
+            self.table[slot.index, WIDTH] = slot.width
+            self._parts.append([np.empty(0, np.uint8)] * 3)
+            self._resize(slot, rows if slot.index in of_rows else values + min(rows, _FIRST_ITEMS))
+            if slot.width == ENDS and not slot.is_items:
+                self._resize_data(slot, octets + min(16 * rows, _FIRST_BYTES))
+
+    def _resize(self, slot: Slot, capacity: int) -> None:
+        width, numbers = abs(slot.width), self.table[slot.index]
+        if slot.width == ENDS:
+            self._replace(slot, 0, np.zeros(1, np.int32), capacity + 1, VALUES)
+        else:
+            kind = np.dtype(f"u{width}") if width in (1, 4, 8) else np.dtype(f"V{width or 1}")
+            self._replace(slot, 0, np.empty(0, kind), capacity if width else 0, VALUES)
+        self._replace(slot, 1, np.empty(0, np.uint8), capacity, HAS)
+        self._parts[slot.index][1][int(numbers[CAPACITY]) :] = 1
+        numbers[CAPACITY] = capacity
+
+    def _resize_data(self, slot: Slot, octets: int) -> None:
+        self._replace(slot, 2, np.empty(0, np.uint8), octets + SLACK_BYTES, DATA)
+        self.table[slot.index, DATA_BYTES] = octets
+
+    def _replace(
+        self, slot: Slot, part: int, first: npt.NDArray[Any], size: int, column: int
+    ) -> None:
+        parts = self._parts[slot.index]
+        old = parts[part] if parts[part].dtype == first.dtype and len(parts[part]) else first
+        larger = new_array(size, first.dtype)
+        larger[: len(old)] = old
+        self._bytes += larger.nbytes - parts[part].nbytes
+        parts[part] = larger
+        self.table[slot.index, column] = larger.ctypes.data
+
+    def grow(self, index: int, needed_bytes: int) -> bool:
+        """Enlarge the buffers of a slot, and return whether the limit allows it.
+
+        Args:
+            index: The slot's.
+            needed_bytes: How much data it must hold; 0: it needs room for one value more.
+        """
+        slot, numbers = self._slots[index], self.table[index]
+        if needed_bytes:
+            have, needed, size = int(numbers[DATA_BYTES]), needed_bytes, 1
+        else:
+            have = int(numbers[CAPACITY])
+            needed, size = have + 1, slot.bytes_of_value
+        left = have + (self._bytes_max - self._bytes) // size
+        if needed > left:
+            return False
+        chosen = min(max(needed, 2 * have), left)
+        if needed_bytes:
+            self._resize_data(slot, chosen)
+        else:
+            self._resize(slot, chosen)
+        return True
+
+    def roll_back(self, rows: int) -> None:
+        """Forget all values behind some rows."""
+        self._roll_back(self._root, rows)
+
+    def _roll_back(self, slot: Slot, count: int) -> None:
+        numbers, parts = self.table[slot.index], self._parts[slot.index]
+        parts[1][count : int(numbers[USED])] = 1
+        numbers[USED] = count
+        below = int(parts[0][count]) if slot.is_items else count
+        for child in slot.children:
+            self._roll_back(child, below)
+
+    def used(self, rows: int) -> npt.NDArray[np.float64]:
+        """Return how many values and bytes of data a row needed in each slot."""
+        found = np.zeros((len(self._slots), 2))
+        for slot in self._slots:
+            used = int(self.table[slot.index, USED])
+            found[slot.index, 0] = used
+            if slot.width == ENDS and not slot.is_items:
+                found[slot.index, 1] = self._parts[slot.index][0][used]
+        return found / max(rows, 1)
+
+    def take(self, rows: int) -> pa.Array:
+        """Return the values of the rows; the buffers are not used again."""
+        return self._array(self._root, rows)
+
+    def _array(self, slot: Slot, count: int) -> pa.Array:
+        if kinds.is_null(slot.type):
+            return pa.nulls(count)
+        values, has, octets = self._parts[slot.index]
+        nulls = count - int(np.count_nonzero(has[:count]))
+        buffers = [pa.py_buffer(np.packbits(has[:count], bitorder="little")) if nulls else None]
+        children = []
+        if slot.width == ENDS:
+            buffers.append(pa.py_buffer(values[: count + 1]))
+            if slot.is_items:
+                children = [self._array(child, int(values[count])) for child in slot.children]
+            else:
+                buffers.append(pa.py_buffer(octets[: int(values[count])]))
+        elif kinds.is_boolean(slot.type):
+            buffers.append(pa.py_buffer(np.packbits(values[:count], bitorder="little")))
+        elif slot.width:
+            buffers.append(pa.py_buffer(values[:count]))
+        else:
+            children = [self._array(child, count) for child in slot.children]
+        if kinds.is_map(slot.type):
+            entries = pa.struct([slot.type.key_field, slot.type.item_field])
+            size = int(values[count])
+            children = [pa.Array.from_buffers(entries, size, [None], 0, children=children)]
+        return pa.Array.from_buffers(slot.type, count, buffers, nulls, children=children or None)

@@ -1,0 +1,299 @@
+"""Schemas from a registry that speaks Confluent's API, with confluent-kafka's client.
+
+A registry that is away is asked again until a deadline, and the wait is logged. One that refuses,
+or that answers something else than a schema, is not asked again. Ids never change their meaning,
+so a process looks each one up once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final, TypeVar
+
+from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.formats.avro_references import with_references
+from spark_groups.masking import Secrets
+from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
+from spark_groups.values import dataclass
+
+_log = logging.getLogger(__name__)
+
+IDS_MAX: Final = 2_000
+"""How many schemas a process keeps."""
+REFERENCES_MAX: Final = 200
+"""How many schemas one schema may refer to, directly or not."""
+REQUEST_S: Final = 10.0
+"""How long one request may take."""
+UNKNOWN_S: Final = 10.0
+"""How long an id counts as unknown without another request."""
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+_SAY_EVERY_S: Final = 30.0
+_UNKNOWN_CODES: Final = frozenset({40401, 40402, 40403})
+"""Confluent's codes for a subject, a version or an id that does not exist."""
+_LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
+_LOGIN: Final = frozenset({401, 403})
+_AVRO: Final = "AVRO"
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSchema:
+    """A schema of a subject.
+
+    Args:
+        text: The schema, with those that it refers to.
+        schema_id: The registry's id.
+        version: The number of the version; None: it was found by id.
+    """
+
+    text: str
+    schema_id: int
+    version: int | None
+
+
+class SchemaRegistry:
+    """A registry, with the schemas that it has returned; for one thread.
+
+    Args:
+        access: How it is reached.
+    """
+
+    def __init__(self, access: RegistryAccess) -> None:
+        self._access = access
+        self._secrets = _secrets_of(dict(access.settings))
+        self._shown = ", ".join(access.urls)
+        self._client: Any = None
+        self._texts: OrderedDict[int, str] = OrderedDict()
+        self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
+
+    def schema_of_id(self, schema_id: int, timeout_s: float) -> str:
+        """Return a schema by its id, from the registry only the first time.
+
+        Args:
+            schema_id: The id, as in the frame of a record.
+            timeout_s: How long to wait for a registry that is away, in seconds.
+
+        Raises:
+            UnknownSchemaIdError: There is none, or it is not of Avro.
+            SchemaLookupError: The registry did not answer in time, refuses, or answers otherwise.
+        """
+        if schema_id in self._texts:
+            self._texts.move_to_end(schema_id)
+            return self._texts[schema_id]
+        since_s, reason = self._unknown.get(schema_id, (-UNKNOWN_S, ""))
+        if time.monotonic() - since_s < UNKNOWN_S:
+            raise UnknownSchemaIdError(reason)
+        until_s = time.monotonic() + timeout_s
+        what = f"schema id {schema_id}"
+        try:
+            found = self._ask(what, lambda client: client.get_schema(schema_id), until_s)
+            text = self._text(found, what, until_s)
+        except UnknownSchemaIdError as error:
+            _keep(self._unknown, schema_id, (time.monotonic(), str(error)))
+            raise
+        self.learn(schema_id, text)
+        return text
+
+    def learn(self, schema_id: int, text: str) -> None:
+        """Keep a schema that is known already."""
+        _keep(self._texts, schema_id, text)
+
+    def schema_of_subject(
+        self, subject: str, version: SchemaVersion, timeout_s: float
+    ) -> FoundSchema:
+        """Return a version of a subject.
+
+        Args:
+            subject: The subject.
+            version: Which one.
+            timeout_s: How long to wait for a registry that is away, in seconds.
+
+        Raises:
+            SchemaLookupError: There is none, or the registry did not answer in time, refuses, or
+                answers otherwise.
+        """
+        if version.schema_id is not None:
+            text = self.schema_of_id(version.schema_id, timeout_s)
+            return FoundSchema(text, version.schema_id, None)
+        until_s = time.monotonic() + timeout_s
+        number = version.version or "latest"
+        what = f"version {number} of subject {subject}"
+        found = self._ask(what, lambda client: client.get_version(subject, number), until_s)
+        if not isinstance(found.schema_id, int) or not isinstance(found.version, int):
+            raise self._unusable(what, "it has no id or version")
+        text = self._text(found.schema, what, until_s)
+        self.learn(found.schema_id, text)
+        return FoundSchema(text, found.schema_id, found.version)
+
+    def subjects(self, timeout_s: float) -> list[str]:
+        """Return the names of all subjects.
+
+        Args:
+            timeout_s: How long to wait for a registry that is away, in seconds.
+
+        Raises:
+            SchemaLookupError: The registry did not answer in time, refuses, or answers otherwise.
+        """
+        until_s = time.monotonic() + timeout_s
+        found: object = self._ask("subjects", lambda client: client.get_subjects(), until_s)
+        if not isinstance(found, list):
+            raise self._unusable("subjects", "it is no list")
+        return [str(each) for each in found]
+
+    def _text(self, schema: Any, what: str, until_s: float) -> str:
+        """Return the text of a schema, with the schemas that it refers to in it."""
+        if (schema.schema_type or _AVRO) != _AVRO:
+            raise UnknownSchemaIdError(f"{what} is of {schema.schema_type}, not of Avro")
+        if not isinstance(schema.schema_str, str):
+            raise self._unusable(what, "it has no schema")
+        if not schema.references:
+            return schema.schema_str
+        found: dict[str, str] = {}
+        waiting = [*schema.references]
+        while waiting:
+            each = waiting.pop()
+            if each.name in found:
+                continue
+            if len(found) == REFERENCES_MAX:
+                raise self._unusable(what, f"it refers to more than {REFERENCES_MAX} schemas")
+            registered = self._ask(
+                f"version {each.version} of subject {each.subject}, to which {what} refers",
+                partial(_referred, each),
+                until_s,
+            )
+            found[each.name] = str(registered.schema.schema_str)
+            waiting += registered.schema.references or []
+        return with_references(schema.schema_str, found)
+
+    def _ask(self, what: str, ask: Callable[[Any], Result], until_s: float) -> Result:
+        """Ask until there is an answer.
+
+        Args:
+            what: The thing to ask for.
+            ask: Asks a client.
+            until_s: The deadline, on the monotonic clock.
+        """
+        pause_s, say_at_s, began_s = _FIRST_PAUSE_S, -1.0, time.monotonic()
+        while True:
+            try:
+                client = self._connected(until_s - began_s)
+                try:
+                    return ask(client)
+                finally:
+                    # The client's own caches have no limit for ids.
+                    client.clear_caches()
+            except Exception as error:
+                problem = self._problem_to_wait_for(what, error)
+            now_s = time.monotonic()
+            if now_s + pause_s >= until_s:
+                raise SchemaLookupError(
+                    f"the schema registry {self._shown} did not return {what} within"
+                    f" {until_s - began_s:.0f} s: {problem}"
+                )
+            if now_s >= say_at_s:
+                say_at_s = now_s + _SAY_EVERY_S
+                _log.warning(
+                    "waiting up to %.0f s more for %s from the schema registry %s: %s",
+                    *(until_s - now_s, what, self._shown, problem),
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _problem_to_wait_for(self, what: str, error: Exception) -> str:
+        """Return why there is no answer yet; raise an error where waiting does not help.
+
+        Raises:
+            SchemaLookupError: The registry has answered, but not with a schema.
+        """
+        if isinstance(error, (SchemaLookupError, NotInstalledError)):
+            raise error
+        line, status = self._secrets.line(error), getattr(error, "http_status_code", None)
+        # By name, because the client chooses between two libraries for HTTP.
+        kinds = {each.__name__ for each in type(error).__mro__}
+        if status == 404 and getattr(error, "error_code", None) in _UNKNOWN_CODES:
+            raise UnknownSchemaIdError(
+                f"the schema registry {self._shown} has no {what}: {line}"
+            ) from None
+        if status in _LOGIN:
+            raise SchemaLookupError(
+                f"the schema registry {self._shown} refuses to return {what}: {line}. Check"
+                " schemaRegistry.basic.auth.user.info or schemaRegistry.bearer.auth.*, and the"
+                " permissions of that user"
+            ) from None
+        if "CERTIFICATE_VERIFY_FAILED" in line:
+            raise SchemaLookupError(
+                f"the certificate of the schema registry {self._shown} is not trusted: {line}. Set"
+                " schemaRegistry.ssl.ca.location"
+            ) from None
+        if status in _LATER or kinds & {"TransportError", "OSError", "OAuthTokenError"}:
+            return line or type(error).__name__
+        raise self._unusable(what, line or type(error).__name__) from None
+
+    def _unusable(self, what: str, why: str) -> SchemaLookupError:
+        return SchemaLookupError(
+            f"the answer of {self._shown} for {what} is not that of a schema registry: {why[:300]}."
+            " Check schemaRegistryUrl, which may need a path, such as /apis/ccompat/v7 of Apicurio"
+        )
+
+    def _connected(self, timeout_s: float) -> Any:
+        if self._client is None:
+            self._client = new_client(self._access, min(REQUEST_S, max(timeout_s, 0.1)))
+        return self._client
+
+
+def new_client(access: RegistryAccess, request_s: float) -> Any:
+    """Return confluent-kafka's client, which asks each address once.
+
+    Args:
+        access: How the registry is reached.
+        request_s: How long one request may take.
+
+    Raises:
+        NotInstalledError: The extra is missing.
+        SchemaLookupError: The client refuses a setting.
+    """
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415
+    except ImportError as error:
+        raise NotInstalledError(
+            f"a schema registry requires more packages ({error}): install spark-groups[avro]"
+        ) from error
+    settings: dict[str, Any] = dict(access.settings)
+    if "bearer.auth.token" in settings:
+        settings.setdefault("bearer.auth.credentials.source", "STATIC_TOKEN")
+    if any(name.startswith("bearer.") for name in settings):
+        # The client requires it; only Confluent's cloud reads it.
+        settings.setdefault("bearer.auth.logical.cluster", "")
+    limits = {"timeout": request_s, "max.retries": 0}
+    try:
+        return SchemaRegistryClient.new_client({"url": ",".join(access.urls), **settings, **limits})
+    except Exception as error:
+        line = _secrets_of(settings).line(error)
+        raise SchemaLookupError(f"schemaRegistry.* cannot be used: {line}") from None
+
+
+def _secrets_of(settings: Mapping[str, Any]) -> Secrets:
+    password = str(settings.get("basic.auth.user.info", "")).partition(":")[2]
+    return Secrets.of({**settings, "password": password})
+
+
+def _referred(reference: Any, client: Any) -> Any:
+    return client.get_version(reference.subject, reference.version)
+
+
+def _keep(kept: OrderedDict[int, Any], schema_id: int, value: Any) -> None:
+    kept[schema_id] = value
+    while len(kept) > IDS_MAX:
+        kept.popitem(last=False)
+
+
+@lru_cache(maxsize=8)
+def registry_of(access: RegistryAccess) -> SchemaRegistry:
+    """Return this process's registry, which tasks share."""
+    return SchemaRegistry(access)

@@ -1,0 +1,223 @@
+"""A schema registry that answers, is away, is slow, refuses, or answers rubbish."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_groups.cli.doctor_cli import Outcome, check_registry
+from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.spark.schemas import registry as registries
+from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry
+from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
+from tests.spark.schemas.stub_registry import AVRO, Stub, running_stub, schema
+
+LATEST = SchemaVersion()
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    with running_stub() as running:
+        yield running
+
+
+@pytest.fixture
+def registry(stub: Stub) -> SchemaRegistry:
+    return SchemaRegistry(RegistryAccess(urls=(stub.url,)))
+
+
+def test_schema_is_looked_up_once(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.answers["/schemas/ids/7"] = [(200, schema())]
+    assert [json.loads(registry.schema_of_id(7, 5.0)) for _ in range(3)] == [AVRO] * 3
+    assert stub.asked == ["/schemas/ids/7"]
+
+
+def test_version_of_a_subject_is_known_by_its_id_too(stub: Stub, registry: SchemaRegistry) -> None:
+    found = schema(id=7, version=3, subject="t-value")
+    stub.answers["/subjects/t-value/versions/latest"] = [(200, found)]
+    text = json.dumps(AVRO)
+    assert registry.schema_of_subject("t-value", LATEST, 5.0) == FoundSchema(text, 7, 3)
+    assert registry.schema_of_id(7, 0.0) == text
+
+
+def test_schema_can_be_chosen_by_version_or_id(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.answers["/subjects/a%2Fb/versions/2"] = [(200, schema(id=5, version=2, subject="a/b"))]
+    assert registry.schema_of_subject("a/b", SchemaVersion(version=2), 5.0).schema_id == 5
+    found = registry.schema_of_subject("any", SchemaVersion(schema_id=5), 5.0)
+    assert (found.schema_id, found.version) == (5, None)
+
+
+def test_id_that_the_registry_does_not_know_is_not_asked_for_again(
+    stub: Stub, registry: SchemaRegistry
+) -> None:
+    for _ in range(3):
+        with pytest.raises(UnknownSchemaIdError, match="has no schema id 9: none"):
+            registry.schema_of_id(9, 5.0)
+    assert len(stub.asked) == 1
+
+
+def test_schema_of_another_format_is_none_of_avro(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.answers["/schemas/ids/7"] = [(200, schema("syntax = 'proto3';", schemaType="PROTOBUF"))]
+    with pytest.raises(UnknownSchemaIdError, match="schema id 7 is of PROTOBUF, not of Avro"):
+        registry.schema_of_id(7, 5.0)
+
+
+def test_registry_that_comes_back_is_waited_for_and_the_wait_is_logged(
+    stub: Stub, registry: SchemaRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    stub.answers["/schemas/ids/7"] = [(503, b"away"), (500, b"{}"), (200, schema())]
+    with caplog.at_level(logging.WARNING):
+        assert json.loads(registry.schema_of_id(7, 20.0)) == AVRO
+    (line,) = [each.getMessage() for each in caplog.records if each.name == registries.__name__]
+    assert line.startswith(
+        f"waiting up to 20 s more for schema id 7 from the schema registry {stub.url}"
+    )
+
+
+def test_registry_that_is_away_has_a_deadline() -> None:
+    registry = SchemaRegistry(RegistryAccess(urls=("http://127.0.0.1:1", "http://127.0.0.1:2")))
+    began_s = time.monotonic()
+    with pytest.raises(
+        SchemaLookupError, match=r"did not return schema id 7 within 1 s: .*refused"
+    ):
+        registry.schema_of_id(7, 1.0)
+    assert time.monotonic() - began_s < 5
+    registry.learn(8, "text")
+    assert registry.schema_of_id(8, 0.0) == "text", "a known schema needs no registry"
+
+
+def test_registry_that_is_slow_has_a_deadline(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.may_answer.clear()
+    with pytest.raises(SchemaLookupError, match="did not return schema id 7 within 1 s"):
+        registry.schema_of_id(7, 1.0)
+
+
+def test_second_address_is_asked_if_the_first_does_not_answer(stub: Stub) -> None:
+    stub.answers["/schemas/ids/7"] = [(200, schema())]
+    registry = SchemaRegistry(RegistryAccess(urls=("http://127.0.0.1:1", stub.url)))
+    assert json.loads(registry.schema_of_id(7, 5.0)) == AVRO
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_login_is_not_repeated(stub: Stub, registry: SchemaRegistry, status: int) -> None:
+    stub.answers["/schemas/ids/7"] = [(status, {"error_code": status, "message": "no"})]
+    with pytest.raises(SchemaLookupError, match=r"refuses .* Check schemaRegistry\.basic\.auth"):
+        registry.schema_of_id(7, 60.0)
+    assert len(stub.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"<html>welcome</html>"),
+        (200, b"[1, 2]"),
+        (200, b"7"),
+        (200, b""),
+        (200, {"id": 7}),
+        (200, {"schema": 7}),
+        (404, b"<html>not here</html>"),
+        (301, b""),
+        (418, {"error_code": 418}),
+    ],
+)
+def test_answer_that_is_no_schema_is_refused_at_once(
+    stub: Stub, registry: SchemaRegistry, status: int, body: Any
+) -> None:
+    stub.answers["/schemas/ids/7"] = [(status, body)]
+    with pytest.raises(SchemaLookupError, match="is not that of a schema registry") as raised:
+        registry.schema_of_id(7, 60.0)
+    assert not isinstance(raised.value, UnknownSchemaIdError)
+    assert len(stub.asked) == 1
+
+
+def test_login_is_sent_and_never_shown(stub: Stub) -> None:
+    access = RegistryAccess(
+        urls=(stub.url,), settings=(("basic.auth.user.info", "alice:hidden-word"),)
+    )
+    stub.answers["/schemas/ids/7"] = [(401, {"error_code": 1, "message": "not hidden-word"})]
+    with pytest.raises(SchemaLookupError) as raised:
+        SchemaRegistry(access).schema_of_id(7, 5.0)
+    assert stub.logins == ["Basic YWxpY2U6aGlkZGVuLXdvcmQ="]
+    assert "hidden-word" not in str(raised.value) + repr(access)
+
+
+def test_token_needs_no_more_settings(stub: Stub) -> None:
+    access = RegistryAccess(urls=(stub.url,), settings=(("bearer.auth.token", "abc"),))
+    stub.answers["/schemas/ids/7"] = [(200, schema())]
+    SchemaRegistry(access).schema_of_id(7, 5.0)
+    assert stub.logins == ["Bearer abc"]
+
+
+def test_schemas_that_a_schema_refers_to_are_part_of_it(
+    stub: Stub, registry: SchemaRegistry
+) -> None:
+    def refers(name: str) -> dict[str, Any]:
+        return {"name": name, "subject": name, "version": 1}
+
+    def record(name: str, field_type: Any) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [{"name": "f", "type": field_type}]}
+
+    stub.answers["/schemas/ids/7"] = [
+        (200, schema(record("x.A", ["null", "y.B"]), references=[refers("y.B")]))
+    ]
+    of_b = schema(record("y.B", "C"), id=2, version=1, references=[refers("y.C")])
+    stub.answers["/subjects/y.B/versions/1"] = [(200, of_b)]
+    of_c = schema({"type": "enum", "name": "y.C", "symbols": ["S"]}, id=3, version=1)
+    stub.answers["/subjects/y.C/versions/1"] = [(200, of_c)]
+    found = json.loads(registry.schema_of_id(7, 5.0))
+    inner = found["fields"][0]["type"][1]
+    assert (inner["namespace"], inner["name"]) == ("y", "B")
+    assert inner["fields"][0]["type"]["symbols"] == ["S"]
+
+
+def test_processes_memory_of_schemas_has_a_limit(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "IDS_MAX", 3)
+    for schema_id in range(5):
+        registry.learn(schema_id, "text")
+    assert [*registry._texts] == [2, 3, 4]
+
+
+def test_missing_extra_is_named(registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "confluent_kafka.schema_registry":
+            raise ImportError("No module named 'httpx'")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(NotInstalledError, match=r"install spark-groups\[avro\]"):
+        registry.schema_of_id(7, 5.0)
+
+
+def test_doctor_shows_the_columns_of_a_subject(stub: Stub) -> None:
+    stub.answers["/subjects/t-value/versions/latest"] = [
+        (200, schema(id=7, version=3, subject="t-value"))
+    ]
+    stub.answers["/subjects"] = [(200, ["t-value"])]
+    assert check_registry(stub.url, None, None).found == f"{stub.url} has 1 subjects"
+    found = check_registry(stub.url, "t-value", None)
+    assert (found.outcome, found.found) == (
+        Outcome.OK,
+        "version 3 of t-value (id 7): struct<a:int>",
+    )
+    failed = check_registry(stub.url, "none-such", None)
+    assert failed.outcome is Outcome.FAILED
+    assert "--schema-registry" in failed.cure
+
+
+def test_doctor_reads_the_settings_of_the_registry_from_a_file(stub: Stub, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("schemaRegistry.basic.auth.user.info=alice:pw\nsecurity.protocol=PLAINTEXT\n")
+    stub.answers["/subjects"] = [(200, [])]
+    assert check_registry(stub.url, None, file).outcome is Outcome.OK
+    assert stub.logins == ["Basic YWxpY2U6cHc="]
