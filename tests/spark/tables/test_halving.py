@@ -13,7 +13,6 @@ from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.tables.batch_rows import reason_of_job
 from spark_groups.spark.tables.halving import (
     Refusal,
-    Take,
     halves,
     refused,
     taken,
@@ -22,6 +21,7 @@ from spark_groups.spark.tables.halving import (
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import reads, rows
 
+Take = Callable[[pa.RecordBatch], pa.RecordBatch]
 RECORDS = 40
 
 
