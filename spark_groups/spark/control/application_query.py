@@ -206,14 +206,19 @@ def _start_once(
     return query, query.exception()
 
 
+_NOT_CONNECTED: Final = ("Initializing", "Terminated")
+"""How the texts of Spark's status begin while no source has connected."""
+
+
 def _await_source(query: StreamingQuery, noted: _Noted) -> None:
     """Wait until the process of the query's source has connected, or the query has ended."""
     began_s = time.monotonic()
     said = 0
     while query.isActive:
         status = query.status
-        # Spark connects to the sources of a query between these two texts.
-        if status["isTriggerActive"] or not str(status["message"]).startswith("Initializing"):
+        # Spark connects to the sources of a query between the first text and the next. A query that
+        # fails has the last one while it is still active.
+        if status["isTriggerActive"] or not str(status["message"]).startswith(_NOT_CONNECTED):
             return
         noted.end_if_signalled(query)
         waited_s = time.monotonic() - began_s

@@ -136,7 +136,8 @@ class CommitEpochs(Checker):
         self._refused: set[Place] = set()
         self._cuts: set[tuple[TopicIdPartition, int]] = set()
         self._doubtful: list[tuple[Place, str]] = []
-        """Commits just sent: the sender reports inherited batches only afterwards."""
+        """Commits just sent: the sender reports inherited batches after all requests of a moment."""
+        self._doubtful_since_s = 0.0
 
     @on(facts.Triggered)
     def _triggered(self, fact: facts.Triggered) -> None:
@@ -147,7 +148,8 @@ class CommitEpochs(Checker):
 
     @on(facts.Sent)
     def _sent(self, fact: facts.Sent) -> None:
-        self._judge()
+        if self.scene.now > self._doubtful_since_s:
+            self._judge()
         request = fact.outgoing.request
         if not isinstance(request, OffsetCommitRequest):
             return
@@ -160,6 +162,7 @@ class CommitEpochs(Checker):
                     f" {request.member_epoch}, planned at {sorted(epochs)}"
                 )
                 self._doubtful.append((place, text))
+                self._doubtful_since_s = self.scene.now
 
     @on(facts.Cut)
     def _cut(self, fact: facts.Cut) -> None:
