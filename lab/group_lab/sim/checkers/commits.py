@@ -136,7 +136,7 @@ class CommitEpochs(Checker):
         self._refused: set[Place] = set()
         self._cuts: set[tuple[TopicIdPartition, int]] = set()
         self._doubtful: list[tuple[Place, str]] = []
-        """Commits just sent: the sender reports inherited batches after all requests of a moment."""
+        """Commits just sent; the sender reports inherited batches once all of a moment are sent."""
         self._doubtful_since_s = 0.0
 
     @on(facts.Triggered)
