@@ -44,8 +44,8 @@ PART_BYTES: Final = 1 << 20
 _BLOCK_BYTES_MAX: Final = 1 << 30
 _MICROS_CHARACTERS: Final = 27
 _ZONE: Final = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$")
-_ONLY_PYARROW: Final = re.compile(rb"Inf[\s,}\]]|-NaN")
-"""Numbers that pyarrow's reader takes, and JSON's other readers do not."""
+_ONLY_PYARROW: Final = (re.compile(rb"Inf[\s,}\]]"), re.compile(rb"-NaN"))
+"""Numbers that pyarrow's reader takes, and JSON's other readers do not; one search is slower."""
 
 
 class JsonDecoder:
@@ -157,7 +157,7 @@ def _block(values: pa.Array) -> pa.Buffer:
         refuse_deep(document.as_py())
     everything = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     block = pc.binary_join(everything, "\n")[0].as_buffer()
-    if _ONLY_PYARROW.search(block):
+    if any(each.search(block) for each in _ONLY_PYARROW):
         raise Misfit("one may have a number that JSON does not have")
     return block
 
