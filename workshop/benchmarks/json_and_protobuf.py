@@ -89,7 +89,7 @@ def whole(decoder: ColumnDecoder) -> Callable[[pa.Array], None]:
 
 
 def json_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Array]]:
-    """Return what is measured of JSON: how a batch is decoded, and the batch."""
+    """Return each measurement of JSON: how a batch is decoded, and the batch."""
     chance = random.Random(1)
     records = [flat(chance) for _ in range(rows)]
     values = [as_json(each) for each in records]
@@ -121,7 +121,7 @@ def json_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Array]
 
 
 def protobuf_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Array]]:
-    """Return what is measured of Protobuf: how a batch is decoded, and the batch."""
+    """Return each measurement of Protobuf: how a batch is decoded, and the batch."""
     file = new_file("proto3")
     descriptor = file.message_type.add(name="Flat")
     for name, kind in KINDS.items():
