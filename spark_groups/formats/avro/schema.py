@@ -133,8 +133,9 @@ def parse_schema(text: str) -> AvroType:
         raise SchemaError(f"the Avro schema has more than {TEXT_BYTES_MAX} bytes")
     try:
         parsed = json.loads(text)
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"the Avro schema is not JSON: {error}") from None
+        raise SchemaError(f"the Avro schema is not JSON in UTF-8: {error}") from None
     return _Parser().type_of(parsed, "", "the schema", 0)
 
 
