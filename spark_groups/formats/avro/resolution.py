@@ -138,6 +138,18 @@ def check_defaults(reader: AvroType) -> None:
         check_defaults(reader.items if isinstance(reader, Array) else reader.values)
 
 
+def steps_in(step: Step) -> int:
+    """Return how many steps a step consists of.
+
+    Args:
+        step: The step.
+    """
+    below: list[Step] = [each for _, each in getattr(step, "fields", ())]
+    below += getattr(step, "branches", ())
+    below += [each for each in (getattr(step, "item", None), getattr(step, "step", None)) if each]
+    return 1 + len(getattr(step, "symbols", ())) + sum(map(steps_in, below))
+
+
 class _TooManyStepsError(Exception):
     """More than `STEPS_MAX`."""
 

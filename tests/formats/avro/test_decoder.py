@@ -242,7 +242,7 @@ def test_a_registry_that_is_away_fails_the_task(compiled: bool) -> None:
 def test_schemas_are_forgotten_when_there_are_many(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoders, "SCHEMAS_MAX", 50)
+    monkeypatch.setattr(decoders, "STEPS_MAX", 5000)
     asked: list[int] = []
 
     def schema_of(schema_id: int) -> str:

@@ -14,6 +14,8 @@ import pytest
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.decoder import AvroDecoder
+from spark_groups.formats.avro.resolution import resolve, steps_in
+from spark_groups.formats.avro.schema import Record, parse_schema
 from workshop.parts.avro import varint
 
 
@@ -273,6 +275,20 @@ def test_decimals_of_more_digits_are_refused_by_name() -> None:
     for octets in (b"", b"\x7f" + b"\xff" * 15, b"\x80" + bytes(15), b"\1" + bytes(16)):
         own = logical("bytes", "decimal", precision=38, scale=2)
         assert "more digits" in read(own, own, varint(len(octets)) + octets)
+
+
+def test_the_steps_of_a_schema_are_counted() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    for kind, count in (
+        ("int", 1),
+        (enum, 3),
+        ({"type": "array", "items": ["null", "int"]}, 4),
+        (field(["int", "string"]), 6),
+    ):
+        parsed = parse_schema(json.dumps(kind))
+        assert steps_in(resolve(parsed, parsed)) == count
+    reader = parse_schema(json.dumps(field("int", default=3)))
+    assert steps_in(resolve(Record("R", (), ()), reader)) == 3
 
 
 def test_comparing_huge_unions_has_a_limit() -> None:
