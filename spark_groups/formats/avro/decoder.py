@@ -1,18 +1,22 @@
-"""Decodes columns of Avro records, each with its writer's schema, into values of a reader's."""
+"""Decodes columns of Avro records, each with its writer's schema, into values of a reader's.
+
+Source of the frame: Confluent's documentation, Wire format.
+"""
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_groups.errors import SchemaError, UnknownSchemaIdError
 from spark_groups.formats.avro.arrow_types import arrow_type_of
-from spark_groups.formats.avro.instructions import REASONS, Status
+from spark_groups.formats.avro.instructions import REASONS, REST, Status
 from spark_groups.formats.avro.plain_rows import PlainRows
 from spark_groups.formats.avro.resolution import Step, check_defaults, resolve, steps_in
-from spark_groups.formats.avro.schema import parse_schema
+from spark_groups.formats.avro.schema import Primitive, parse_schema
 from spark_groups.formats.avro.slots import slot_of
 from spark_groups.formats.decoding import DecodedColumn, SchemaOfId, Undecodable
 
@@ -86,7 +90,11 @@ class AvroDecoder:
         assert self._schema_of_id is not None
         self._steps += _STEPS_OF_A_SCHEMA
         try:
-            step = resolve(parse_schema(self._schema_of_id(schema_id)), self._reader)
+            writer = parse_schema(self._schema_of_id(schema_id))
+            if isinstance(writer, Primitive) and writer.type == "bytes":
+                # The one exception of the wire format: they are not encoded.
+                writer = replace(writer, size=REST)
+            step = resolve(writer, self._reader)
         except UnknownSchemaIdError as error:
             self._reasons[schema_id] = f"its schema is unknown: {error}"
         except SchemaError as error:

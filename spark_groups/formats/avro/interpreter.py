@@ -272,8 +272,8 @@ def _read_value(state: Any, op: Any, slot: Any, x: Any, y: Any, slots: Any, curs
         return _read_number(base, at, end, op, slot, y, slots)
     if op <= Op.BOOLEAN:
         return _read_real(base, at, end, op, slot, y, slots)
-    size = x
-    if size < 0:
+    size = end - at if x == names.REST else x
+    if x == names.LENGTH:
         size, at = _varint(base, at, end)
         if at > end:
             return Status.IS_TRUNCATED, at

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spark_groups.formats.avro.instructions import Op
+from spark_groups.formats.avro.instructions import LENGTH, Op
 from spark_groups.formats.avro.resolution import (
     Default,
     ReadBranch,
@@ -20,8 +20,8 @@ from spark_groups.formats.avro.resolution import (
 )
 from spark_groups.formats.avro.slots import Slot
 
-_KEY = ReadValue(Op.BYTES, -1, 1)
-_SKIPPED_KEY = ReadValue(Op.BYTES, -1, 0)
+_KEY = ReadValue(Op.BYTES, LENGTH, 1)
+_SKIPPED_KEY = ReadValue(Op.BYTES, LENGTH, 0)
 _NONE = -1
 
 

@@ -256,6 +256,18 @@ def test_schemas_are_forgotten_when_there_are_many(
     assert len(asked) == 240
 
 
+@ways
+def test_bytes_that_are_a_whole_record_have_no_length_behind_a_frame(compiled: bool) -> None:
+    for reader, expected in ((["null", "bytes"], b"\2ab"), ("string", "\2ab")):
+        decoder = AvroDecoder(
+            json.dumps(reader), lambda _: '"bytes"', bytes_max=1 << 20, compiled=compiled
+        )
+        decoded = decoder.decode(pa.array([framed(1, b"\2ab"), framed(1, b"")], pa.binary()))
+        assert decoded.values.to_pylist() == [expected, expected[:0]]
+    bare = own("bytes", compiled=compiled).decode(pa.array([b"\4ab"], pa.binary()))
+    assert bare.values.to_pylist() == [b"ab"]
+
+
 # Memory.
 
 

@@ -102,13 +102,13 @@ def test_milliseconds_of_a_day_become_microseconds() -> None:
         (["bytes", "string"], "string", {"member0": None, "member1": "süß"}),
         (["bytes", "int"], "string", {"member0": "süß".encode(), "member1": None}),
         ("bytes", "string", "süß".encode()),
-        (["string", "null"], "bytes", "süß"),
     ],
 )
 def test_a_value_becomes_the_branch_that_fits_best(
     reader: Any, written: str, expected: Any
 ) -> None:
-    octets = varint(7) if written == "int" else varint(5) + "süß".encode()
+    text = "süß".encode()
+    octets = varint(7) if written == "int" else varint(len(text)) + text
     assert read(written, reader, octets) == expected
     other = "boolean"
     assert read([other, written], reader, varint(1) + octets) == expected
@@ -273,7 +273,7 @@ def test_decimals_of_more_digits_are_refused_by_name() -> None:
     with pytest.raises(SchemaError, match=r"value.f: a decimal of 39 digits"):
         AvroDecoder(json.dumps(field(kind)), None, bytes_max=1024, compiled=False)
     for octets in (b"", b"\x7f" + b"\xff" * 15, b"\x80" + bytes(15), b"\1" + bytes(16)):
-        own = logical("bytes", "decimal", precision=38, scale=2)
+        own = field(logical("bytes", "decimal", precision=38, scale=2))
         assert "more digits" in read(own, own, varint(len(octets)) + octets)
 
 
