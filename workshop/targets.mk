@@ -73,6 +73,7 @@ numba-next: prerequisites env ## Test and fuzz the fast reader with the newest n
 	$(NUMBA_NEXT) --no-deps --no-build-isolation --editable . --editable lab
 	$(call step,pytest and fuzz: compiled code of this numba)
 	.venvs/numba-next/bin/python -c 'import numba; print("numba", numba.__version__)'
-	.venvs/numba-next/bin/python -m pytest tests/records $(PYTEST_FLAGS)
+	.venvs/numba-next/bin/python -m pytest tests/records tests/formats/avro $(PYTEST_FLAGS)
 	.venvs/numba-next/bin/python -m workshop.fuzz.run --minutes $(FUZZ_MINUTES) --target records
 	.venvs/numba-next/bin/python -m workshop.fuzz.run --minutes $(FUZZ_MINUTES) --target blocks
+	.venvs/numba-next/bin/python -m workshop.fuzz.run --minutes $(FUZZ_MINUTES) --target "Avro records"

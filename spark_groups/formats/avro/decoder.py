@@ -1,24 +1,30 @@
-"""Decodes columns of Avro records, each with its writer's schema, into values of a reader's."""
+"""Decodes columns of Avro records, each with its writer's schema, into values of a reader's.
+
+Source of the frame: Confluent's documentation, Wire format.
+"""
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_groups.errors import SchemaError, UnknownSchemaIdError
 from spark_groups.formats.avro.arrow_types import arrow_type_of
-from spark_groups.formats.avro.instructions import REASONS, Status
+from spark_groups.formats.avro.instructions import REASONS, REST, Status
 from spark_groups.formats.avro.plain_rows import PlainRows
-from spark_groups.formats.avro.resolution import Step, check_defaults, resolve
-from spark_groups.formats.avro.schema import parse_schema
+from spark_groups.formats.avro.resolution import Step, check_defaults, resolve, steps_in
+from spark_groups.formats.avro.schema import Primitive, parse_schema
 from spark_groups.formats.avro.slots import slot_of
 from spark_groups.formats.decoding import DecodedColumn, SchemaOfId, Undecodable
 
 _COMPILED: Final = "spark_groups.formats.avro.compiled_rows"
-SCHEMAS_MAX: Final = 2_000
-"""The most writers' schemas that are kept."""
+STEPS_MAX: Final = 500_000
+"""About the most steps of all writers' schemas that are kept."""
+_STEPS_OF_A_SCHEMA: Final = 100
+"""As many more is a schema worth."""
 
 
 class AvroDecoder:
@@ -53,7 +59,7 @@ class AvroDecoder:
         self._paths = [slot.path for slot in self._root.all()]
         self._schema_of_id = schema_of_id
         self._reasons: dict[int, str] = {}
-        self._ids = 0
+        self._steps = 0
         own = resolve(self._reader, self._reader) if schema_of_id is None else None
         kind: Any = PlainRows
         if compiled:
@@ -70,28 +76,32 @@ class AvroDecoder:
             SchemaLookupError: A schema cannot be looked up now.
         """
         if not len(column):
-            return DecodedColumn(pa.array([], self.arrow_type))
-        if self._ids > SCHEMAS_MAX:
-            self._forget()
+            return DecodedColumn(pa.nulls(0, self.arrow_type))
+        if self._steps > STEPS_MAX:
+            self._steps = 0
+            self._reasons.clear()
+            self._rows.forget()
         values, refused = self._rows.decode(column, self._step_of_id)
         told = {row: self._undecodable(*refused[row]) for row in sorted(refused)}
         return DecodedColumn(values, told)
 
-    def _forget(self) -> None:
-        self._ids = 0
-        self._reasons.clear()
-        self._rows.forget()
-
     def _step_of_id(self, schema_id: int) -> Step | None:
         """Return how records of a schema are read; None: they are refused."""
         assert self._schema_of_id is not None
-        self._ids += 1
+        self._steps += _STEPS_OF_A_SCHEMA
         try:
-            return resolve(parse_schema(self._schema_of_id(schema_id)), self._reader)
+            writer = parse_schema(self._schema_of_id(schema_id))
+            if isinstance(writer, Primitive) and writer.type == "bytes":
+                # The one exception of the wire format: they are not encoded.
+                writer = replace(writer, size=REST)
+            step = resolve(writer, self._reader)
         except UnknownSchemaIdError as error:
             self._reasons[schema_id] = f"its schema is unknown: {error}"
         except SchemaError as error:
             self._reasons[schema_id] = f"its schema cannot become the reader's: {error}"
+        else:
+            self._steps += steps_in(step)
+            return step
         return None
 
     def _undecodable(self, status: Status, slot: int, schema_id: int) -> Undecodable:

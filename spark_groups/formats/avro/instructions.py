@@ -15,7 +15,7 @@ class Op(IntEnum):
     FLOAT = 2
     DOUBLE = 3
     BOOLEAN = 4
-    # Bytes: of the size `x`, -1: a length precedes them. `y`: whether they must be UTF-8.
+    # Bytes: of the size `x`, or as many as LENGTH or REST say. `y`: whether they must be UTF-8.
     BYTES = 5
     # `x` as with BYTES; `y` is the precision.
     DECIMAL = 6
@@ -97,6 +97,10 @@ REASONS: Final = {
     Status.IS_TOO_LARGE: "its values need more memory than a column may use",
 }
 
+LENGTH: Final = -1
+"""A size: a length precedes the bytes."""
+REST: Final = -2
+"""A size: the bytes are the rest of the record."""
 EMPTY_ITEMS_MAX: Final = 1 << 16
 """How many items the arrays and maps of a record may have beside as many as it has bytes."""
 

@@ -29,21 +29,6 @@ from spark_groups.formats.avro.memory import (
 )
 from spark_groups.records.compiling import compiled, entry_point
 
-_USED: Final = names.USED
-_CAPACITY: Final = names.CAPACITY
-_VALUES: Final = names.VALUES
-_HAS: Final = names.HAS
-_DATA: Final = names.DATA
-_DATA_BYTES: Final = names.DATA_BYTES
-_WIDTH: Final = names.WIDTH
-_ENDS: Final = names.ENDS
-_ROW: Final = names.ROW
-_AT_SLOT: Final = names.AT_SLOT
-_NEEDED_BYTES: Final = names.NEEDED_BYTES
-_SCHEMA_ID: Final = names.SCHEMA_ID
-_PLACE: Final = names.PLACE
-_STATE: Final = names.STATE
-
 _FRAME_BYTES: Final = 5
 _NO_ID: Final = -1
 _IS_NEW: Final = -2
@@ -123,10 +108,7 @@ def _read_number(base: Any, at: Any, end: Any, op: Any, slot: Any, store: Any, s
         return Status.INT_IS_TOO_LARGE, at
     if store == Store.NOTHING:
         return Status.DONE, at
-    used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL, at
-    values = slots[slot, _VALUES]
+    used, values = slots[slot, names.USED], slots[slot, names.VALUES]
     if store == Store.INT64:
         store_64(values + 8 * used, value)
     elif store == Store.INT32:
@@ -139,7 +121,7 @@ def _read_number(base: Any, at: Any, end: Any, op: Any, slot: Any, store: Any, s
         store_double(values + 8 * used, np.float64(value))
     else:
         store_float(values + 4 * used, np.float32(value))
-    slots[slot, _USED] = used + 1
+    slots[slot, names.USED] = used + 1
     return Status.DONE, at
 
 
@@ -149,10 +131,7 @@ def _read_real(base: Any, at: Any, end: Any, op: Any, slot: Any, store: Any, slo
     size = 8 if op == Op.DOUBLE else 4 if op == Op.FLOAT else 1
     if size > end - at:
         return Status.IS_TRUNCATED, at
-    used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL, at
-    values = slots[slot, _VALUES]
+    used, values = slots[slot, names.USED], slots[slot, names.VALUES]
     if op == Op.DOUBLE:
         store_64(values + 8 * used, np.int64(load_64(base + at)))
     elif op == Op.BOOLEAN:
@@ -165,7 +144,7 @@ def _read_real(base: Any, at: Any, end: Any, op: Any, slot: Any, store: Any, slo
     else:
         number = np.uint32(load_32(base + at)).view(np.float32)
         store_double(values + 8 * used, np.float64(number))
-    slots[slot, _USED] = used + 1
+    slots[slot, names.USED] = used + 1
     return Status.DONE, at + size
 
 
@@ -174,15 +153,12 @@ def _append_octets(
     address: Any, size: Any, room: Any, slot: Any, is_text: Any, slots: Any, cursor: Any
 ) -> Any:
     """Append bytes to a slot, from an address where `room` bytes may be read."""
-    used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL
-    ends = slots[slot, _VALUES]
+    used, ends = slots[slot, names.USED], slots[slot, names.VALUES]
     begin = np.int64(load_32(ends + 4 * used))
-    if begin + size > slots[slot, _DATA_BYTES]:
-        cursor[_NEEDED_BYTES] = begin + size
+    if begin + size > slots[slot, names.DATA_BYTES]:
+        cursor[names.NEEDED_BYTES] = begin + size
         return Status.SLOT_IS_FULL
-    target = slots[slot, _DATA] + begin
+    target = slots[slot, names.DATA] + begin
     is_plain = False
     if size <= 16 and room >= 16:
         # There is slack behind the data, and the next copy overwrites the surplus.
@@ -195,16 +171,13 @@ def _append_octets(
     if is_text != 0 and not is_plain and not _is_utf8(address, size):
         return Status.TEXT_IS_NOT_UTF8
     store_32(ends + 4 * used + 4, begin + size)
-    slots[slot, _USED] = used + 1
+    slots[slot, names.USED] = used + 1
     return Status.DONE
 
 
 @compiled
 def _append_decimal(address: Any, size: Any, slot: Any, precision: Any, slots: Any) -> Any:
     """Append a big-endian number of any size as one of 128 bits."""
-    used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL
     if size == 0:
         return Status.DECIMAL_IS_TOO_LONG
     is_negative = load_8(address) >= np.uint64(0x80)
@@ -224,28 +197,18 @@ def _append_decimal(address: Any, size: Any, slot: Any, precision: Any, slots: A
     above, below = _LIMITS[precision, 0], _LIMITS[precision, 1]
     if high_size > above or (high_size == above and low_size >= below):
         return Status.DECIMAL_IS_TOO_LONG
-    values = slots[slot, _VALUES] + 16 * used
+    values = slots[slot, names.VALUES] + 16 * slots[slot, names.USED]
     store_64(values, np.int64(low))
     store_64(values + 8, np.int64(high))
-    slots[slot, _USED] = used + 1
-    return Status.DONE
-
-
-@compiled
-def _count(slot: Any, slots: Any) -> Any:
-    """Append a struct that is not null."""
-    used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL
-    slots[slot, _USED] = used + 1
+    slots[slot, names.USED] += 1
     return Status.DONE
 
 
 @compiled
 def _append_null(slot: Any, slots: Any) -> None:
-    used = slots[slot, _USED]
-    width, values = slots[slot, _WIDTH], slots[slot, _VALUES]
-    if width == _ENDS:
+    used = slots[slot, names.USED]
+    width, values = slots[slot, names.WIDTH], slots[slot, names.VALUES]
+    if width == names.ENDS:
         store_32(values + 4 * used + 4, np.int64(load_32(values + 4 * used)))
     elif width == 4:
         store_32(values + 4 * used, 0)
@@ -254,8 +217,8 @@ def _append_null(slot: Any, slots: Any) -> None:
     else:
         for index in range(width // 8):
             store_64(values + width * used + 8 * index, 0)
-    store_8(slots[slot, _HAS] + used, 0)
-    slots[slot, _USED] = used + 1
+    store_8(slots[slot, names.HAS] + used, 0)
+    slots[slot, names.USED] = used + 1
 
 
 @compiled
@@ -263,8 +226,8 @@ def _append_nulls(code: Any, place: Any, count: Any, slots: Any, cursor: Any) ->
     """Append a null to each slot of a table, or to none."""
     for index in range(place, place + count):
         slot = np.int64(code[index])
-        if slots[slot, _USED] >= slots[slot, _CAPACITY]:
-            cursor[_AT_SLOT] = slot
+        if slots[slot, names.USED] >= slots[slot, names.CAPACITY]:
+            cursor[names.AT_SLOT] = slot
             return Status.SLOT_IS_FULL
     for index in range(place, place + count):
         _append_null(np.int64(code[index]), slots)
@@ -276,15 +239,12 @@ def _end_items(slot: Any, items: Any, slots: Any) -> Any:
     """Append the end of an array or a map, unless it is skipped."""
     if slot < 0:
         return Status.DONE
-    used = slots[slot, _USED]
-    if used >= slots[slot, _CAPACITY]:
-        return Status.SLOT_IS_FULL
-    ends = slots[slot, _VALUES]
+    used, ends = slots[slot, names.USED], slots[slot, names.VALUES]
     begin = np.int64(load_32(ends + 4 * used))
     if items > _INT_MAX - begin:
         return Status.SLOT_IS_FULL
     store_32(ends + 4 * used + 4, begin + items)
-    slots[slot, _USED] = used + 1
+    slots[slot, names.USED] = used + 1
     return Status.DONE
 
 
@@ -305,25 +265,15 @@ def _read_block(base: Any, at: Any, end: Any, items_left: Any) -> Any:
 
 
 @compiled
-def _read_value(
-    base: Any,
-    at: Any,
-    end: Any,
-    base_end: Any,
-    op: Any,
-    slot: Any,
-    x: Any,
-    y: Any,
-    slots: Any,
-    cursor: Any,
-) -> Any:
+def _read_value(state: Any, op: Any, slot: Any, x: Any, y: Any, slots: Any, cursor: Any) -> Any:
     """Read a value of one slot, and return the status and the position after it."""
+    base, at, end, base_end, _ = state
     if op <= Op.LONG:
         return _read_number(base, at, end, op, slot, y, slots)
     if op <= Op.BOOLEAN:
         return _read_real(base, at, end, op, slot, y, slots)
-    size = x
-    if size < 0:
+    size = end - at if x == names.REST else x
+    if x == names.LENGTH:
         size, at = _varint(base, at, end)
         if at > end:
             return Status.IS_TRUNCATED, at
@@ -338,18 +288,9 @@ def _read_value(
 
 
 @compiled
-def _append_symbol(
-    symbol: Any,
-    place: Any,
-    count: Any,
-    slot: Any,
-    code: Any,
-    slots: Any,
-    literals: Any,
-    literals_end: Any,
-    cursor: Any,
-) -> Any:
+def _append_symbol(symbol: Any, place: Any, count: Any, slot: Any, tables: Any) -> Any:
     """Append the text of an enum's symbol, which a table of instructions has."""
+    code, slots, _, literals, literals_end, cursor = tables
     if symbol < 0 or symbol >= count:
         return Status.SYMBOL_IS_WRONG
     begin, size = np.int64(code[place + 2 * symbol]), np.int64(code[place + 2 * symbol + 1])
@@ -372,16 +313,16 @@ def _read_branch(base: Any, at: Any, end: Any, count: Any) -> Any:
 @compiled
 def _state(cursor: Any, index: Any) -> Any:
     """Return a state of `_run` that the cursor has."""
-    at = _STATE + index
+    at = names.STATE + index
     return cursor[at], cursor[at + 1], cursor[at + 2], cursor[at + 3], cursor[at + 4]
 
 
 @compiled
 def _keep_state(cursor: Any, place: Any, state: Any, record: Any) -> None:
-    cursor[_PLACE] = place
+    cursor[names.PLACE] = place
     for index in range(5):
-        cursor[_STATE + index] = state[index]
-        cursor[_STATE + 5 + index] = record[index]
+        cursor[names.STATE + index] = state[index]
+        cursor[names.STATE + 5 + index] = record[index]
 
 
 @compiled
@@ -398,9 +339,11 @@ def _run(state: Any, record: Any, place: Any, tables: Any) -> Any:
         state, own_place, place = (base, at, end, base_end, items_left), place, place + 4
         op, slot = np.int64(code[own_place]), np.int64(code[own_place + 1])
         x, y = np.int64(code[own_place + 2]), np.int64(code[own_place + 3])
-        cursor[_AT_SLOT] = slot
-        if op <= Op.DECIMAL:
-            status, at = _read_value(base, at, end, base_end, op, slot, x, y, slots, cursor)
+        cursor[names.AT_SLOT] = slot
+        if slot >= 0 and slots[slot, names.USED] >= slots[slot, names.CAPACITY]:
+            status = Status.SLOT_IS_FULL
+        elif op <= Op.DECIMAL:
+            status, at = _read_value(state, op, slot, x, y, slots, cursor)
         elif op == Op.NULLABLE:
             status, branch, at = _read_branch(base, at, end, 2)
             if status != Status.DONE or branch != x:
@@ -409,13 +352,12 @@ def _run(state: Any, record: Any, place: Any, tables: Any) -> Any:
                 status = _append_nulls(code, place, y, slots, cursor)
                 place = np.int64(code[place + y])
         elif op == Op.COUNT:
-            status = _count(slot, slots)
+            slots[slot, names.USED] += 1
         elif op == Op.ENUM:
             symbol, at = _varint(base, at, end)
             status = Status.IS_TRUNCATED
             if at <= end:
-                table = place, x, slot, code, slots
-                status = _append_symbol(symbol, *table, literals, literals_end, cursor)
+                status = _append_symbol(symbol, place, x, slot, tables)
             place += 2 * x
         elif op == Op.NULLS:
             status = _append_nulls(code, place, x, slots, cursor)
@@ -446,7 +388,7 @@ def _run(state: Any, record: Any, place: Any, tables: Any) -> Any:
         elif op == Op.REFUSE:
             status = Status.BRANCH_IS_UNKNOWN
         else:
-            cursor[_AT_SLOT] = -1
+            cursor[names.AT_SLOT] = -1
             return Status.DONE if at == end else Status.HAS_BYTES_LEFT
     if status == Status.SLOT_IS_FULL:
         _keep_state(cursor, own_place, state, record)
@@ -518,9 +460,9 @@ def decode_rows(
         Why it stopped: a `Status`.
     """
     last_id, last_place = np.int64(_NO_ID), np.int64(_IS_NEW)
-    for row in range(cursor[_ROW], len(present)):
-        cursor[_ROW], cursor[_SCHEMA_ID], cursor[_NEEDED_BYTES] = row, _NO_ID, 0
-        cursor[_AT_SLOT] = -1
+    for row in range(cursor[names.ROW], len(present)):
+        cursor[names.ROW], cursor[names.SCHEMA_ID], cursor[names.NEEDED_BYTES] = row, _NO_ID, 0
+        cursor[names.AT_SLOT] = -1
         at, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         place = np.int64(null_place)
         if not present[row]:
@@ -529,7 +471,7 @@ def decode_rows(
             return Status.IS_TRUNCATED
         elif is_framed:
             schema_id = _schema_id(octets + at, end - at)
-            cursor[_SCHEMA_ID] = schema_id
+            cursor[names.SCHEMA_ID] = schema_id
             if schema_id < 0:
                 return Status.FRAME_IS_WRONG
             if schema_id != last_id:
@@ -542,12 +484,12 @@ def decode_rows(
             place = places[0]
         state = octets, at, end, octets_end, end - at + EMPTY_ITEMS_MAX
         record = state
-        if cursor[_PLACE] >= 0:
-            place, state, record = cursor[_PLACE], _state(cursor, 0), _state(cursor, 5)
-            cursor[_PLACE] = -1
+        if cursor[names.PLACE] >= 0:
+            place, state, record = cursor[names.PLACE], _state(cursor, 0), _state(cursor, 5)
+            cursor[names.PLACE] = -1
         tables = code, slots, counters, literals, literals_end, cursor
         status = _run(state, record, place, tables)
         if status != Status.DONE:
             return status
-    cursor[_ROW] = len(present)
+    cursor[names.ROW] = len(present)
     return Status.DONE

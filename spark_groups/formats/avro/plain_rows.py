@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from spark_groups.formats.avro.instructions import EMPTY_ITEMS_MAX, Op, Status, Store
+from spark_groups.formats.avro.instructions import EMPTY_ITEMS_MAX, LENGTH, REST, Op, Status, Store
 from spark_groups.formats.avro.resolution import (
     Default,
     ReadBranch,
@@ -174,7 +174,7 @@ def _reader(step: Step, slot: Slot | None) -> Read:  # noqa: PLR0911
 
 def _items_reader(step: ReadItems, slot: Slot | None) -> Read:
     read_item = _reader(step.item, None if slot is None else slot.children[-1])
-    key_step = ReadValue(Op.BYTES, -1, int(slot is not None))
+    key_step = ReadValue(Op.BYTES, LENGTH, int(slot is not None))
     read_key = _reader(key_step, None if slot is None else slot.children[0])
 
     def read(record: _Record, at: int) -> tuple[Any, int]:
@@ -280,11 +280,13 @@ def _boolean_reader(_: ReadValue, slot: Slot | None) -> Read:
 
 
 def _octets_reader(step: ReadValue, slot: Slot | None) -> Read:
-    fixed = step.x if step.x >= 0 else None
+    has_length = step.x == LENGTH
     is_text = slot is not None and step.y == 1
 
     def read(record: _Record, at: int) -> tuple[Any, int]:
-        size, at = (fixed, at) if fixed is not None else _varint(record, at, slot)
+        size = record.end - at if step.x == REST else step.x
+        if has_length:
+            size, at = _varint(record, at, slot)
         if not 0 <= size <= record.end - at:
             raise _RefusedError(Status.LENGTH_IS_WRONG, slot)
         octets = record.octets[at : at + size]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spark_groups.formats.avro.instructions import Op
+from spark_groups.formats.avro.instructions import LENGTH, Op
 from spark_groups.formats.avro.resolution import (
     Default,
     ReadBranch,
@@ -20,8 +20,8 @@ from spark_groups.formats.avro.resolution import (
 )
 from spark_groups.formats.avro.slots import Slot
 
-_KEY = ReadValue(Op.BYTES, -1, 1)
-_SKIPPED_KEY = ReadValue(Op.BYTES, -1, 0)
+_KEY = ReadValue(Op.BYTES, LENGTH, 1)
+_SKIPPED_KEY = ReadValue(Op.BYTES, LENGTH, 0)
 _NONE = -1
 
 
@@ -35,6 +35,7 @@ class Programs:
     def __init__(self, root: Slot) -> None:
         self._root = root
         self._code: list[int] = []
+        self.code = np.zeros(1, np.int32)
         self._literals = bytearray()
         self._literal_places: dict[bytes, int] = {}
         self._places: dict[Step, int] = {}
@@ -49,7 +50,9 @@ class Programs:
             place = self._places[step] = len(self._code)
             self._emit(step, self._root)
             self._add(Op.END)
-            self.code = np.array(self._code, np.int32)
+            if len(self._code) > len(self.code):
+                self.code = np.resize(self.code, 2 * len(self._code))
+            self.code[place : len(self._code)] = self._code[place:]
             self.literals = np.frombuffer(bytes(self._literals) + b"\0", np.uint8)
             self.counters = np.zeros(2 * self._depth_max + 2, np.int64)
         return place

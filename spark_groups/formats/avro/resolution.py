@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.arrow_types import NULL, members_of
-from spark_groups.formats.avro.instructions import Op, Store
+from spark_groups.formats.avro.instructions import LENGTH, REST, Op, Store
 from spark_groups.formats.avro.schema import (
     Array,
     AvroType,
@@ -136,6 +136,18 @@ def check_defaults(reader: AvroType) -> None:
         check_defaults(each)
     if isinstance(reader, (Array, Map)):
         check_defaults(reader.items if isinstance(reader, Array) else reader.values)
+
+
+def steps_in(step: Step) -> int:
+    """Return how many steps a step consists of.
+
+    Args:
+        step: The step.
+    """
+    below: list[Step] = [each for _, each in getattr(step, "fields", ())]
+    below += getattr(step, "branches", ())
+    below += [each for each in (getattr(step, "item", None), getattr(step, "step", None)) if each]
+    return 1 + len(getattr(step, "symbols", ())) + sum(map(steps_in, below))
 
 
 class _TooManyStepsError(Exception):
@@ -297,7 +309,7 @@ def _value(writer: Primitive, reader: Primitive, path: str) -> Step:
     if is_fixed:
         _check_names(writer, reader, path)
     if is_fixed or (writer.type in _OCTETS and reader.type in _OCTETS):
-        size = writer.size if is_fixed else -1
+        size = writer.size if is_fixed or writer.size == REST else LENGTH
         if reader.logical != "decimal":
             return ReadValue(Op.BYTES, size, int(reader.type == "string"))
         if writer.logical == "decimal" and writer.scale != reader.scale:
@@ -341,7 +353,8 @@ def _skipped(writer: AvroType) -> Step:  # noqa: PLR0911
         return ReadFields(tuple((-1, _skipped(field.type)) for field in writer.fields))
     if isinstance(writer, Enumeration):
         return ReadValue(Op.INT, 0, Store.NOTHING)
-    sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": writer.size, "bytes": -1, "string": -1}
+    sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": writer.size}
+    sizes |= dict.fromkeys(_OCTETS, LENGTH)
     if writer.type in sizes:
         return ReadValue(Op.BYTES, sizes[writer.type])
     if writer.type == "null":

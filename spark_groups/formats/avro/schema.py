@@ -44,7 +44,7 @@ class Primitive:
         logical: Its logical type; empty: none that is valid.
         precision: Of a decimal.
         scale: Of a decimal.
-        size: Of a fixed type, in bytes.
+        size: Of a fixed type, in bytes; `REST`: of bytes that are a whole record.
         name: Of a fixed type, in full.
         aliases: Of a fixed type, in full.
     """
@@ -133,8 +133,9 @@ def parse_schema(text: str) -> AvroType:
         raise SchemaError(f"the Avro schema has more than {TEXT_BYTES_MAX} bytes")
     try:
         parsed = json.loads(text)
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"the Avro schema is not JSON: {error}") from None
+        raise SchemaError(f"the Avro schema is not JSON in UTF-8: {error}") from None
     return _Parser().type_of(parsed, "", "the schema", 0)
 
 
@@ -204,7 +205,7 @@ class _Parser:
         self, schema: Mapping[str, Any], namespace: str, path: str, depth: int
     ) -> AvroType:
         simple = _required(schema, "name", path)
-        given = schema.get("namespace", namespace)
+        given = namespace if schema.get("namespace") is None else schema["namespace"]
         if not isinstance(simple, str) or not simple or not isinstance(given, str):
             raise SchemaError(f"{path}: a name and a namespace are texts")
         name = _full_name(simple, given)
@@ -290,7 +291,7 @@ def _required(schema: Mapping[str, Any], key: str, path: str) -> Any:
 
 
 def _texts(schema: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
-    listed = schema.get(key, [])
+    listed = schema.get(key) or []
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise SchemaError(f'{path}: "{key}" is a list of texts, not {_short(listed)}')
     return tuple(listed)

@@ -40,33 +40,21 @@ class Slot:
         type: Of the array.
         path: Where in the column it is, for messages.
         children: Its members; the items of an array; the keys and the values of a map.
+        width: The size of a value in bytes, or `ENDS`; 0: it only counts.
+        nulls: The slots that get a null with it.
     """
 
     index: int
     type: pa.DataType
     path: str
     children: tuple[Slot, ...]
+    width: int
+    nulls: tuple[int, ...]
 
     @property
     def is_items(self) -> bool:
         """Whether its children are as long as its last end."""
-        return bool(kinds.is_list(self.type) or kinds.is_map(self.type))
-
-    @property
-    def nulls(self) -> tuple[int, ...]:
-        """The slots that get a null with it."""
-        if self.is_items:
-            return (self.index,)
-        return (self.index, *(each for child in self.children for each in child.nulls))
-
-    @property
-    def width(self) -> int:
-        """The size of a value in bytes, or `ENDS`; 0: it only counts."""
-        if self.is_items or kinds.is_string(self.type) or kinds.is_binary(self.type):
-            return ENDS
-        if self.children or kinds.is_struct(self.type) or kinds.is_null(self.type):
-            return 0
-        return max(1, int(self.type.bit_width) // 8)
+        return self.width == ENDS and len(self.children) > 0
 
     @property
     def bytes_of_value(self) -> int:
@@ -89,18 +77,23 @@ def slot_of(arrow_type: pa.DataType, path: str = "", index: int = 0) -> Slot:
         index: The number of its slot.
     """
     below: list[tuple[str, pa.DataType]] = []
+    width = ENDS
     if kinds.is_struct(arrow_type):
         below = [(f"{path}.{each.name}".lstrip("."), each.type) for each in arrow_type]
+        width = 0
     elif kinds.is_map(arrow_type):
         below = [(f"{path}{{}}", arrow_type.key_type), (f"{path}{{}}", arrow_type.item_type)]
     elif kinds.is_list(arrow_type):
         below = [(f"{path}[]", arrow_type.value_type)]
+    elif not kinds.is_string(arrow_type) and not kinds.is_binary(arrow_type):
+        width = 0 if kinds.is_null(arrow_type) else max(1, int(arrow_type.bit_width) // 8)
     children, following = [], index + 1
     for name, kind in below:
         child = slot_of(kind, name, following)
-        following = following + sum(1 for _ in child.all())
+        following += sum(1 for _ in child.all())
         children.append(child)
-    return Slot(index, arrow_type, path, tuple(children))
+    with_it = [] if width == ENDS else [each for child in children for each in child.nulls]
+    return Slot(index, arrow_type, path, tuple(children), width, (index, *with_it))
 
 
 def new_array(size: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -50,17 +50,29 @@ def expected_of(writer: Schema, reader: Schema, octets: bytes) -> Any:
         return Unread
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])
-@pytest.mark.parametrize("seed", range(150))
-def test_generated_records_have_the_values_that_fastavro_reads(seed: int, compiled: bool) -> None:
+def compare(seed: int, count: int, *, compiled: bool) -> None:
+    """Compare the values of records under a random pair of schemas."""
     chance = random.Random(seed)
     drawn = Schemas(chance)
     writer = drawn.record()
     reader = writer if seed % 3 == 0 else drawn.evolved(writer)
-    rows = [(0, octets_of(chance, writer)) for _ in range(20)]
+    rows = [(0, octets_of(chance, writer)) for _ in range(count)]
     values, reasons = decoded(reader, [writer], rows, compiled=compiled)
+    schemas = f"{text_of(writer)}\n{text_of(reader)}"
     for (_, octets), value, reason in zip(rows, values, reasons, strict=True):
         expected = expected_of(writer, reader, octets)
-        schemas = f"{text_of(writer)}\n{text_of(reader)}"
         assert (expected is Unread) == bool(reason), f"{reason}\n{expected}\n{schemas}"
         assert expected is Unread or repr(value) == repr(expected), schemas
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])
+@pytest.mark.parametrize("seed", range(150))
+def test_generated_records_have_the_values_that_fastavro_reads(seed: int, compiled: bool) -> None:
+    compare(seed, 20, compiled=compiled)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(40))
+def test_a_million_records_of_two_hundred_schemas_have_them(part: int) -> None:
+    for seed in range(1000 + 5 * part, 1005 + 5 * part):
+        compare(seed, 5_000, compiled=True)

@@ -242,7 +242,7 @@ def test_a_registry_that_is_away_fails_the_task(compiled: bool) -> None:
 def test_schemas_are_forgotten_when_there_are_many(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoders, "SCHEMAS_MAX", 50)
+    monkeypatch.setattr(decoders, "STEPS_MAX", 5000)
     asked: list[int] = []
 
     def schema_of(schema_id: int) -> str:
@@ -254,6 +254,18 @@ def test_schemas_are_forgotten_when_there_are_many(
         rows = [framed(first + each, b"\2") for each in range(60)]
         assert decoder.decode(pa.array(rows, pa.binary())).values.to_pylist() == [1] * 60
     assert len(asked) == 240
+
+
+@ways
+def test_bytes_that_are_a_whole_record_have_no_length_behind_a_frame(compiled: bool) -> None:
+    for reader, expected in ((["null", "bytes"], b"\2ab"), ("string", "\2ab")):
+        decoder = AvroDecoder(
+            json.dumps(reader), lambda _: '"bytes"', bytes_max=1 << 20, compiled=compiled
+        )
+        decoded = decoder.decode(pa.array([framed(1, b"\2ab"), framed(1, b"")], pa.binary()))
+        assert decoded.values.to_pylist() == [expected, expected[:0]]
+    bare = own("bytes", compiled=compiled).decode(pa.array([b"\4ab"], pa.binary()))
+    assert bare.values.to_pylist() == [b"ab"]
 
 
 # Memory.

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import resource
+import time
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from spark_groups.formats.avro.decoder import AvroDecoder
 from workshop.fuzz import avro
 from workshop.fuzz.mutation import drawn
+from workshop.parts.avro import Schemas, octets_of, text_of
+
+BYTES_MAX = 16 * 1024 * 1024
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -20,3 +30,47 @@ def test_mutated_schemas_are_used_or_refused(seed: int) -> None:
     corpus = avro.schemas()
     for number in range(300):
         avro.feed_schema(drawn(seed, "Avro schemas", number, corpus))
+
+
+def mutated(chance: np.random.Generator, records: list[bytes], rows: int) -> pa.Array:
+    """Return a column of records in which about every second one has a wrong byte or length."""
+    octets = np.frombuffer(b"".join(records[row % len(records)] for row in range(rows)), np.uint8)
+    octets = octets.copy()
+    places = chance.integers(0, max(1, len(octets)), rows // 3)
+    octets[places] ^= (1 << chance.integers(0, 8, rows // 3)).astype(np.uint8)
+    places = chance.integers(0, max(1, len(octets)), rows // 10)
+    octets[places] = chance.integers(0, 256, rows // 10)
+    sizes = [len(records[row % len(records)]) for row in range(rows)]
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    inner = chance.integers(1, rows, rows // 20)
+    ends[inner] = np.clip(ends[inner] + chance.integers(-3, 4, rows // 20), 0, ends[-1])
+    ends = np.maximum.accumulate(ends)
+    return pa.Array.from_buffers(
+        pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(octets)]
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20))
+def test_ten_million_mutated_records_need_no_more_memory_and_time(part: int) -> None:
+    numbers = np.random.default_rng(part)
+    for seed in range(20 * part, 20 * part + 20):
+        chance = random.Random(seed)
+        schemas = Schemas(chance)
+        writer = schemas.record()
+        reader = schemas.evolved(writer)
+        records = [b"\0\0\0\0\7" + octets_of(chance, writer) for _ in range(100)]
+        text = {7: text_of(writer)}.__getitem__
+        decoder = AvroDecoder(text_of(reader), text, bytes_max=BYTES_MAX, compiled=True)
+        decoder.decode(pa.array(records, pa.binary()))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        began_s = time.thread_time()
+        for _ in range(5):
+            column = mutated(numbers, records, 5_000)
+            while len(column):
+                decoded = decoder.decode(column)
+                decoded.values.validate(full=True)
+                column = column[len(decoded.values) :]
+        assert time.thread_time() - began_s < 20
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert (after - before) * 1024 < BYTES_MAX + 64 * 1024 * 1024

@@ -79,9 +79,10 @@ def test_logical_types_that_are_invalid_are_ignored(schema: Any, logical: str) -
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("{", "not JSON"),
-        ("9" * 5000, "not JSON"),
-        ("[" * 100_000, "not JSON"),
+        ("{", "is not JSON in UTF-8"),
+        ("9" * 5000, "is not JSON in UTF-8"),
+        ("[" * 100_000, "is not JSON in UTF-8"),
+        (chr(34) + r"\ud800" + chr(34), "is not JSON in UTF-8"),
         ("1", "the schema: it needs a type, which is not 1"),
         ("{}", "which is not null"),
         ('"X"', 'the type "X" is not defined before it is used'),
