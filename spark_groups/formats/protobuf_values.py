@@ -117,7 +117,7 @@ class ProtobufDecoder:
     def _faults(self, bodies: pa.Array, first_row: int = 0) -> dict[int, str]:
         """Return why rows cannot be decoded, by row."""
         try:
-            self._values(bodies)
+            self._read(bodies.drop_null())
         except ValueError as error:
             if len(bodies) == 1:
                 return {first_row: str(error).removeprefix(_PREFIX)}
@@ -132,12 +132,12 @@ class ProtobufDecoder:
         Raises:
             ValueError: One of them cannot be decoded.
         """
-        present = bodies.drop_null()
-        if not len(present):
-            return pa.nulls(0, self.arrow_type)
+        return pc.cast(self._read(bodies.drop_null()), self.arrow_type)
+
+    def _read(self, present: pa.Array) -> pa.Array:
         with _panics_as("a length in it is beyond its end", ValueError):
             batch = self._handler.array_to_record_batch(present)
-        found = pc.cast(batch.to_struct_array(), self.arrow_type)
+        found = batch.to_struct_array()
         if has_far_times(found):
             raise ValueError("a time in it is outside the years 1 to 9999")
         return found

@@ -22,7 +22,7 @@ DDL: Final = (
     "i INT, l BIGINT, y TINYINT, f FLOAT, d DOUBLE, s STRING, b BOOLEAN, t TIMESTAMP,"
     " n TIMESTAMP_NTZ, da DATE, de DECIMAL(10,2), wide DECIMAL(38,30), bi BINARY,"
     " st STRUCT<x: INT, s: STRING, t: TIMESTAMP>, ar ARRAY<INT>,"
-    " many ARRAY<STRUCT<x: INT, d: DATE, l: ARRAY<TIMESTAMP>>>"
+    " labels MAP<STRING, INT>, many ARRAY<STRUCT<x: INT, d: DATE, l: ARRAY<TIMESTAMP>>>"
 )
 BYTES_MAX: Final = 1 << 20
 _RECORD: Final = b"\xfd\x1e"
@@ -62,6 +62,7 @@ def document(chance: random.Random) -> dict[str, Any]:
         "wide": chance.choice((1.5, "0.000000000000000000000000000001", 12345678)),
         "bi": chance.choice(("", "YWJj", "AA==")),
         "st": {"x": 1, "s": text, "t": _moment(chance), "more": [text]},
+        "labels": {text: 1, "k": None},
         "ar": [1, None, 3][: chance.randrange(4)],
         "many": [item, None, {}][: chance.randrange(4)],
         "unknown": {"deep": [[number], {"k": text}]},
@@ -96,7 +97,7 @@ def documents() -> list[bytes]:
 @cache
 def _decoders() -> tuple[JsonDecoder, JsonDecoder]:
     by_python = JsonDecoder(DDL, bytes_max=BYTES_MAX)
-    by_python._read_type = None
+    by_python._read_schema = pa.schema([])
     return JsonDecoder(DDL, bytes_max=BYTES_MAX), by_python
 
 

@@ -251,7 +251,7 @@ def _plain(field: Any, value: Any) -> Any:
         return value
     name = field.message_type.full_name
     if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
-        # What is below a microsecond is cut off.
+        # Parts of a microsecond are cut off.
         nanos = value.nanos if name.endswith("Timestamp") else abs(value.nanos)
         micros = nanos // 1_000 * (-1 if value.nanos < 0 else 1)
         return value.seconds * 1_000_000 + micros
