@@ -152,8 +152,8 @@ class _Parser:
             self._field_count += 1
             if self._field_count > FIELDS_MAX:
                 raise SchemaError(f"the DDL has more than {FIELDS_MAX:,} fields")
-            if depth:
-                self._takes(":")
+            # PySpark takes a colon at the top as well.
+            self._takes(":")
             fields[name] = self._type(depth)
             self._takes("not", "null")
             if self._takes("comment") and self._take().kind != "text":

@@ -15,7 +15,8 @@ It differs from `from_json` in permissive mode:
 - In a column of strings, other values are JSON without white space, with numbers as they were
   written; Spark writes them in its own form.
 - Dates and times have the forms of ISO 8601 with at least year, month and day, from the year 1 to
-  9999; times keep microseconds. Spark takes a year alone, times without a day, and zones by name.
+  9999; times keep microseconds. Spark takes a year alone, times without a day, and zones by name,
+  and no zone behind an hour alone.
 - Of two values of one key of a map the last one is kept.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ DDLS = (
     *("a\tint\n,b\nint", "a interval day to second", "a interval hour to minute"),
 )
 WRONG = (
-    *("", "a", "a int b", "a: int", "a-b int", "a.b int", "a int,", "1 int", "ä int", "a char"),
+    *("", "a", "a int b", "a-b int", "a.b int", "a int,", "1 int", "ä int", "a char"),
     *("a decimal(39,1)", "a decimal(3,5)", "a decimal(10,2,1)", "a decimal(10,-2)", "a map<int>"),
     *("a array<>", "a struct<x:int,>", "a bool", "a text", "a int(3)", "struct<a:int", "a int)"),
     *("a bigint comment 'x' not null", "a int comment b", "a 'x", "a `int`"),
@@ -70,13 +71,13 @@ def test_spark_reads_each_ddl_as_the_same_type(spark: SparkSession) -> None:
 
 def test_spark_refuses_each_wrong_ddl(spark: SparkSession) -> None:
     from pyspark.errors import PySparkException
-    from pyspark.sql.types import _parse_datatype_string
 
+    from_ddl = spark._jvm.org.apache.spark.sql.types.DataType.fromDDL
     for ddl in WRONG:
         with pytest.raises(SchemaError):
             parse_ddl(ddl)
         with pytest.raises(PySparkException):
-            _parse_datatype_string(ddl)
+            from_ddl(ddl)
 
 
 def test_from_json_gives_the_same_rows(spark: SparkSession) -> None:
@@ -87,19 +88,26 @@ def test_from_json_gives_the_same_rows(spark: SparkSession) -> None:
         drawn = document(random.Random(seed))
         # Spark writes numbers in its own form into a column of strings.
         if isinstance(drawn.get("s", ""), str) and isinstance(drawn.get("st", {}), dict):
-            texts.append(json.dumps(drawn, ensure_ascii=bool(seed % 2)))
+            text = json.dumps(drawn, ensure_ascii=bool(seed % 2))
+            # Spark takes no time zone behind an hour alone.
+            if not re.search(r"T\d\d(?:Z|[+-])", text):
+                texts.append(text)
     rows = spark.createDataFrame(list(enumerate(texts)), "k INT, text STRING")
     parsed = from_json("text", f"{DDL}, _corrupt_record STRING").alias("row")
     table = rows.select("k", parsed).sort("k").toArrow()
     expected = table["row"].combine_chunks().to_pylist()
     decoder = JsonDecoder(DDL, bytes_max=1 << 28)
     found = decoder.decode(pa.array([each.encode() for each in texts], pa.binary()))
+    different = []
     for number, (text, row) in enumerate(zip(texts, expected, strict=True)):
         is_wrong = row.pop("_corrupt_record") is not None
-        assert is_wrong == (number in found.refused), (text, row, found.refused.get(number))
-        if not is_wrong:
-            assert repr(found.values[number].as_py()) == repr(row), text
-        wanted = CASES.get(text, {})
-        assert is_wrong == (wanted is None) or text not in CASES
-        if wanted:
-            assert wanted.items() <= row.items()
+        own = found.values[number].as_py() or {}
+        fault = found.refused.get(number)
+        if is_wrong != (fault is not None) or (not is_wrong and repr(own) != repr(row)):
+            parts = {name for name in row if repr(row[name]) != repr(own.get(name))}
+            parsed_text = json.loads(text)
+            shown = {name: (parsed_text.get(name), own.get(name), row[name]) for name in parts}
+            different.append((fault and fault.reason, shown))
+        assert text not in CASES or (CASES[text] is None) == is_wrong
+        assert is_wrong or (CASES.get(text) or {}).items() <= row.items()
+    assert not different
