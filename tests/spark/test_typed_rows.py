@@ -68,7 +68,7 @@ def query_of(
 
 
 def test_rows_have_the_latest_schema_and_a_pinned_version_keeps_its_columns(
-    orders: Orders, query_of: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+    orders: Orders, query_of: Callable[..., Any]
 ) -> None:
     orders.produce(FIRST, range(2))
     orders.produce(SECOND, range(2, 4))
@@ -76,10 +76,6 @@ def test_rows_have_the_latest_schema_and_a_pinned_version_keeps_its_columns(
     schema = query.source().schema["value"].dataType
     assert schema.simpleString() == "struct<id:bigint,amount:double,currency:string>"
     query.run_available()
-    assert (
-        f"the column value has the schema of version 2 of {orders.topic}-value"
-        in capfd.readouterr().err
-    )
     assert [row["value"] for row in query.rows()] == [
         {"id": 0, "amount": 0.5, "currency": "EUR"},
         {"id": 1, "amount": 0.5, "currency": "EUR"},
