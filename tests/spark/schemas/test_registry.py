@@ -14,6 +14,7 @@ import pytest
 
 from spark_groups.cli.doctor_cli import Outcome, check_registry
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.spark.options.packed import Load
 from spark_groups.spark.schemas import registry as registries
 from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
@@ -221,3 +222,21 @@ def test_doctor_reads_the_settings_of_the_registry_from_a_file(stub: Stub, tmp_p
     stub.answers["/subjects"] = [(200, [])]
     assert check_registry(stub.url, None, file).outcome is Outcome.OK
     assert stub.logins == ["Basic YWxpY2U6cHc="]
+
+
+def test_log_of_a_start_names_the_version_and_how_to_keep_it(stub: Stub) -> None:
+    found = schema(id=7, version=3, subject="t-value")
+    stub.answers["/subjects/t-value/versions/latest"] = [(200, found)]
+    stub.answers["/subjects/t-value/versions/3"] = [(200, found)]
+    given = {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "subscribe": "t",
+        "valueFormat": "avro",
+        "schemaRegistryUrl": stub.url,
+    }
+    (note,) = Load.of(given).notes
+    assert note.startswith("the column value has the schema of version 3 of t-value, schema id 7")
+    assert note.endswith("set valueSchemaVersion to 3 to keep these")
+    pinned = Load.of({**given, "valueSchemaVersion": "3"})
+    assert "latest" not in pinned.notes[0]
+    assert pinned.columns.startswith("key binary, value struct<a:int>, topic string")
