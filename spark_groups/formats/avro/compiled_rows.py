@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +48,13 @@ class CompiledRows:
         self._make_table(_FIRST_IDS)
         if self._own is not None:
             self._add(0, self._own)
+
+    def forget_ids(self, schema_ids: Collection[int]) -> None:
+        """Forget how records with some schema ids are read."""
+        if schema_ids:
+            for each in schema_ids:
+                self._places.pop(each, None)
+            self._make_table(len(self._ids))
 
     def _make_table(self, size: int) -> None:
         """Make the hash table of schema ids, at most half full."""

@@ -59,6 +59,7 @@ class AvroDecoder:
         self._paths = [slot.path for slot in self._root.all()]
         self._schema_of_id = schema_of_id
         self._reasons: dict[int, str] = {}
+        self._unknown: set[int] = set()
         self._steps = 0
         own = resolve(self._reader, self._reader) if schema_of_id is None else None
         kind: Any = PlainRows
@@ -82,8 +83,11 @@ class AvroDecoder:
             self._reasons.clear()
             self._rows.forget()
         values, refused = self._rows.decode(column, self._step_of_id)
-        told = {row: self._undecodable(*refused[row]) for row in sorted(refused)}
-        return DecodedColumn(values, told)
+        reasons = {row: self._undecodable(*refused[row]) for row in sorted(refused)}
+        # They may be registered before the next call.
+        self._rows.forget_ids(self._unknown)
+        self._unknown.clear()
+        return DecodedColumn(values, reasons)
 
     def _step_of_id(self, schema_id: int) -> Step | None:
         """Return how records of a schema are read; None: they are refused."""
@@ -96,9 +100,10 @@ class AvroDecoder:
                 writer = replace(writer, size=REST)
             step = resolve(writer, self._reader)
         except UnknownSchemaIdError as error:
+            self._unknown.add(schema_id)
             self._reasons[schema_id] = f"its schema is unknown: {error}"
         except SchemaError as error:
-            self._reasons[schema_id] = f"its schema cannot become the reader's: {error}"
+            self._reasons[schema_id] = f"its schema does not fit that of the rows: {error}"
         else:
             self._steps += steps_in(step)
             return step

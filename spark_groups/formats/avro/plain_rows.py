@@ -6,7 +6,7 @@ Each step becomes a function that reads a value at a position.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -72,6 +72,11 @@ class PlainRows:
     def forget(self) -> None:
         """Forget all readers."""
         self._readers: dict[int, Read | None] = {}
+
+    def forget_ids(self, schema_ids: Collection[int]) -> None:
+        """Forget how records with some schema ids are read."""
+        for each in schema_ids:
+            self._readers.pop(each, None)
 
     def decode(self, column: pa.Array, step_of_id: StepOfId) -> tuple[pa.Array, dict[int, Refusal]]:
         """Decode the first rows of a column, or all; return the values, and the refused rows.

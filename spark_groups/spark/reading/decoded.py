@@ -157,20 +157,24 @@ class _RowDecoder:
 
 
 def _is_compiled(settings: RangeSettings, formats: RowFormats) -> bool:
-    """Load the compiled code of Avro, if the reader may use compiled code and a column is Avro.
+    """Load the compiled code of Avro, if a column is Avro.
 
     Raises:
         NotCompiledError: The reader is `fast`, and compiled code is unavailable.
     """
     is_avro = any(each.format is Format.AVRO for each in formats.by_column.values())
-    if not is_avro or settings.reader is ReaderChoice.LIBRDKAFKA:
+    if not is_avro:
         return False
     try:
         prepare(AVRO)
     except NotCompiledError as error:
         if settings.reader is ReaderChoice.FAST:
             raise
-        _log.warning("decoding Avro without compiled code, which takes a hundred times: %s", error)
+        _log.warning(
+            "Avro is decoded without compiled code, which takes about a hundred times as long:"
+            " install spark-groups[fast] where executors run (%s)",
+            error,
+        )
         return False
     return True
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_groups.errors import NotInstalledError, OptionsError, SchemaError
+from spark_groups.errors import OptionsError, SchemaError
 from spark_groups.formats.decoding import ColumnDecoder, SchemaOfId
 from spark_groups.formats.text import TextDecoder
 from spark_groups.spark.schemas.registry import registry_of
@@ -96,7 +96,7 @@ def row_schema(schema: pa.Schema, formats: RowFormats | None) -> pa.Schema:
         place = schema.get_field_index(name)
         try:
             kind = decoder_of(each, None, compiled=False).arrow_type
-        except (SchemaError, NotInstalledError) as error:
+        except SchemaError as error:
             what = f"the schema of {each.subject}" if each.subject else f"{name}Schema"
             raise OptionsError(f"{what}: {error}") from error
         schema = schema.set(place, pa.field(name, kind))
@@ -141,8 +141,8 @@ def _schema_of_id(formats: RowFormats, name: str, timeout_s: float) -> SchemaOfI
         if own_id is not None and schema_id > own_id and not is_said:
             is_said = True
             _log.warning(
-                "a record has a %s with the schema id %d, which is newer than the schema of the"
-                " query's rows (id %d): its new fields are left out until the query starts again",
+                "a record has a %s with the schema id %d, which came after that of the query's rows"
+                " (id %d): fields that it adds are left out until the query starts again",
                 *(name, schema_id, own_id),
             )
         return text
@@ -167,36 +167,26 @@ def decoder_of(
 
     Raises:
         SchemaError: The schema cannot be used.
-        NotInstalledError: The format's library is missing.
+        OptionsError: The format's library is missing.
     """
     is_framed = schema_of_id is not None
-    try:
-        match each.format:
-            case Format.AVRO:
-                from spark_groups.formats.avro.decoder import AvroDecoder  # noqa: PLC0415
+    match each.format:
+        case Format.AVRO:
+            from spark_groups.formats.avro.decoder import AvroDecoder  # noqa: PLC0415
 
-                return AvroDecoder(
-                    each.schema, schema_of_id, bytes_max=bytes_max, compiled=compiled
-                )
-            case Format.JSON:
-                from spark_groups.formats.json_values import JsonDecoder  # noqa: PLC0415
+            return AvroDecoder(each.schema, schema_of_id, bytes_max=bytes_max, compiled=compiled)
+        case Format.JSON:
+            from spark_groups.formats.json_values import JsonDecoder  # noqa: PLC0415
 
-                return JsonDecoder(each.schema, bytes_max=bytes_max, framed=is_framed)
-            case Format.PROTOBUF:
-                from spark_groups.formats.protobuf_values import ProtobufDecoder  # noqa: PLC0415
+            return JsonDecoder(each.schema, bytes_max=bytes_max, framed=is_framed)
+        case Format.PROTOBUF:
+            from spark_groups.formats.protobuf_values import ProtobufDecoder  # noqa: PLC0415
 
-                return ProtobufDecoder(
-                    base64.b64decode(each.schema),
-                    each.message,
-                    bytes_max=bytes_max,
-                    framed=is_framed,
-                )
-            case _:
-                return TextDecoder()
-    except ImportError as error:
-        if isinstance(error, NotInstalledError):
-            raise
-        extra = "protobuf" if each.format is Format.PROTOBUF else "avro"
-        raise NotInstalledError(
-            f"{each.format.value} requires more packages ({error}): install spark-groups[{extra}]"
-        ) from error
+            return ProtobufDecoder(
+                base64.b64decode(each.schema),
+                each.message,
+                bytes_max=bytes_max,
+                framed=is_framed,
+            )
+        case _:
+            return TextDecoder()

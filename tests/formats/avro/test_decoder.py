@@ -203,6 +203,22 @@ def test_frames_are_checked(compiled: bool) -> None:
 
 
 @ways
+def test_an_id_that_is_registered_later_is_read_from_then_on(compiled: bool) -> None:
+    known: dict[int, str] = {}
+
+    def schema_of(schema_id: int) -> str:
+        if schema_id not in known:
+            raise UnknownSchemaIdError(f"the registry has no schema {schema_id}")
+        return known[schema_id]
+
+    decoder = AvroDecoder('"int"', schema_of, bytes_max=1 << 20, compiled=compiled)
+    rows = pa.array([framed(1, b"\2"), framed(1, b"\4")], pa.binary())
+    assert len(decoder.decode(rows).refused) == 2
+    known[1] = '"int"'
+    assert decoder.decode(rows).values.to_pylist() == [1, 2]
+
+
+@ways
 def test_unknown_ids_and_broken_schemas_refuse_their_records(compiled: bool) -> None:
     def schema_of(schema_id: int) -> str:
         if schema_id == 1:
@@ -215,7 +231,7 @@ def test_unknown_ids_and_broken_schemas_refuse_their_records(compiled: bool) -> 
     assert decoded.values.to_pylist() == [None, None, None, 1]
     reasons = [each.reason for each in decoded.refused.values()]
     assert reasons[0] == "its schema is unknown: the registry has no schema 1"
-    assert reasons[1].startswith("its schema cannot become the reader's: the Avro schema is not")
+    assert reasons[1].startswith("its schema does not fit that of the rows: the Avro schema is not")
     assert "string of the writer cannot become int" in reasons[2]
     assert [each.schema_id for each in decoded.refused.values()] == [1, 2, 3]
 

@@ -246,7 +246,7 @@ def test_types_that_do_not_fit_are_refused_by_their_path(
     writer: Any, reader: Any, message: str
 ) -> None:
     found = read(field(writer), field(reader), b"")
-    assert found.startswith("its schema cannot become the reader's: R.f: ")
+    assert found.startswith("its schema does not fit that of the rows: R.f: ")
     assert message in found
 
 

@@ -224,6 +224,21 @@ def test_doctor_reads_the_settings_of_the_registry_from_a_file(stub: Stub, tmp_p
     assert stub.logins == ["Basic YWxpY2U6cHc="]
 
 
+def test_doctor_resolves_a_login_as_a_query_does(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGISTRY_LOGIN", "alice:pw")
+    file = tmp_path / "client.properties"
+    file.write_text("schemaRegistry.basic.auth.user.info=${env:REGISTRY_LOGIN}\n")
+    stub.answers["/subjects"] = [(200, [])]
+    assert check_registry(stub.url, None, file).outcome is Outcome.OK
+    assert stub.logins == ["Basic YWxpY2U6cHc="]
+    file.write_text("schemaRegistry.basic.auth.user.info=${env:NO_SUCH_LOGIN}\n")
+    refused = check_registry(stub.url, None, file)
+    assert refused.outcome is Outcome.FAILED
+    assert "NO_SUCH_LOGIN" in refused.found
+
+
 def test_log_of_a_start_names_the_version_and_how_to_keep_it(stub: Stub) -> None:
     found = schema(id=7, version=3, subject="t-value")
     stub.answers["/subjects/t-value/versions/latest"] = [(200, found)]
