@@ -19,9 +19,9 @@ NEW_CHECKPOINT: Final = (
 )
 """The end of each recipe that sets offsets back."""
 _OWN_QUERY: Final = (
-    "Are the checkpointLocation and the group those of another query, with another sink? Then give"
-    " this query its own checkpointLocation and kafka.group.id: a new group begins at"
-    " startingOffsets."
+    "Are the checkpointLocation and the group those of another query, with another sink? Then, but"
+    " only if the table has no rows of this group, give this query its own checkpointLocation and"
+    " kafka.group.id: a new group begins at startingOffsets."
 )
 """What to do if a table has nothing of a query that has finished batches."""
 _SHOWN_MAX: Final = 5
@@ -186,8 +186,8 @@ def _gap(each: OffsetRange, entry: Entry) -> str | None:
     """Return which offsets the table would lack if a range were written; None: it would not."""
     if entry.next_offset < each.from_offset:
         has = (
-            f"the table has nothing of it from offset {entry.next_offset} on, where the query's"
-            " last batch began or the group stood"
+            f"its entry is empty at offset {entry.next_offset} (the group began there, or a gap"
+            " was accepted)"
             if entry.is_empty
             else f"the table has it up to offset {entry.next_offset} (exclusive)"
         )
@@ -221,17 +221,18 @@ def _gap_text(
     group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], state: TableState, table: str
 ) -> str:
     unsaved = [
-        each
-        for each in gaps
-        if FenceKey(group_id, each[0].topic_id, each[0].partition) not in state.entries
+        (gap, entry, text)
+        for gap, entry, text in gaps
+        if FenceKey(group_id, gap.topic_id, gap.partition) not in state.entries
+        and entry.next_offset < gap.from_offset
     ]
-    if unsaved:
+    if unsaved and not state.is_there:
         return _absent_text(group_id, unsaved, table)
     problem = (
         f"the batch is not written to {table}, because records would be missing there:"
         f" {_shown([text for *_, text in gaps])}."
     )
-    if all(entry.is_empty for _, entry, _ in gaps):
+    if all(entry.is_empty for key, entry in state.entries.items() if key.group_id == group_id):
         problem += _strange_text(group_id, gaps, state)
     # Not the group's committed offset: the log may begin after it, where records were deleted.
     places = [(Place(gap.topic, gap.partition, gap.from_offset), entry) for gap, entry, _ in gaps]
@@ -280,7 +281,7 @@ def _absent_text(group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], 
 def _strange_text(
     group_id: str, gaps: Sequence[tuple[OffsetRange, Entry, str]], state: TableState
 ) -> str:
-    """Return what may be wrong if a table has nothing of the partitions of a batch."""
+    """Return what may be wrong if all entries of the group are empty."""
     topics = {gap.topic_id for gap, *_ in gaps}
     others = sorted(
         {
@@ -371,6 +372,9 @@ def check_not_restored(group_id: str, state: TableState, *, table: str) -> None:
 
 def other_groups(group_id: str, topics: Mapping[TopicId, str], state: TableState) -> list[str]:
     """Return warnings of other groups that write topics of a batch to the same table.
+
+    A group whose entries of a topic are all empty has only begun it, so it is left out, although
+    an accepted gap in each of its partitions would hide its rows.
 
     Args:
         group_id: The group whose batch it is.

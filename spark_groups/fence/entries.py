@@ -46,7 +46,10 @@ class Entry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has nothing of the partition: the group has only begun it."""
+        """Whether it has no offset: the group has only begun the partition, or a gap was accepted.
+
+        Before an accepted gap the table may have rows.
+        """
         return self.start_offset == self.next_offset
 
 

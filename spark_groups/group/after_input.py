@@ -22,6 +22,9 @@ from spark_groups.group.member.events import (
 from spark_groups.group.member.member_states import MemberState
 from spark_groups.types import Assignment
 
+DECIDE_S: Final = 1.0
+"""How long before the end of its time a member stops waiting for undecided finished runs: its last
+heartbeat is still to be sent and answered."""
 _REVOCABLE: Final = (MemberState.RECONCILING, MemberState.PREPARE_LEAVING)
 
 
@@ -32,6 +35,11 @@ class AfterInput:
         self.leave_by: float | None = None
         """When a member that leaves stops waiting; None: it does not leave."""
         self._parts = parts
+
+    @property
+    def decide_by(self) -> float | None:
+        """When a member that leaves stops waiting for undecided finished runs."""
+        return None if self.leave_by is None else self.leave_by - DECIDE_S
 
     def advance(self, now: float) -> None:
         """Do everything that is due after an input."""
@@ -120,7 +128,8 @@ class AfterInput:
     def _continue_leaving(self, now: float, leave_by: float) -> None:
         parts, member = self._parts, self._parts.member
         # A batch that ran again is committed once its partitions are known to stand at its start.
-        is_committing = parts.commits.is_pending or bool(parts.ledger.deciding())
+        is_deciding = now < leave_by - DECIDE_S and parts.positions.is_deciding
+        is_committing = parts.commits.is_pending or is_deciding
         if member.state is MemberState.PREPARE_LEAVING and (not is_committing or now >= leave_by):
             member.leave_now(now)
         elif member.state is MemberState.LEAVING and now >= leave_by:

@@ -95,6 +95,7 @@ class GroupClient:
             parts.cluster_pause.not_before,
             parts.absent.due_at(),
             parts.offsets_pause.not_before,
+            self._after_input.decide_by,
             self._after_input.leave_by,
             parts.liveness.next_wakeup(),
             parts.revocation.next_wakeup(now),

@@ -175,7 +175,7 @@ def _cluster_requests(parts: ClientParts) -> Callable[[float], Asked | None]:
     def next_request(now: float) -> Asked | None:
         if now < pause.not_before:
             return None
-        if member.state is MemberState.PREPARE_LEAVING and positions.ledger.deciding():
+        if member.state is MemberState.PREPARE_LEAVING and positions.is_deciding:
             return before_leave(now)
         if member.state not in _LOOKING_UP:
             return None

@@ -107,7 +107,7 @@ def test_table_that_does_not_exist_is_named_as_having_nothing_of_a_query_with_ba
 
 
 def test_table_without_a_row_of_the_query_is_named_as_having_nothing_of_its_partitions() -> None:
-    with pytest.raises(TableGapError, match="the table has nothing of it from offset 4") as raised:
+    with pytest.raises(TableGapError, match="its entry is empty at offset 4 ") as raised:
         decide(state_of(4, 4), reads(10, 20))
     assert "its own checkpointLocation and kafka.group.id" in str(raised.value)
     assert "in that group before" not in str(raised.value)
@@ -118,9 +118,27 @@ def test_table_without_a_row_of_the_query_is_named_as_having_nothing_of_its_part
 
 
 def test_table_with_rows_of_the_query_is_not_taken_for_another_querys() -> None:
-    with pytest.raises(TableGapError) as raised:
-        decide(state_of(0, 5), reads(10, 20))
-    assert "its own checkpointLocation" not in str(raised.value)
+    elsewhere = {KEY: Entry(4, 4), KEY._replace(partition=1): Entry(0, 9)}
+    for state in (state_of(0, 5), TableState(entries=elsewhere)):
+        with pytest.raises(TableGapError) as raised:
+            decide(state, reads(10, 20))
+        assert "its own checkpointLocation" not in str(raised.value)
+
+
+def test_table_that_exists_is_not_named_as_absent() -> None:
+    with pytest.raises(TableGapError, match="its entry is empty at offset 4 ") as raised:
+        decide(TableState(is_there=True, unsaved={KEY: Entry(4, 4)}), reads(10, 20))
+    assert "does not exist" not in str(raised.value)
+
+
+def test_offsets_before_the_beginning_are_not_counted_as_missing_in_an_absent_table() -> None:
+    later = KEY._replace(partition=1)
+    state = TableState(unsaved={KEY: Entry(4, 4), later: Entry(9, 9)})
+    with pytest.raises(TableGapError, match="6 offsets would be missing") as raised:
+        decide(state, reads(10, 20), reads(3, 20, 1))
+    assert "departures-1" not in str(raised.value)
+    with pytest.raises(TableGapError, match="has the partition from 4 on: 1 offsets before"):
+        decide(TableState(unsaved={KEY: Entry(4, 4)}), reads(3, 20))
 
 
 def test_range_before_the_first_offset_is_refused_and_not_skipped() -> None:
@@ -215,6 +233,8 @@ def test_other_groups_of_the_same_topic_are_named() -> None:
     state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
     # A group that was refused has only begun.
     state = TableState(entries={**state.entries, FenceKey("begun", TOPIC, 0): Entry(5, 5)})
+    # An accepted gap in one of its partitions does not hide a group.
+    state.entries[FenceKey("other", TOPIC, 1)] = Entry(5, 5)
     (warning,) = other_groups(GROUP, {TOPIC: "departures"}, state)
     assert "'other' has written the topic departures" in warning
 

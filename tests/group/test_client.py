@@ -275,17 +275,23 @@ def test_lost_batch_that_others_committed_past_is_overruled() -> None:
 REPLAYED = BatchPlan("g", "old", 1, (OffsetRange(TOPIC, "orders", 1, 0, 5),), marks=("at0",))
 
 
-def replaying(committed_leader_epoch: int = m.NO_LEADER_EPOCH) -> ClientHarness:
+REPLAYED_LATER = replace(REPLAYED, ranges=(OffsetRange(TOPIC, "orders", 1, 5, 9),), marks=("at5",))
+
+
+def replaying(
+    committed_leader_epoch: int = m.NO_LEADER_EPOCH, batch: BatchPlan = REPLAYED
+) -> ClientHarness:
     """A member that is to give up partition 1 while a batch of its last run is replayed."""
-    harness = ClientHarness(checkpointed=REPLAYED)
-    harness.client.replay(REPLAYED, harness.now)
+    harness = ClientHarness(checkpointed=batch)
+    harness.client.replay(batch, harness.now)
     harness.cluster()
     harness.beat(m.HeartbeatResponse(member_epoch=-1))
     harness.beat(accepted(2, parts(0, 1)))
     harness.cluster()
     harness.beat(accepted(2))
     harness.until(m.OffsetFetchRequest)
-    found = replace(commit_of_a_query(0), leader_epoch=committed_leader_epoch)
+    committed_offset = batch.ranges[0].from_offset
+    found = replace(commit_of_a_query(committed_offset), leader_epoch=committed_leader_epoch)
     harness.answer(Channel.OFFSETS, fetch_answer(offsets={key(0): found, key(1): found}))
     harness.beat(accepted(2, parts(0)))
     assert indexes(harness.client.parts.member.revoking) == [1]
@@ -342,6 +348,7 @@ def test_leave_waits_for_the_commit_of_a_batch_that_ran_again(committed_leader_e
     harness.beat(accepted(2, parts(0, 1)))
     harness.client.finish(REPLAYED, harness.now)
     harness.client.leave(harness.now, leave_by=harness.now + 5.0)
+    harness.pump()
     assert harness.client.parts.member.state is MemberState.PREPARE_LEAVING
     if committed_leader_epoch != m.NO_LEADER_EPOCH:
         harness.until(m.ListOffsetsRequest)
@@ -356,10 +363,47 @@ def test_leave_waits_for_the_commit_of_a_batch_that_ran_again(committed_leader_e
 
 def test_leave_waits_only_for_a_while_until_a_batch_that_ran_again_is_decided() -> None:
     harness = replaying(committed_leader_epoch=3)
+    harness.beat(accepted(2))
     harness.client.finish(REPLAYED, harness.now)
-    harness.client.leave(harness.now, leave_by=harness.now + 5.0)
-    harness.wait(5.0)
+    leave_by = harness.now + 5.0
+    harness.client.leave(harness.now, leave_by=leave_by)
+    harness.pump()
+    while harness.beat(accepted(2)).member_epoch != -1:
+        assert harness.client.parts.member.state is MemberState.PREPARE_LEAVING
     assert harness.client.parts.member.has_left
+    assert harness.now == leave_by - 1.0, "the last heartbeat needs time for its answer"
+
+
+def test_leave_waits_for_no_decision_if_committed_offsets_are_gone() -> None:
+    harness = ClientHarness(checkpointed=REPLAYED)
+    harness.client.replay(REPLAYED, harness.now)
+    harness.cluster()
+    harness.beat(m.HeartbeatResponse(member_epoch=-1))
+    harness.beat(accepted(2, parts(1)))
+    harness.cluster()
+    harness.beat(accepted(2))
+    harness.until(m.OffsetFetchRequest)
+    harness.answer(Channel.OFFSETS, committed({0: 7}))
+    harness.client.finish(REPLAYED, harness.now)
+    assert len(harness.find(DataLost)) == 1
+    harness.client.leave(harness.now, leave_by=harness.now + 5.0)
+    assert harness.client.parts.member.state is MemberState.LEAVING
+
+
+def test_leave_waits_for_no_decision_and_asks_no_leader_if_a_log_was_truncated() -> None:
+    harness = replaying(committed_leader_epoch=3, batch=REPLAYED_LATER)
+    harness.beat(accepted(2, parts(0, 1)))
+    finish(harness, REPLAYED_LATER)
+    harness.until(m.ListOffsetsRequest)
+    listed = list_answer(offsets={key(1): 9}, leader_epochs={key(1): 4})
+    harness.answer(Channel.CLUSTER, listed)
+    harness.until(m.OffsetForLeaderEpochRequest)
+    harness.answer(Channel.CLUSTER, epoch_answer({key(1): m.EpochEnd(2, 3)}))
+    assert len(harness.find(DataLost)) == 1
+    harness.client.leave(harness.now, leave_by=harness.now + 5.0)
+    harness.pump()
+    assert harness.client.parts.member.state is MemberState.LEAVING
+    assert not isinstance(harness.request(Channel.CLUSTER), m.OffsetForLeaderEpochRequest)
 
 
 def test_plan_is_not_made_on_dead_ownership() -> None:

@@ -457,10 +457,15 @@ class Ledger:
         return frozenset(self._undecided)
 
     def deciding(self) -> frozenset[TopicIdPartition]:
-        """Return the owned partitions whose finished run is soon committed or overruled."""
+        """Return the owned partitions whose finished run is soon committed or overruled.
+
+        That of a partition which a batch reads must wait for the end of the batch.
+        """
+        if not self._undecided:
+            return frozenset()
         return frozenset(
             key
-            for key in self._undecided
+            for key in self._undecided.keys() - self._reading()
             if (owned := self.owned.get(key))
             and not (owned.topic_gone or owned.phase is Phase.HELD)
         )
@@ -482,7 +487,7 @@ class Ledger:
         """
         if not self._undecided:
             return NOTHING_INHERITED
-        reading = self.in_flight.partitions() if self.in_flight else frozenset()
+        reading = self._reading()
         taken, overruled, commits = [], [], []
         for key, run in list(self._undecided.items()):
             owned = self.owned.get(key)
@@ -526,13 +531,14 @@ class Ledger:
         """
         if not revoking:
             return NO_PARTITIONS
-        blocked = set(pending)
-        if self.in_flight is not None:
-            blocked |= self.in_flight.partitions()
-        blocked |= self.deciding()
+        blocked = pending | self._reading() | self.deciding()
         if commits_start_first:
             blocked |= {key for key in self.unstarted() if not self.owned[key].topic_gone}
         return revoking & Assignment(frozenset(blocked))
+
+    def _reading(self) -> frozenset[TopicIdPartition]:
+        """Return the partitions of the batch in flight."""
+        return self.in_flight.partitions() if self.in_flight else frozenset()
 
     def _run(self, key: TopicIdPartition) -> FinishedRun | None:
         return self._committing.get(key) or self._undecided.get(key)

@@ -85,6 +85,11 @@ class Positions:
         """Whether the query is about to fail: then no more requests for positions are sent."""
         return self.data_loss is not None or self.refusal is not None
 
+    @property
+    def is_deciding(self) -> bool:
+        """Whether finished runs will soon be committed or overruled."""
+        return not self.must_fail and bool(self.ledger.deciding())
+
     def check(self) -> None:
         """Raise what prevents the query from continuing.
 

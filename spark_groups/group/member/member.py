@@ -85,10 +85,10 @@ class Member:
         self.last_accepted_sent_at: float | None = None
         """When the last accepted heartbeat was sent."""
         self.abandoned_ids: list[str] = []
-        self.is_leave_unanswered = False
-        """Whether the member has stopped waiting for the answer to its last heartbeat."""
         """Earlier member ids of this member that the coordinator may still know; the client
         releases them."""
+        self.is_leave_unanswered = False
+        """Whether the member has stopped waiting for the answer to its last heartbeat."""
         self.pace = Pace(fast=config.fast_heartbeats)
         self.rebalance_timeout_ms = config.rebalance_timeout_ms
         self.session_timeout_ms = config.session_timeout_ms
@@ -139,6 +139,7 @@ class Member:
         self.member_id = self._new_member_id()
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
         self.last_accepted_sent_at = None
+        self.is_leave_unanswered = False
         self.join(now)
 
     def acknowledge(self, now: float) -> None:

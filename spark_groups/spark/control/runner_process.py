@@ -187,14 +187,28 @@ def _give_way(logger: logging.Logger) -> bool:
     Returns:
         Whether it has.
     """
-    if not logging.getLogger().handlers:
+    root = logging.getLogger()
+    if not root.handlers:
         return False
-    for each in tuple(logger.handlers):
-        if isinstance(each.formatter, _Lines):
-            logger.removeHandler(each)
-            if each.name == _UNCONFIGURED:
-                logger.setLevel(logging.NOTSET)
+    for each in logger.handlers:
+        if each.name == _UNCONFIGURED and not _is_implicit(root):
+            # Once: the application may then set a level of its own.
+            each.set_name(logger.name)
+            logger.setLevel(logging.NOTSET)
     return True
+
+
+def _is_implicit(root: logging.Logger) -> bool:
+    """Return whether logging has configured itself, which says nothing about levels.
+
+    A call of `logging.error` does so, such as py4j's when Ctrl-C interrupts a call of the JVM.
+    """
+    if root.level != logging.WARNING or len(root.handlers) != 1:
+        return False
+    (only,) = root.handlers
+    # The formatter has no public attribute for its format.
+    written_as = vars(only.formatter).get("_fmt") if only.formatter else None
+    return type(only) is logging.StreamHandler and written_as == logging.BASIC_FORMAT
 
 
 def writes_to_terminal(pid: int, *, processes: Path = Path("/proc")) -> bool:

@@ -305,6 +305,9 @@ def test_nothing_is_inherited_while_a_batch_reads_it() -> None:
     ledger.assign(parts(0), 3)
     ready(ledger, {0: 0})
     assert ledger.inherit(3).taken == ()
+    assert not ledger.deciding(), "a leave would wait for the end of the batch"
+    ledger.finish(old)
+    assert ledger.deciding() == {key(0)}
 
 
 def test_replay_is_in_flight_unless_it_is_this_members_own() -> None:

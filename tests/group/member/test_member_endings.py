@@ -192,7 +192,10 @@ def test_leave_can_be_given_up() -> None:
     m = in_state(S.LEAVING)
     beat(m, None)
     m.give_up_leaving(20.0)
+    assert m.is_leave_unanswered
     assert (m.state, m.owned, m.next_wakeup()) == (S.UNSUBSCRIBED, NO_PARTITIONS, None)
+    m.return_to_group(30.0)
+    assert not m.is_leave_unanswered
 
 
 def test_leave_during_a_join_waits_for_the_answer_then_leaves() -> None:

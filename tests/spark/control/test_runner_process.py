@@ -255,6 +255,54 @@ def test_process_that_configures_logging_later_decides_the_level(
     assert own.getvalue() == ("" if is_first else "lost\n")
 
 
+def test_logging_that_configures_itself_hides_no_line(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_in_a_runner(monkeypatch)
+    monkeypatch.setattr(logging.getLogger(package), "propagate", True)
+    written, implicit = io.StringIO(), io.StringIO()
+    log_to_stderr(None, lambda: "q", stream=written, package=package)
+    logger, root = logging.getLogger(package), logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    # As py4j does on Ctrl-C.
+    logging.basicConfig(stream=implicit)
+    logger.info("left")
+    logger.info("closed")
+    shown = "".join(f"INFO:{package}:{text}\n" for text in ("left", "closed"))
+    assert (implicit.getvalue(), written.getvalue()) == (shown, "")
+    root.handlers.clear()
+    logger.info("joined")
+    assert written.getvalue().endswith("joined\n")
+
+
+def test_level_that_the_application_sets_later_stays(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_in_a_runner(monkeypatch)
+    log_to_stderr(None, lambda: "q", stream=io.StringIO(), package=package)
+    logging.getLogger().handlers.append(logging.NullHandler())
+    logger = logging.getLogger(package)
+    logger.warning("lost")
+    logger.setLevel(logging.DEBUG)
+    logger.warning("lost")
+    assert logger.level == logging.DEBUG
+
+
+@pytest.mark.parametrize("is_propagated", [True, False])
+def test_application_that_collects_lines_of_its_own_has_every_line(
+    package: str, monkeypatch: pytest.MonkeyPatch, is_propagated: bool
+) -> None:
+    as_in_a_runner(monkeypatch)
+    monkeypatch.setattr(logging.getLogger(package), "propagate", is_propagated)
+    own = io.StringIO()
+    logger = logging.getLogger(package)
+    log_to_stderr(None, lambda: "q", stream=io.StringIO(), package=package)
+    logger.addHandler(logging.StreamHandler(own))
+    logging.getLogger().handlers.append(logging.NullHandler())
+    logger.warning("lost")
+    assert own.getvalue() == "lost\n"
+
+
 def test_record_may_name_its_query_and_a_line_its_process(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

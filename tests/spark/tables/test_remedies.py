@@ -298,7 +298,7 @@ def test_query_that_changed_its_group_goes_back_to_it_as_the_error_says(query: T
     assert query.run(elsewhere, checkpoint="elsewhere") == ""
     query.produce(ROWS, MORE)
     failure = query.run(checkpoint="elsewhere")
-    assert "the table has nothing of it from offset" in failure
+    assert "its entry is empty at offset" in failure
     assert f"The table has these topics of '{former}'" in failure
     query.group_id = former
     assert query.run(checkpoint=NEW) == ""
@@ -338,7 +338,7 @@ def test_records_that_a_plain_consumer_took_before_the_first_batch_of_a_partitio
     take(query, 20)
     produce(servers, topic, [Row(b"%d" % i, partition=1) for i in range(40, 60)])
     failure = query.run()
-    assert f"{topic}-1: the table has nothing of it from offset 0 on" in failure
+    assert f"{topic}-1: its entry is empty at offset 0" in failure
     *_, go_on = printed(failure)
     obey(query, [go_on])
     assert query.run(checkpoint=NEW) == ""

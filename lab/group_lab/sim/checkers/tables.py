@@ -31,6 +31,8 @@ class ExactlyOnce(Checker):
         """Where the entries of partitions began, before a gap was accepted."""
         self._swallowed: dict[TopicIdPartition, list[tuple[int, int]]] = {}
         """Ranges of batches whose error was swallowed."""
+        self._swallowed_since_cut: set[TopicIdPartition] = set()
+        """Those of them whose logs were truncated before, without an operator's act since."""
         self._disturbed: set[TopicIdPartition] = set()
         """Partitions whose offsets were set from outside, or whose rows an operator deleted."""
         self._cut_at: dict[TopicIdPartition, float] = {}
@@ -56,15 +58,18 @@ class ExactlyOnce(Checker):
                 self._accepted.setdefault(offset_range.key, []).append(span)
             places = self._swallowed.setdefault(offset_range.key, [])
             places.append(span)
+            if offset_range.key in self._cut_at:
+                self._swallowed_since_cut.add(offset_range.key)
 
     @on(facts.OffsetReset, facts.OffsetDeleted, facts.SetBack)
     def _disturb(self, fact: facts.OffsetReset | facts.OffsetDeleted | facts.SetBack) -> None:
         if isinstance(fact, facts.SetBack):
-            self._acted_at[fact.key] = self.scene.now
+            self._acted(fact.key)
         self._disturbed.add(fact.key)
 
     @on(facts.Cut)
     def _cut(self, fact: facts.Cut) -> None:
+        self._swallowed_since_cut.discard(fact.key)
         committed = self.scene.coordination.committed(fact.key)
         if committed is not None and committed > fact.end_offset:
             self._cut_at[fact.key] = self.scene.now
@@ -74,9 +79,14 @@ class ExactlyOnce(Checker):
 
     @on(facts.GapAccepted)
     def _accept(self, fact: facts.GapAccepted) -> None:
-        self._acted_at[fact.key] = self.scene.now
+        self._acted(fact.key)
         begun_at = self._begun_at[fact.key]
         self._accepted.setdefault(fact.key, []).append((begun_at, fact.until_offset))
+
+    def _acted(self, key: TopicIdPartition) -> None:
+        """Note that an operator has changed the entry of a partition."""
+        self._acted_at[key] = self.scene.now
+        self._swallowed_since_cut.discard(key)
 
     @on(facts.WriteRefused)
     def _refused(self, fact: facts.WriteRefused) -> None:
@@ -105,7 +115,7 @@ class ExactlyOnce(Checker):
             cut_at = self._cut_at.get(each.key)
             if cut_at is not None and fact.planned_at is not None:
                 is_known = fact.planned_at > cut_at + ANSWER_AGE_S
-                excused = self._disturbed | self._unnoticed | self._swallowed.keys()
+                excused = self._disturbed | self._unnoticed | self._swallowed_since_cut
                 if is_known and each.key not in excused:
                     self._check_truncated(each)
 
