@@ -130,14 +130,16 @@ def _schema_of_id(formats: RowFormats, name: str, timeout_s: float) -> SchemaOfI
     if formats.registry is None:
         return None
     registry, reader = registry_of(formats.registry), formats.by_column[name]
+    # A task that failed at an unknown id runs with new decoders.
+    registry.forget_unknown()
     own_id, is_said = reader.version.schema_id, False
     if own_id is not None:
         # The tasks need no registry for records of the schema that rows have.
-        registry.learn(own_id, reader.schema)
+        registry.learn(own_id, reader.schema, reader.subject)
 
     def schema_of_id(schema_id: int) -> str:
         nonlocal is_said
-        text = registry.schema_of_id(schema_id, timeout_s)
+        text = registry.schema_of_id(schema_id, timeout_s, reader.subject)
         if own_id is not None and schema_id > own_id and not is_said:
             is_said = True
             _log.warning(
