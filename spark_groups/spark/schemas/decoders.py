@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -43,6 +44,9 @@ def looked_up(formats: RowFormats, timeout_s: float) -> RowFormats:
             answers something else.
     """
     found: dict[str, ColumnFormat] = {}
+    if formats.registry is not None:
+        access = replace(formats.registry, look_up_id=uuid.uuid4().hex)
+        formats = replace(formats, registry=access)
     for name, each in formats.by_column.items():
         if each.needs_lookup:
             assert formats.registry is not None

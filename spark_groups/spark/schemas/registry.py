@@ -45,7 +45,7 @@ _LATE_IDS_MAX: Final = 3
 _LATE_PAUSES_S: Final = (0.5, 1.0)
 """When: a follower of a registry has a new id some moments after the leader."""
 _UNANSWERED_MAX: Final = 8
-"""How many requests may go on after their deadline."""
+"""How many requests may still run after their deadline."""
 _CONTEXT: Final = re.compile(r":\.[^:]*:")
 """In front of a subject that is not in the registry's default context."""
 _FIRST_PAUSE_S: Final = 0.1
@@ -131,10 +131,8 @@ class SchemaRegistry:
         Raises:
             UnknownSchemaIdError: It counts as unknown.
         """
-        for old, (since_s, _) in [*self._unknown.items()]:
-            if now_s - since_s < UNKNOWN_IDS_S:
-                break
-            del self._unknown[old]
+        while self._unknown and now_s - next(iter(self._unknown.values()))[0] >= UNKNOWN_IDS_S:
+            self._unknown.popitem(last=False)
         since_s, reason = self._unknown.get(key, (-UNKNOWN_S, ""))
         if now_s - since_s < UNKNOWN_S:
             raise UnknownSchemaIdError(reason)
@@ -412,5 +410,5 @@ def _key(schema_id: int, subject: str) -> _Key:
 
 @lru_cache(maxsize=8)
 def registry_of(access: RegistryAccess) -> SchemaRegistry:
-    """Return this process's registry, which tasks share."""
+    """Return this process's registry, which the tasks of a load or run share."""
     return SchemaRegistry(access)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import logging
+import pickle
 import struct
 import time
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ import pytest
 
 from spark_groups.cli.doctor_cli import Outcome, check_registry
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.spark.control.running_query import RunningQuery
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.schemas import registry as registries
-from spark_groups.spark.schemas.decoders import decoders_of
-from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry
+from spark_groups.spark.schemas.decoders import decoders_of, looked_up
+from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry, registry_of
 from spark_groups.spark.schemas.row_formats import (
     ColumnFormat,
     Format,
@@ -357,6 +359,38 @@ def test_doctor_resolves_a_login_as_a_query_does(
     refused = check_registry(stub.url, None, file)
     assert refused.outcome is Outcome.FAILED
     assert "NO_SUCH_LOGIN" in refused.found
+
+
+def test_each_start_meets_the_registry_of_its_time(stub: Stub) -> None:
+    value = ColumnFormat(format=Format.AVRO, subject="t-value", version=SchemaVersion(schema_id=7))
+    formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
+    for each in (AVRO, {**AVRO, "name": "Other"}):
+        stub.answers["/schemas/ids/7"] = [(200, schema(each))]
+        found = looked_up(formats, 5.0)
+        assert json.loads(found.value.schema) == each
+        assert found.registry is not None
+        of_a_task = pickle.loads(pickle.dumps(found)).registry
+        assert registry_of(of_a_task) is registry_of(found.registry)
+
+
+def test_each_run_of_many_looks_its_schema_up_once(stub: Stub) -> None:
+    path = "/subjects/t-value/versions/latest"
+    stub.answers[path] = [(200, schema(id=7, version=3, subject="t-value"))]
+    given = {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.group.id": "g",
+        "subscribe": "t",
+        "valueFormat": "avro",
+        "schemaRegistryUrl": stub.url,
+    }
+    runs = [
+        RunningQuery(tuple(given.items()), f"run {place}", (), (), (), is_as_loaded=True)
+        for place in range(20)
+    ]
+    for _ in range(2):
+        for run in runs:
+            assert run.reading_settings().formats is not None
+    assert stub.asked == [path] * len(runs)
 
 
 def test_log_of_a_start_names_the_version_and_how_to_keep_it(stub: Stub) -> None:
