@@ -232,7 +232,7 @@ class SchemaRegistry:
         if schema.references:
             found = self._references(schema, what, until_s)
         text = with_references(schema.schema_str, found) if found else schema.schema_str
-        if sys.getsizeof(text) > TEXT_BYTES_MAX:
+        if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise UnknownSchemaIdError(f"{what} has more than {TEXT_BYTES_MAX} bytes")
         return str(text)
 
