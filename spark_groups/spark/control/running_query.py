@@ -21,6 +21,8 @@ from spark_groups.wire.cluster_identity import ClusterIdentity
 
 logger = logging.getLogger(__name__)
 
+_RUNS_MAX: Final = 1_000
+"""How many runs of queries keep their schemas at the same time."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 _LOADED_STREAM: Final = "StreamingRelationV2"
 _BATCH: Final = "LogicalRDD"
@@ -231,7 +233,7 @@ def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
     return SourceOptions.of(dict(options))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=_RUNS_MAX)
 def _with_schemas(options: tuple[tuple[str, str], ...], run_id: str) -> RangeSettings:
     checked = _checked(options)
     settings, notes = with_schemas(checked.range_settings(), checked.api_timeout_ms / 1000)

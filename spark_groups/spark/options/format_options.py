@@ -55,7 +55,7 @@ _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     ("ssl.certificate.location", "A PEM file with the client's certificate, on all hosts."),
     ("ssl.key.location", "A PEM file with the client's key, on all hosts."),
     ("ssl.key.password", "The password of the client's key."),
-    ("proxy", "An HTTP proxy."),
+    ("proxy", "An HTTP proxy. One with a login has to be a reference, as the login above."),
 )
 REGISTRY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
     (f"{_PREFIX}{name}", "none", meaning) for name, meaning in _SETTINGS
@@ -277,13 +277,22 @@ def _descriptor_problems(name: str, text: str) -> Iterator[str]:
         yield f"{name}Schema: {error}"
 
 
-@lru_cache(maxsize=8)
 def _descriptor_set(text: str) -> str:
     """Return a descriptor set in base64, from a file if the text is the path of one.
 
     Raises:
         ValueError: It is neither, or the file cannot be read.
     """
+    try:
+        status = os.stat(text)
+    except (OSError, ValueError):
+        return _read_descriptor_set(text)
+    return _read_descriptor_set(text, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _read_descriptor_set(text: str, *_: int) -> str:
+    """Return a descriptor set in base64; again, if the time or the size of a file is another."""
     try:
         if os.path.isfile(text):
             Allowed.by(os.environ).check_store(text)
@@ -309,7 +318,8 @@ def read_registry(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[
         text = given.get(f"{_PREFIX}{name}".lower())
         if text is None:
             continue
-        if name == _LOGIN and not _IS_REFERENCE.fullmatch(text.strip()):
+        is_login = name == _LOGIN or (name == "proxy" and "@" in text)
+        if is_login and not _IS_REFERENCE.fullmatch(text.strip()):
             problems.append(
                 f"{_PREFIX}{name}: Spark prints options with query plans, and does not know that"
                 " this one is a secret: set a reference such as ${env:NAME} or"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -43,6 +44,9 @@ def looked_up(formats: RowFormats, timeout_s: float) -> RowFormats:
             answers something else.
     """
     found: dict[str, ColumnFormat] = {}
+    if formats.registry is not None:
+        access = replace(formats.registry, look_up_id=uuid.uuid4().hex)
+        formats = replace(formats, registry=access)
     for name, each in formats.by_column.items():
         if each.needs_lookup:
             assert formats.registry is not None
@@ -130,14 +134,16 @@ def _schema_of_id(formats: RowFormats, name: str, timeout_s: float) -> SchemaOfI
     if formats.registry is None:
         return None
     registry, reader = registry_of(formats.registry), formats.by_column[name]
+    # A task that failed at an unknown id runs with new decoders.
+    registry.forget_unknown()
     own_id, is_said = reader.version.schema_id, False
     if own_id is not None:
         # The tasks need no registry for records of the schema that rows have.
-        registry.learn(own_id, reader.schema)
+        registry.learn(own_id, reader.schema, reader.subject)
 
     def schema_of_id(schema_id: int) -> str:
         nonlocal is_said
-        text = registry.schema_of_id(schema_id, timeout_s)
+        text = registry.schema_of_id(schema_id, timeout_s, reader.subject)
         if own_id is not None and schema_id > own_id and not is_said:
             is_said = True
             _log.warning(

@@ -76,10 +76,13 @@ class RegistryAccess:
         urls: Its addresses; the next one is asked if one does not answer.
         settings: Settings under the names of confluent-kafka's client, with secrets; excluded from
             the repr.
+        look_up_id: An id of the load, or of the run of a query, that has looked schemas up. Another
+            one may meet another registry at these addresses, so it shares no cache with it.
     """
 
     urls: tuple[str, ...]
     settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    look_up_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

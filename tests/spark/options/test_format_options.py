@@ -96,6 +96,25 @@ def test_descriptor_set_is_base64_or_a_file(tmp_path: Path) -> None:
         assert found.value.schema == text
 
 
+def test_descriptor_set_of_a_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "orders.desc"
+    for content in (b"\n\x04abcd", b"\n\x06abcdef"):
+        file.write_bytes(content)
+        found = formats(valueFormat="protobuf", valueSchema=str(file), valueMessage="shop.Order")
+        assert found is not None
+        assert base64.b64decode(found.value.schema) == content
+
+
+def test_login_of_a_proxy_is_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, proxy = "schemaRegistry.proxy", "http://alice:hidden-word@proxy:3128"
+    problem = refused(**AVRO, **{name: proxy})
+    assert problem.startswith(f"{name}: Spark prints options with query plans")
+    assert "hidden-word" not in problem
+    monkeypatch.setenv("REGISTRY_PROXY", proxy)
+    for given in ("${env:REGISTRY_PROXY}", "http://proxy:3128"):
+        assert formats(**AVRO, **{name: given}) is not None
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

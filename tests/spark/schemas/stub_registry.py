@@ -24,11 +24,16 @@ class Stub:
 
     Args:
         answers: Pairs of a status and a body, which may be bytes or JSON.
+        queries: What follows the paths that were asked for.
+        pause_s: How long to wait after each byte of a body, in seconds.
     """
 
     url: str = ""
     answers: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    pause_s: float = 0.0
+    has_ended: threading.Event = field(default_factory=threading.Event)
     logins: list[str | None] = field(default_factory=list)
     may_answer: threading.Event = field(default_factory=threading.Event)
 
@@ -41,8 +46,9 @@ def running_stub() -> Iterator[Stub]:
 
     class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
+            path, _, query = self.path.partition("?")
             stub.asked.append(path)
+            stub.queries.append(query)
             stub.logins.append(self.headers.get("Authorization"))
             stub.may_answer.wait(20)
             known = stub.answers.get(path, [(404, {"error_code": 40403, "message": "none"})])
@@ -51,7 +57,13 @@ def running_stub() -> Iterator[Stub]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(sent)))
             self.end_headers()
-            self.wfile.write(sent)
+            if not stub.pause_s:
+                self.wfile.write(sent)
+                return
+            for place in range(len(sent)):
+                self.wfile.write(sent[place : place + 1])
+                if stub.has_ended.wait(stub.pause_s):
+                    return
 
         def log_message(self, *_: object) -> None:
             pass
@@ -65,6 +77,7 @@ def running_stub() -> Iterator[Stub]:
         yield stub
     finally:
         stub.may_answer.set()
+        stub.has_ended.set()
         server.shutdown()
         thread.join()
         server.server_close()

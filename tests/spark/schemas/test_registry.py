@@ -5,22 +5,34 @@ from __future__ import annotations
 import builtins
 import json
 import logging
+import pickle
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_groups.cli.doctor_cli import Outcome, check_registry
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.spark.control.running_query import RunningQuery
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.schemas import registry as registries
-from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry
-from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
+from spark_groups.spark.schemas.decoders import decoders_of, looked_up
+from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry, registry_of
+from spark_groups.spark.schemas.row_formats import (
+    ColumnFormat,
+    Format,
+    RegistryAccess,
+    RowFormats,
+    SchemaVersion,
+)
 from tests.spark.schemas.stub_registry import AVRO, Stub, running_stub, schema
 
 LATEST = SchemaVersion()
+NONE = (404, {"error_code": 40403, "message": "none"})
 
 
 @pytest.fixture
@@ -56,12 +68,76 @@ def test_schema_can_be_chosen_by_version_or_id(stub: Stub, registry: SchemaRegis
 
 
 def test_id_that_the_registry_does_not_know_is_not_asked_for_again(
-    stub: Stub, registry: SchemaRegistry
+    stub: Stub, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registries, "_LATE_PAUSES_S", ())
     for _ in range(3):
         with pytest.raises(UnknownSchemaIdError, match="has no schema id 9: none"):
             registry.schema_of_id(9, 5.0)
     assert len(stub.asked) == 1
+
+
+def test_id_that_a_follower_has_a_moment_later_is_found(
+    stub: Stub, registry: SchemaRegistry
+) -> None:
+    stub.answers["/schemas/ids/7"] = [NONE, NONE, (200, schema())]
+    assert json.loads(registry.schema_of_id(7, 20.0)) == AVRO
+    assert len(stub.asked) == 3
+
+
+def test_id_that_stays_unknown_is_waited_for_once(
+    stub: Stub, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registries, "_LATE_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(registries, "UNKNOWN_S", 0.0)
+    for _ in range(3):
+        with pytest.raises(UnknownSchemaIdError):
+            registry.schema_of_id(9, 5.0)
+    assert len(stub.asked) == 3 + 1 + 1
+
+
+def test_hostile_ids_make_few_requests(
+    stub: Stub,
+    registry: SchemaRegistry,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registries, "UNKNOWN_IDS_MAX", 20)
+    monkeypatch.setattr(registries, "_LATE_PAUSES_S", (0.0, 0.0))
+    with caplog.at_level(logging.WARNING):
+        for schema_id in range(500):
+            with pytest.raises(UnknownSchemaIdError):
+                registry.schema_of_id(schema_id, 5.0)
+    assert len(stub.asked) == 20 + 3 * 2
+    (line,) = [each.getMessage() for each in caplog.records if each.name == registries.__name__]
+    assert line.startswith("20 schema ids of records were unknown to the schema registry")
+    monkeypatch.setattr(registries, "UNKNOWN_IDS_S", 0.0)
+    stub.answers["/schemas/ids/900"] = [(200, schema())]
+    assert json.loads(registry.schema_of_id(900, 5.0)) == AVRO, "later ones are asked for"
+
+
+def test_task_that_runs_again_asks_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registries, "_LATE_PAUSES_S", ())
+    value = ColumnFormat(format=Format.AVRO, schema=json.dumps(AVRO))
+    formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
+    records = pa.array([struct.pack(">bI", 0, 9) + b"\x02"], pa.binary())
+
+    def refused() -> int:
+        decoders = decoders_of(formats, timeout_s=5.0, memory_bytes=1 << 28, compiled=False)
+        return len(decoders["value"].decode(records).refused)
+
+    assert refused() == 1
+    stub.answers["/schemas/ids/9"] = [(200, schema())]
+    assert refused() == 0
+
+
+def test_id_is_that_of_the_context_of_the_subject(stub: Stub, registry: SchemaRegistry) -> None:
+    other = {**AVRO, "name": "Other"}
+    stub.answers["/schemas/ids/7"] = [(200, schema()), (200, schema(other))]
+    assert json.loads(registry.schema_of_id(7, 5.0, "t-value")) == AVRO
+    for subject in (":.ctx:t-value", ":.ctx:u-value"):
+        assert json.loads(registry.schema_of_id(7, 5.0, subject)) == other
+    assert stub.queries == ["", "subject=%3A.ctx%3At-value"]
 
 
 def test_schema_of_another_format_is_none_of_avro(stub: Stub, registry: SchemaRegistry) -> None:
@@ -98,6 +174,27 @@ def test_registry_that_is_slow_has_a_deadline(stub: Stub, registry: SchemaRegist
     stub.may_answer.clear()
     with pytest.raises(SchemaLookupError, match="did not return schema id 7 within 1 s"):
         registry.schema_of_id(7, 1.0)
+
+
+def test_deadline_is_that_of_each_look_up(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.answers["/schemas/ids/7"] = [(200, schema())]
+    registry.schema_of_id(7, 60.0)
+    stub.may_answer.clear()
+    began_s = time.monotonic()
+    with pytest.raises(SchemaLookupError, match="did not return schema id 8 within 1 s"):
+        registry.schema_of_id(8, 1.0)
+    assert time.monotonic() - began_s < 4
+
+
+def test_answer_in_small_pieces_has_a_deadline(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.answers["/schemas/ids/7"] = [(200, schema())]
+    stub.pause_s = 0.2
+    began_s = time.monotonic()
+    with pytest.raises(SchemaLookupError, match="did not return schema id 7 within 1 s: the whole"):
+        registry.schema_of_id(7, 1.0)
+    assert time.monotonic() - began_s < 4
+    stub.pause_s = 0.0
+    assert json.loads(registry.schema_of_id(7, 5.0)) == AVRO
 
 
 def test_second_address_is_asked_if_the_first_does_not_answer(stub: Stub) -> None:
@@ -178,13 +275,38 @@ def test_schemas_that_a_schema_refers_to_are_part_of_it(
     assert inner["fields"][0]["type"]["symbols"] == ["S"]
 
 
+def test_deleted_schema_that_a_schema_refers_to_is_still_found(
+    stub: Stub, registry: SchemaRegistry
+) -> None:
+    reference = {"name": "y.B", "subject": "y.B", "version": 1}
+    refers = {**AVRO, "fields": [{"name": "f", "type": "y.B"}]}
+    stub.answers["/schemas/ids/7"] = [(200, schema(refers, references=[reference]))]
+    with pytest.raises(SchemaLookupError, match=r"has no version 1 of subject y\.B, to") as raised:
+        registry.schema_of_id(7, 5.0)
+    assert not isinstance(raised.value, UnknownSchemaIdError)
+    of_b = schema({"type": "enum", "name": "y.B", "symbols": ["S"]}, id=2, version=1)
+    stub.answers["/subjects/y.B/versions/1"] = [(200, of_b)]
+    assert "symbols" in registry.schema_of_id(7, 5.0)
+    assert stub.queries[-1].lower() == "deleted=true"
+
+
 def test_processes_memory_of_schemas_has_a_limit(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registries, "IDS_MAX", 3)
     for schema_id in range(5):
         registry.learn(schema_id, "text")
-    assert [*registry._texts] == [2, 3, 4]
+    assert [schema_id for _, schema_id in registry._texts] == [2, 3, 4]
+    monkeypatch.setattr(registries, "KEPT_BYTES_MAX", 1_000)
+    for schema_id in (5, 6, 6):
+        registry.learn(schema_id, "x" * 600)
+    assert [schema_id for _, schema_id in registry._texts] == [6]
+
+
+def test_schema_that_is_too_long_is_not_kept(stub: Stub, registry: SchemaRegistry) -> None:
+    stub.answers["/schemas/ids/7"] = [(200, schema({**AVRO, "doc": "x" * (1 << 20)}))]
+    with pytest.raises(UnknownSchemaIdError, match="schema id 7 has more than 1048576 bytes"):
+        registry.schema_of_id(7, 5.0)
 
 
 def test_missing_extra_is_named(registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +359,38 @@ def test_doctor_resolves_a_login_as_a_query_does(
     refused = check_registry(stub.url, None, file)
     assert refused.outcome is Outcome.FAILED
     assert "NO_SUCH_LOGIN" in refused.found
+
+
+def test_each_start_meets_the_registry_of_its_time(stub: Stub) -> None:
+    value = ColumnFormat(format=Format.AVRO, subject="t-value", version=SchemaVersion(schema_id=7))
+    formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
+    for each in (AVRO, {**AVRO, "name": "Other"}):
+        stub.answers["/schemas/ids/7"] = [(200, schema(each))]
+        found = looked_up(formats, 5.0)
+        assert json.loads(found.value.schema) == each
+        assert found.registry is not None
+        of_a_task = pickle.loads(pickle.dumps(found)).registry
+        assert registry_of(of_a_task) is registry_of(found.registry)
+
+
+def test_each_run_of_many_looks_its_schema_up_once(stub: Stub) -> None:
+    path = "/subjects/t-value/versions/latest"
+    stub.answers[path] = [(200, schema(id=7, version=3, subject="t-value"))]
+    given = {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.group.id": "g",
+        "subscribe": "t",
+        "valueFormat": "avro",
+        "schemaRegistryUrl": stub.url,
+    }
+    runs = [
+        RunningQuery(tuple(given.items()), f"run {place}", (), (), (), is_as_loaded=True)
+        for place in range(20)
+    ]
+    for _ in range(2):
+        for run in runs:
+            assert run.reading_settings().formats is not None
+    assert stub.asked == [path] * len(runs)
 
 
 def test_log_of_a_start_names_the_version_and_how_to_keep_it(stub: Stub) -> None:
