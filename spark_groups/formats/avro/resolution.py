@@ -216,11 +216,16 @@ class _Resolution:
 
     def _fields(self, writer: Record, reader: Record, path: str) -> Step:
         names = {field.name for field in writer.fields}
-        targets: dict[str, int] = {}
+        # A name wins over any alias, whichever field comes first.
+        targets = {
+            field.name: index for index, field in enumerate(reader.fields) if field.name in names
+        }
         missing = []
         for index, field in enumerate(reader.fields):
-            known = (field.name, *field.aliases)
-            name = next((each for each in known if each in names and each not in targets), None)
+            if field.name in names:
+                continue
+            free = (each for each in field.aliases if each in names and each not in targets)
+            name = next(free, None)
             if name is None:
                 missing.append((index, field))
             else:

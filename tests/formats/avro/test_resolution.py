@@ -212,6 +212,19 @@ def test_fields_are_found_by_name_then_by_alias() -> None:
     assert read(writer, reader, octets) == {"c": "text", "a": 5}
 
 
+def test_a_name_wins_over_the_alias_of_an_earlier_field() -> None:
+    writer = {"type": "record", "name": "R", "fields": [{"name": "f2", "type": "int"}]}
+    reader = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "f1", "type": "int", "aliases": ["f2"], "default": 0},
+            {"name": "f2", "type": "int", "default": 9},
+        ],
+    }
+    assert read(writer, reader, octets_of(writer, {"f2": 5})) == {"f1": 0, "f2": 5}
+
+
 @pytest.mark.parametrize(
     ("writer", "reader", "message"),
     [
