@@ -178,6 +178,13 @@ def test_schemas_that_a_schema_refers_to_are_part_of_it(
     assert inner["fields"][0]["type"]["symbols"] == ["S"]
 
 
+def test_reference_whose_name_is_no_text_is_refused(stub: Stub, registry: SchemaRegistry) -> None:
+    refers = {"name": ["x.A"], "subject": "a", "version": 1}
+    stub.answers["/schemas/ids/7"] = [(200, schema("string", references=[refers]))]
+    with pytest.raises((SchemaLookupError, UnknownSchemaIdError)):
+        registry.schema_of_id(7, 5.0)
+
+
 def test_processes_memory_of_schemas_has_a_limit(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
