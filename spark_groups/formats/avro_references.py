@@ -27,14 +27,20 @@ def with_references(text: str, references: Mapping[str, str]) -> str:
     Raises:
         SchemaError: A text is not JSON, or is nested too deeply; or the result is too long.
     """
+    if len(text) + sum(map(len, references.values())) > _TEXT_MAX:
+        raise _too_long()
     try:
         parsed = {name: json.loads(each) for name, each in references.items()}
         inlined = json.dumps(_Inlining(parsed).schema(json.loads(text), ""))
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"a schema with references is not JSON: {error}") from None
     if len(inlined) > _TEXT_MAX:
-        raise SchemaError(f"a schema with its references has more than {_TEXT_MAX >> 20} MiB")
+        raise _too_long()
     return inlined
+
+
+def _too_long() -> SchemaError:
+    return SchemaError(f"a schema with its references has more than {_TEXT_MAX >> 20} MiB")
 
 
 class _Inlining:
@@ -43,6 +49,8 @@ class _Inlining:
     def __init__(self, references: Mapping[str, Any]) -> None:
         self._references = references
         self._defined: set[str] = set()
+        self._inlined: set[str] = set()
+        self._left = _TEXT_MAX
 
     def schema(self, given: Any, namespace: str) -> Any:
         """Return a schema, or the list of a union, with definitions."""
@@ -52,7 +60,8 @@ class _Inlining:
             return [self.schema(each, namespace) for each in given]
         if not isinstance(given, dict):
             return given
-        if given.get("type") in _NAMED:
+        kind = given.get("type")
+        if isinstance(kind, str) and kind in _NAMED:
             return self._definition(given, namespace)
         return {
             name: self.schema(part, namespace) if name in _PARTS else part
@@ -62,17 +71,31 @@ class _Inlining:
     def _named(self, name: str, namespace: str) -> Any:
         if name in _PRIMITIVE:
             return name
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        if full in self._defined or full not in self._references:
-            return full if full in self._defined else name
+        full = self._full(name, namespace)
+        if full in self._defined:
+            return full
+        # A reference that does not define its name is not read again: it could double each time.
+        if full in self._inlined or full not in self._references:
+            return name
+        self._inlined.add(full)
         return self.schema(self._references[full], "")
 
+    def _full(self, name: str, namespace: str) -> str:
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        self._left -= len(full)
+        if self._left < 0:
+            raise _too_long()
+        return full
+
     def _definition(self, given: dict[str, Any], namespace: str) -> dict[str, Any]:
-        name = str(given.get("name", ""))
-        space = given.get("namespace", namespace)
+        name, space = given.get("name"), given.get("namespace")
+        if not isinstance(name, str) or not isinstance(space, str | None):
+            raise SchemaError("a name and a namespace of a schema are texts")
         if "." in name:
             space = name.rpartition(".")[0]
-        full = name if "." in name or not space else f"{space}.{name}"
+        elif space is None:
+            space = namespace
+        full = self._full(name, space)
         self._defined.add(full)
         # A definition may now stand in another namespace.
         found = {**given, "name": name.rpartition(".")[2], "namespace": space}

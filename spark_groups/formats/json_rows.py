@@ -30,7 +30,7 @@ _SPECIAL: Final = {
     **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
-_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _DATE: Final = r"(\d{4})-(\d\d?)-(\d\d?)"
 _DAY: Final = re.compile(rf"{_DATE}(?:[T ].*)?", re.ASCII)
 _MOMENT: Final = re.compile(
@@ -41,7 +41,7 @@ _MOMENT: Final = re.compile(
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND: Final = timedelta(microseconds=1)
 _AHEAD_MAX: Final = timedelta(hours=18)
-_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\(?:.|\Z))*(?:"|\Z)', re.DOTALL)
 _DIGITS_MAX: Final = 4_000
 _KINDS: Final = {str: "a string", bool: "true or false", dict: "an object", list: "an array"}
 
@@ -219,7 +219,9 @@ def _float(value: Any) -> float:
 
 
 def _decimal(value: Any) -> Decimal:
-    if type(value) is not int and not _DECIMAL.fullmatch(value):
+    if type(value) is not int and (
+        len(value.lstrip("+-0")) > _DIGITS_MAX or not _DECIMAL.fullmatch(value)
+    ):
         raise ValueError
     return Decimal(value)
 

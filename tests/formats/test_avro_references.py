@@ -53,3 +53,25 @@ def test_names_of_the_schema_itself_stay() -> None:
 def test_schema_that_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="not JSON"):
         with_references(text, {})
+
+
+@pytest.mark.parametrize("kind", [{"type": "int"}, ["null", "int"], [], None, 7])
+def test_type_that_is_no_text_is_left_to_the_reader_of_schemas(kind: Any) -> None:
+    assert inlined({"type": kind, "name": "A"}, x_Y="int") == {"type": kind, "name": "A"}
+
+
+@pytest.mark.parametrize("more", [{"name": ["A"]}, {"name": None}, {"namespace": ["x"]}])
+def test_names_that_are_no_texts_are_refused(more: Any) -> None:
+    with pytest.raises(SchemaError, match="are texts"):
+        inlined({**record("A", "x.Y"), **more}, x_Y="int")
+
+
+def test_references_that_do_not_define_their_names_do_not_double() -> None:
+    references = {f"x_R{n}": {"type": ["null", *[f"x.R{n + 1}"] * 2]} for n in range(40)}
+    assert len(json.dumps(inlined("x.R0", **references))) < 5_000
+
+
+def test_long_namespaces_are_not_repeated_without_limit() -> None:
+    fields = [record(f"A{n}") for n in range(1_000)]
+    with pytest.raises(SchemaError, match="more than 16 MiB"):
+        inlined(record("R", *fields, namespace="n" * 1_000_000))

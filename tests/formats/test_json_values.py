@@ -235,6 +235,25 @@ def test_records_of_which_each_second_is_wrong_take_time_that_grows_with_their_n
 
 
 @pytest.mark.parametrize(
+    ("column", "value", "fault"),
+    [
+        ("int", b"[" * 201 + b'"' + b'\\"' * 100_000, "deeper than 200"),
+        ("int", b"[" * 201 + b'"' + b'\\"' * 100_000 + b"\\", "deeper than 200"),
+        ("int", b'["[' + b"[" * 201 + b"\\", "not JSON"),
+        ("decimal(10,2)", b'"' + b"1" * 200_000 + b'x"}', "does not fit the type decimal(10,2)"),
+        ("decimal(10,2)", b'"' + b"1" * 3_900 + b'x"}', "does not fit the type decimal(10,2)"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_hostile_document_takes_time_that_grows_with_its_length(
+    column: str, value: bytes, fault: str
+) -> None:
+    began = time.thread_time()
+    assert fault in reason(f"a {column}", b'{"a":' + value)
+    assert time.thread_time() - began < 2
+
+
+@pytest.mark.parametrize(
     ("ddl", "fault"),
     [
         ("int", "must name columns"),

@@ -34,11 +34,15 @@ class CompiledRows:
         root: The slots of the decoded column.
         own: How bytes without a frame are read; None: all have a frame.
         bytes_max: The most bytes of the decoded values of one call.
+        record_bytes_max: The same, where the first record alone has more.
     """
 
-    def __init__(self, root: Slot, own: Step | None, *, bytes_max: int) -> None:
+    def __init__(
+        self, root: Slot, own: Step | None, *, bytes_max: int, record_bytes_max: int
+    ) -> None:
         self._root, self._own, self._bytes_max = root, own, bytes_max
-        self._used = np.zeros((len(list(root.all())), 2))
+        self._record_bytes_max = record_bytes_max
+        self._used = self._used_by_none = np.zeros((len(list(root.all())), 2))
         self.forget()
 
     def forget(self) -> None:
@@ -84,6 +88,26 @@ class CompiledRows:
             column: The bytes.
             step_of_id: Is asked once for each schema id.
         """
+        buffers = SlotBuffers(self._root, len(column), self._bytes_max, self._used)
+        refused: dict[int, Refusal] = {}
+        rows = self._decode(column, step_of_id, buffers, refused, alone=False)
+        if rows:
+            self._used = buffers.used(rows)
+            return buffers.take(rows), refused
+        buffers = SlotBuffers(self._root, 1, self._record_bytes_max, self._used_by_none)
+        rows = self._decode(column[:1], step_of_id, buffers, refused, alone=True)
+        return buffers.take(rows), refused
+
+    def _decode(
+        self,
+        column: pa.Array,
+        step_of_id: StepOfId,
+        buffers: SlotBuffers,
+        refused: dict[int, Refusal],
+        *,
+        alone: bool,
+    ) -> int:
+        """Decode the first rows into buffers, and return how many; 0: the first is too large."""
         rows = len(column)
         present = np.ones(rows, np.bool_)
         if column.null_count:
@@ -91,15 +115,13 @@ class CompiledRows:
         offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: rows + 1]
         octets = column.buffers()[2]
         place = (octets.address, octets.size) if octets is not None else (0, 0)
-        buffers = SlotBuffers(self._root, rows, self._bytes_max, self._used)
         cursor = np.zeros(CURSOR_NUMBERS, np.int64)
         cursor[PLACE] = -1
-        refused: dict[int, Refusal] = {}
         while True:
             status = self._run(place, offsets, present, buffers, cursor)
             row, slot = int(cursor[ROW]), int(cursor[AT_SLOT])
             if status is Status.DONE:
-                break
+                return row
             if status is Status.ID_IS_NEW:
                 schema_id = int(cursor[SCHEMA_ID])
                 self._add(schema_id, step_of_id(schema_id))
@@ -107,16 +129,14 @@ class CompiledRows:
             if status is Status.SLOT_IS_FULL:
                 if buffers.grow(slot, int(cursor[NEEDED_BYTES])):
                     continue
-                if row:
+                if not alone:
                     buffers.roll_back(row)
-                    break
+                    return row
                 status = Status.IS_TOO_LARGE
             buffers.roll_back(row)
             cursor[PLACE] = -1
             refused[row] = status, slot, int(cursor[SCHEMA_ID])
             present[row] = False
-        self._used = buffers.used(row)
-        return buffers.take(row), refused
 
     def _run(
         self,

@@ -36,6 +36,7 @@ class AvroDecoder:
             the id in 4 bytes, as Confluent's serializers write them); None: values are bare, and
             their schema is the reader's.
         bytes_max: The most bytes of the decoded values of one call.
+        record_bytes_max: The same, where one record alone has more; None: it is refused.
         compiled: Whether to use compiled code, which the caller has prepared.
 
     Raises:
@@ -48,9 +49,11 @@ class AvroDecoder:
         schema_of_id: SchemaOfId | None,
         *,
         bytes_max: int,
+        record_bytes_max: int | None = None,
         compiled: bool,
     ) -> None:
-        if not 0 < bytes_max < 2**31:
+        record_bytes_max = record_bytes_max or bytes_max
+        if not 0 < bytes_max <= record_bytes_max < 2**31:
             raise ValueError("the limit of decoded values must be positive and fit 31 bits")
         self._reader = parse_schema(reader_schema)
         self.arrow_type: pa.DataType = arrow_type_of(self._reader)
@@ -65,7 +68,7 @@ class AvroDecoder:
         kind: Any = PlainRows
         if compiled:
             kind = importlib.import_module(_COMPILED).CompiledRows
-        self._rows = kind(self._root, own, bytes_max=bytes_max)
+        self._rows = kind(self._root, own, bytes_max=bytes_max, record_bytes_max=record_bytes_max)
 
     def decode(self, column: pa.Array) -> DecodedColumn:
         """Decode the first records of a batch, or all.

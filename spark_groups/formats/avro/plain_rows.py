@@ -46,13 +46,19 @@ class _RefusedError(Exception):
 
 
 class _Record:
-    """The bytes of a record, and how many items its arrays and maps may still have."""
+    """The bytes of a record, and how many items and bytes of values it may still have."""
 
-    __slots__ = ("end", "items_left", "octets")
+    __slots__ = ("bytes_left", "end", "items_left", "octets")
 
-    def __init__(self, octets: bytes, at: int) -> None:
-        self.octets, self.end = octets, len(octets)
+    def __init__(self, octets: bytes, at: int, bytes_max: float) -> None:
+        self.octets, self.end, self.bytes_left = octets, len(octets), bytes_max
         self.items_left: float = self.end - at + EMPTY_ITEMS_MAX
+
+    def take(self, size: int, slot: Slot | None) -> None:
+        """Take room for a value that the bytes may not spell out."""
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            raise _RefusedError(Status.IS_TOO_LARGE, slot)
 
 
 class PlainRows:
@@ -62,10 +68,14 @@ class PlainRows:
         root: The slots of the decoded column.
         own: How bytes without a frame are read; None: all have a frame.
         bytes_max: The most bytes of the decoded values of one call, roughly.
+        record_bytes_max: The most bytes of one record's items and defaults, roughly.
     """
 
-    def __init__(self, root: Slot, own: Step | None, *, bytes_max: int) -> None:
+    def __init__(
+        self, root: Slot, own: Step | None, *, bytes_max: int, record_bytes_max: int
+    ) -> None:
         self._root, self._bytes_max = root, bytes_max
+        self._record_bytes_max = record_bytes_max
         self._own = None if own is None else _reader(own, root)
         self.forget()
 
@@ -87,10 +97,10 @@ class PlainRows:
         """
         values: list[Any] = []
         refused: dict[int, Refusal] = {}
-        left = self._bytes_max // _WORTH
+        left: float = self._bytes_max
         for row, scalar in enumerate(column):
             octets, value = scalar.as_py(), None
-            left -= len(octets or b"")
+            left -= _WORTH * len(octets or b"")
             if left < 0 and row:
                 break
             if octets is not None:
@@ -100,7 +110,11 @@ class PlainRows:
                     if read is None:
                         schema_id, at = _frame(octets), _FRAME.size
                         read = self._reader_of(schema_id, step_of_id)
-                    value = _read_all(read, octets, at)
+                    record = _Record(octets, at, self._record_bytes_max)
+                    try:
+                        value = _read_all(read, record, at)
+                    finally:
+                        left -= self._record_bytes_max - record.bytes_left
                 except _RefusedError as error:
                     refused[row] = error.status, error.slot, schema_id
             values.append(value)
@@ -124,9 +138,9 @@ def _frame(octets: bytes) -> int:
     return int(schema_id)
 
 
-def _read_all(read: Read, octets: bytes, at: int) -> Any:
-    value, at = read(_Record(octets, at), at)
-    if at != len(octets):
+def _read_all(read: Read, record: _Record, at: int) -> Any:
+    value, at = read(record, at)
+    if at != record.end:
         raise _RefusedError(Status.HAS_BYTES_LEFT, None)
     return value
 
@@ -164,10 +178,15 @@ def _reader(step: Step, slot: Slot | None) -> Read:  # noqa: PLR0911
 
         return read
     if isinstance(step, Default):
-        literal = _Record(step.octets, 0)
+        size, literal = len(step.octets), _Record(step.octets, 0, float("inf"))
         literal.items_left = float("inf")
         default, _ = _reader(step.step, slot)(literal, 0)
-        return lambda _, at: (default, at)
+
+        def read_default(record: _Record, at: int) -> tuple[Any, int]:
+            record.take(size, slot)
+            return default, at
+
+        return read_default
     if isinstance(step, ReadNull):
         return lambda _, at: (None, at)
 
@@ -179,6 +198,9 @@ def _reader(step: Step, slot: Slot | None) -> Read:  # noqa: PLR0911
 
 def _items_reader(step: ReadItems, slot: Slot | None) -> Read:
     read_item = _reader(step.item, None if slot is None else slot.children[-1])
+    below = [each for part in ([] if slot is None else slot.children) for each in part.all()]
+    with_it = {index for part in ([] if slot is None else slot.children) for index in part.nulls}
+    size = sum(each.bytes_of_value for each in below if each.index in with_it)
     key_step = ReadValue(Op.BYTES, LENGTH, int(slot is not None))
     read_key = _reader(key_step, None if slot is None else slot.children[0])
 
@@ -189,6 +211,7 @@ def _items_reader(step: ReadItems, slot: Slot | None) -> Read:
             if count == 0:
                 return items, at
             for _ in range(count):
+                record.take(size, slot)
                 if step.is_map:
                     key, at = read_key(record, at)
                     item, at = read_item(record, at)

@@ -29,6 +29,8 @@ from spark_groups.values import dataclass
 
 STEPS_MAX: Final = 200_000
 """The most pairs of types that are compared."""
+DEFAULTS_MAX: Final = 1 << 20
+"""The most values in the defaults of a schema, and bytes of those that are used in others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,8 @@ def resolve(writer: AvroType, reader: AvroType) -> Step:
     path = getattr(reader, "name", "") or "the schema"
     try:
         return _Resolution().step(writer, reader, path)
-    except _TooManyStepsError:
-        raise SchemaError(f"{path}: the schemas have too many unions to compare") from None
+    except _TooLargeError as error:
+        raise SchemaError(f"{path}: {error}") from None
 
 
 def check_defaults(reader: AvroType) -> None:
@@ -127,15 +129,27 @@ def check_defaults(reader: AvroType) -> None:
     Raises:
         SchemaError: A default is none of its type; the message names the path.
     """
+    try:
+        _check_defaults(reader, _Defaults(), set())
+    except _TooLargeError as error:
+        raise SchemaError(f"the schema: {error}") from None
+
+
+def _check_defaults(reader: AvroType, defaults: _Defaults, seen: set[int]) -> None:
+    # The uses of a named type are one object.
+    if id(reader) in seen:
+        return
+    seen.add(id(reader))
     if isinstance(reader, Record):
         for field in reader.fields:
-            check_defaults(field.type)
+            _check_defaults(field.type, defaults, seen)
             if field.default is not None:
-                _encoded(field.type, json.loads(field.default), f"{reader.name}.{field.name}")
+                defaults.of_field(field, f"{reader.name}.{field.name}")
     for each in getattr(reader, "branches", ()):
-        check_defaults(each)
+        _check_defaults(each, defaults, seen)
     if isinstance(reader, (Array, Map)):
-        check_defaults(reader.items if isinstance(reader, Array) else reader.values)
+        below = reader.items if isinstance(reader, Array) else reader.values
+        _check_defaults(below, defaults, seen)
 
 
 def steps_in(step: Step) -> int:
@@ -150,8 +164,8 @@ def steps_in(step: Step) -> int:
     return 1 + len(getattr(step, "symbols", ())) + sum(map(steps_in, below))
 
 
-class _TooManyStepsError(Exception):
-    """More than `STEPS_MAX`."""
+class _TooLargeError(Exception):
+    """More than `STEPS_MAX` or `DEFAULTS_MAX`; no branch of a union is tried instead."""
 
 
 class _Resolution:
@@ -159,11 +173,12 @@ class _Resolution:
 
     def __init__(self) -> None:
         self._steps = 0
+        self._defaults = _Defaults()
 
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > STEPS_MAX:
-            raise _TooManyStepsError
+            raise _TooLargeError("the schemas have too many unions to compare")
 
     def step(self, writer: AvroType, reader: AvroType, path: str) -> Step:  # noqa: PLR0911
         """Return how values of a type become those of another."""
@@ -216,11 +231,16 @@ class _Resolution:
 
     def _fields(self, writer: Record, reader: Record, path: str) -> Step:
         names = {field.name for field in writer.fields}
-        targets: dict[str, int] = {}
+        # A name wins over any alias, whichever field comes first.
+        targets = {
+            field.name: index for index, field in enumerate(reader.fields) if field.name in names
+        }
         missing = []
         for index, field in enumerate(reader.fields):
-            known = (field.name, *field.aliases)
-            name = next((each for each in known if each in names and each not in targets), None)
+            if field.name in names:
+                continue
+            free = (each for each in field.aliases if each in names and each not in targets)
+            name = next(free, None)
             if name is None:
                 missing.append((index, field))
             else:
@@ -239,10 +259,13 @@ class _Resolution:
     def _default(self, field: Field, path: str) -> Step:
         if field.default is None:
             raise SchemaError(f"{path}: the writer's schema lacks the field, which has no default")
-        default = json.loads(field.default)
-        if default is None and isinstance(field.type, Union) and NULL in field.type.branches:
+        if (
+            field.default == "null"
+            and isinstance(field.type, Union)
+            and NULL in field.type.branches
+        ):
             return ReadNull()
-        octets = _encoded(field.type, default, path)
+        octets = self._defaults.of_field(field, path)
         return Default(octets, self.step(field.type, field.type, path))
 
 
@@ -362,40 +385,65 @@ def _skipped(writer: AvroType) -> Step:  # noqa: PLR0911
     return ReadValue(Op[writer.type.upper()], 0, Store.NOTHING)
 
 
-def _encoded(avro_type: AvroType, value: Any, path: str) -> bytes:
-    """Return a default as Avro's bytes."""
-    if isinstance(avro_type, Union):
-        for index, branch in enumerate(avro_type.branches):
-            try:
-                return _varint(index) + _encoded(branch, value, path)
-            except SchemaError:  # noqa: PERF203
-                continue
-    elif isinstance(avro_type, Array) and isinstance(value, list):
-        items = b"".join(_encoded(avro_type.items, each, f"{path}[]") for each in value)
-        return _varint(len(value)) + items + b"\0" if value else b"\0"
-    elif isinstance(avro_type, Map) and isinstance(value, dict):
-        items = b"".join(
-            _text(key) + _encoded(avro_type.values, each, f"{path}{{}}")
-            for key, each in value.items()
-        )
-        return _varint(len(value)) + items + b"\0" if value else b"\0"
-    elif isinstance(avro_type, Record) and isinstance(value, dict):
-        return b"".join(_encoded_field(each, value, path) for each in avro_type.fields)
-    elif isinstance(avro_type, Enumeration) and value in avro_type.symbols:
-        return _varint(avro_type.symbols.index(value))
-    elif isinstance(avro_type, Primitive):
-        octets = _encoded_primitive(avro_type, value)
-        if octets is not None:
-            return octets
-    raise SchemaError(f"{path}: the default {str(value)[:60]!r} is no {_words(avro_type)}")
+class _Defaults:
+    """Defaults as Avro's bytes, each made once, with a limit for all of a schema."""
 
+    def __init__(self) -> None:
+        self._left = DEFAULTS_MAX
+        self._of_field: dict[int, bytes] = {}
 
-def _encoded_field(field: Field, value: dict[str, Any], path: str) -> bytes:
-    below = f"{path}.{field.name}"
-    if field.name not in value and field.default is None:
-        raise SchemaError(f"{below}: a default lacks the field, which has no default")
-    given = value[field.name] if field.name in value else json.loads(field.default or "null")
-    return _encoded(field.type, given, below)
+    def _take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise _TooLargeError(f"its defaults have more than {DEFAULTS_MAX} values or bytes")
+
+    def of_field(self, field: Field, path: str) -> bytes:
+        """Return the default of a field, which lives as long as this."""
+        octets = self._of_field.get(id(field))
+        if octets is None:
+            octets = self._encoded(field.type, json.loads(field.default or "null"), path)
+            self._of_field[id(field)] = octets
+        return octets
+
+    def _encoded(self, avro_type: AvroType, value: Any, path: str) -> bytes:
+        self._take(1)
+        if isinstance(avro_type, Union):
+            for index, branch in enumerate(avro_type.branches):
+                try:
+                    return _varint(index) + self._encoded(branch, value, path)
+                except SchemaError:  # noqa: PERF203
+                    continue
+        elif isinstance(avro_type, Array) and isinstance(value, list):
+            kind, below = avro_type.items, f"{path}[]"
+            items = b"".join(self._encoded(kind, each, below) for each in value)
+            return _varint(len(value)) + items + b"\0" if value else b"\0"
+        elif isinstance(avro_type, Map) and isinstance(value, dict):
+            kind, below = avro_type.values, f"{path}{{}}"
+            items = b"".join(
+                _text(key) + self._encoded(kind, each, below) for key, each in value.items()
+            )
+            return _varint(len(value)) + items + b"\0" if value else b"\0"
+        elif isinstance(avro_type, Record) and isinstance(value, dict):
+            return b"".join(self._in_record(each, value, path) for each in avro_type.fields)
+        elif isinstance(avro_type, Enumeration) and value in avro_type.symbols:
+            return _varint(avro_type.symbols.index(value))
+        elif isinstance(avro_type, Primitive):
+            octets = _encoded_primitive(avro_type, value)
+            if octets is not None:
+                return octets
+        # All of an object or an array would be written for each branch that is tried.
+        shown = "of parts" if isinstance(value, (dict, list)) else repr(str(value)[:60])
+        raise SchemaError(f"{path}: the default {shown} is no {_words(avro_type)}")
+
+    def _in_record(self, field: Field, value: dict[str, Any], path: str) -> bytes:
+        below = f"{path}.{field.name}"
+        if field.name in value:
+            return self._encoded(field.type, value[field.name], below)
+        if field.default is None:
+            raise SchemaError(f"{below}: a default lacks the field, which has no default")
+        octets = self.of_field(field, below)
+        self._take(1 + len(octets))
+        return octets
 
 
 def _encoded_primitive(avro_type: Primitive, value: Any) -> bytes | None:  # noqa: PLR0911

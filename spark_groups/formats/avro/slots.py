@@ -125,13 +125,17 @@ class SlotBuffers:
             values = 1.0 if slot.index in of_rows else float(used_before[slot.index, 0])
             row_bytes += values * slot.bytes_of_value
         rows = max(1, min(rows, int(bytes_max / 2 / row_bytes)))
+        # Half of the memory is for rows, and a quarter for what any slot may need at first.
+        share_bytes = bytes_max // 4 // len(self._slots)
+        first_items = min(rows, _FIRST_ITEMS, share_bytes // 8)
+        first_bytes = min(16 * rows, _FIRST_BYTES, share_bytes)
         for slot in self._slots:
             values, octets = (int(each * rows * 1.1) for each in used_before[slot.index])
             self.table[slot.index, WIDTH] = slot.width
             self._parts.append([np.empty(0, np.uint8)] * 3)
-            self._resize(slot, rows if slot.index in of_rows else values + min(rows, _FIRST_ITEMS))
+            self._resize(slot, rows if slot.index in of_rows else values + first_items)
             if slot.width == ENDS and not slot.is_items:
-                self._resize_data(slot, octets + min(16 * rows, _FIRST_BYTES))
+                self._resize_data(slot, octets + first_bytes)
 
     def _resize(self, slot: Slot, capacity: int) -> None:
         width, numbers = abs(slot.width), self.table[slot.index]

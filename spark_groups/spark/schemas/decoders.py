@@ -30,6 +30,8 @@ UNDECODABLE_TYPE: Final = pa.struct(
     [("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())]
 )
 _BYTES_MAX: Final = 16 * 1024 * 1024
+_RECORD_SHARE: Final = 4
+"""One record's values may take this part of a task's memory; the record itself takes a fifth."""
 
 
 def looked_up(formats: RowFormats, timeout_s: float) -> RowFormats:
@@ -123,7 +125,11 @@ def decoders_of(
     bytes_max = min(_BYTES_MAX, memory_bytes // 16)
     return {
         name: decoder_of(
-            each, _schema_of_id(formats, name, timeout_s), bytes_max=bytes_max, compiled=compiled
+            each,
+            _schema_of_id(formats, name, timeout_s),
+            bytes_max=bytes_max,
+            record_bytes_max=min(memory_bytes // _RECORD_SHARE, 2**31 - 1),
+            compiled=compiled,
         )
         for name, each in formats.by_column.items()
     }
@@ -161,6 +167,7 @@ def decoder_of(
     schema_of_id: SchemaOfId | None,
     *,
     bytes_max: int = _BYTES_MAX,
+    record_bytes_max: int = _BYTES_MAX,
     compiled: bool,
 ) -> ColumnDecoder:
     """Return the decoder of one column.
@@ -169,6 +176,7 @@ def decoder_of(
         each: Its format, with its schema.
         schema_of_id: Looks writers' schemas up; None: records have no schema ids.
         bytes_max: The most bytes of the decoded values of one call.
+        record_bytes_max: The same, where one Avro record alone has more.
         compiled: Whether compiled code may be used.
 
     Raises:
@@ -180,7 +188,13 @@ def decoder_of(
         case Format.AVRO:
             from spark_groups.formats.avro.decoder import AvroDecoder  # noqa: PLC0415
 
-            return AvroDecoder(each.schema, schema_of_id, bytes_max=bytes_max, compiled=compiled)
+            return AvroDecoder(
+                each.schema,
+                schema_of_id,
+                bytes_max=bytes_max,
+                record_bytes_max=record_bytes_max,
+                compiled=compiled,
+            )
         case Format.JSON:
             from spark_groups.formats.json_values import JsonDecoder  # noqa: PLC0415
 

@@ -246,6 +246,8 @@ class SchemaRegistry:
         waiting = [*schema.references]
         while waiting:
             each = waiting.pop()
+            if not isinstance(each.name, str):
+                raise self._unusable(what, "the name of a reference is no text")
             if each.name in found:
                 continue
             if len(found) == REFERENCES_MAX:

@@ -312,8 +312,55 @@ def test_a_record_that_is_too_large_alone_is_refused() -> None:
     first = decoder.decode(pa.array([small, large, small], pa.binary()))
     assert len(first.values) == 1
     rest = decoder.decode(pa.array([large, small], pa.binary()))
-    assert rest.values.to_pylist() == [None, {"a": 5, "b": None, "c": []}]
+    assert rest.values.to_pylist() == [None]
+    assert decoder.decode(pa.array([small], pa.binary())).values.to_pylist() == [
+        {"a": 5, "b": None, "c": []}
+    ]
     assert rest.refused[0].reason == "b: its values need more memory than a column may use"
+
+
+TEXTS = {
+    "type": "record",
+    "name": "T",
+    "fields": [{"name": f"f{n}", "type": "string"} for n in range(9_998)],
+}
+NUMBERS = {"type": "array", "items": "long"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "octets", "rows"),
+    [
+        ("bytes", varint(17_000_000) + bytes(17_000_000), 3),
+        (NUMBERS, varint(1_900_000) + b"\2" * 1_900_000 + b"\0", 3),
+        (TEXTS, varint(2_000) + b"x" * 2_000 + (varint(4) + b"abcd") * 9_997, 2_000),
+    ],
+    ids=["bytes", "numbers", "texts"],
+)
+def test_a_record_that_a_task_has_memory_for_is_decoded(
+    schema: Any, octets: bytes, rows: int
+) -> None:
+    decoder = AvroDecoder(
+        text_of(schema), None, bytes_max=1 << 24, record_bytes_max=1 << 26, compiled=True
+    )
+    column = pa.array([octets] * rows, pa.binary())
+    for row in (0, 1):
+        decoded = decoder.decode(column[row:])
+        assert not decoded.refused
+        assert decoded.values.null_count == 0
+        assert decoded.values[0] == decoded.values[len(decoded.values) - 1]
+
+
+def test_items_without_bytes_count_as_memory_in_plain_python() -> None:
+    fields = [{"name": f"d{n}", "type": "long", "default": 1} for n in range(20)]
+    item = {"type": "record", "name": "I", "fields": []}
+    writer, reader = ({"type": "array", "items": i} for i in (item, item | {"fields": fields}))
+    decoder = AvroDecoder(
+        text_of(reader), lambda _: text_of(writer), bytes_max=1 << 20, compiled=False
+    )
+    row = framed(1, varint(2_000) + b"\0")
+    assert 0 < len(decoder.decode(pa.array([row] * 100, pa.binary())).values) <= 4
+    large = decoder.decode(pa.array([framed(1, varint(60_000) + b"\0")], pa.binary()))
+    assert large.refused[0].reason == "its values need more memory than a column may use"
 
 
 def test_defaults_cannot_make_a_record_larger_than_the_memory() -> None:
@@ -326,9 +373,9 @@ def test_defaults_cannot_make_a_record_larger_than_the_memory() -> None:
         text_of(reader), lambda _: text_of(writer), bytes_max=1 << 20, compiled=True
     )
     rows = [framed(1, varint(count) + b"\0") for count in (60_000, 3)]
-    decoded = decoder.decode(pa.array(rows, pa.binary()))
-    assert list(decoded.refused) == [0]
-    assert decoded.values[1].as_py() == [{"d": "x" * 10_000}] * 3
+    assert list(decoder.decode(pa.array(rows, pa.binary())).refused) == [0]
+    decoded = decoder.decode(pa.array(rows[1:], pa.binary()))
+    assert decoded.values[0].as_py() == [{"d": "x" * 10_000}] * 3
 
 
 @pytest.mark.parametrize("seed", range(40))

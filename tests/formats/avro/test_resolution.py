@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import time
 from decimal import Context, Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.decoder import AvroDecoder
-from spark_groups.formats.avro.resolution import resolve, steps_in
+from spark_groups.formats.avro.resolution import check_defaults, resolve, steps_in
 from spark_groups.formats.avro.schema import Record, parse_schema
 from workshop.parts.avro import varint
 
@@ -212,6 +213,19 @@ def test_fields_are_found_by_name_then_by_alias() -> None:
     assert read(writer, reader, octets) == {"c": "text", "a": 5}
 
 
+def test_a_name_wins_over_the_alias_of_an_earlier_field() -> None:
+    writer = {"type": "record", "name": "R", "fields": [{"name": "f2", "type": "int"}]}
+    reader = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "f1", "type": "int", "aliases": ["f2"], "default": 0},
+            {"name": "f2", "type": "int", "default": 9},
+        ],
+    }
+    assert read(writer, reader, octets_of(writer, {"f2": 5})) == {"f1": 0, "f2": 5}
+
+
 @pytest.mark.parametrize(
     ("writer", "reader", "message"),
     [
@@ -289,6 +303,27 @@ def test_the_steps_of_a_schema_are_counted() -> None:
         assert steps_in(resolve(parsed, parsed)) == count
     reader = parse_schema(json.dumps(field("int", default=3)))
     assert steps_in(resolve(Record("R", (), ()), reader)) == 3
+
+
+def test_defaults_of_types_that_are_used_often_are_made_once() -> None:
+    listed = {"type": "array", "items": "int"}
+    item = field(listed, default=[1] * 20_000) | {"name": "I"}
+    uses = [{"name": f"u{n}", "type": "I"} for n in range(2_000)]
+    reader = {"type": "record", "name": "R", "fields": [{"name": "i", "type": item}, *uses]}
+    empty = {"type": "record", "name": "I", "fields": []}
+    writer = reader | {"fields": [{"name": "i", "type": empty}, *uses]}
+    began = time.thread_time()
+    check_defaults(parse_schema(json.dumps(reader)))
+    resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
+    assert time.thread_time() - began < 3
+
+
+def test_defaults_that_multiply_have_a_limit() -> None:
+    many = [{}] * 10_000
+    item = field("string", default="x" * 10_000) | {"name": "I"}
+    reader = field({"type": "array", "items": item}, default=many)
+    with pytest.raises(SchemaError, match="its defaults have more than"):
+        check_defaults(parse_schema(json.dumps(reader)))
 
 
 def test_comparing_huge_unions_has_a_limit() -> None:

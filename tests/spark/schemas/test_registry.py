@@ -290,6 +290,13 @@ def test_deleted_schema_that_a_schema_refers_to_is_still_found(
     assert stub.queries[-1].lower() == "deleted=true"
 
 
+def test_reference_whose_name_is_no_text_is_refused(stub: Stub, registry: SchemaRegistry) -> None:
+    refers = {"name": ["x.A"], "subject": "a", "version": 1}
+    stub.answers["/schemas/ids/7"] = [(200, schema("string", references=[refers]))]
+    with pytest.raises((SchemaLookupError, UnknownSchemaIdError)):
+        registry.schema_of_id(7, 5.0)
+
+
 def test_processes_memory_of_schemas_has_a_limit(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
