@@ -101,7 +101,9 @@ def running_registry() -> Iterator[Registry]:
     places = {
         "quarkus.http.host": "127.0.0.1",
         "quarkus.http.port": "0",
-        "quarkus.management.enabled": "false",
+        # The build of the archive has it: it cannot be switched off.
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": "0",
         "quarkus.http.access-log.enabled": "false",
     }
     settings = [f"-D{name}={value}" for name, value in places.items()]

@@ -100,7 +100,7 @@ def test_parquet_holds_the_produced_records(
     spark: SparkSession, options: ConsumeOptions, tmp_path: Path, topic: str
 ) -> None:
     run_available(spark, options)
-    written = spark.read.parquet(str(tmp_path / "out" / "flights-1"))
+    written = spark.read.parquet(str(tmp_path / "out" / "flights-job-1"))
     assert written.columns == ["key", "value", "topic", "partition", "offset", "timestamp"]
     expected = spark.createDataFrame(
         [(*flight, topic) for flight in FLIGHTS],
@@ -124,7 +124,7 @@ def test_second_run_of_the_application_continues(
     run_available(spark, options)
     produce(kafka.bootstrap_servers, topic, [Row(b"later", partition=1)])
     run_available(spark, options)
-    written = spark.read.parquet(str(tmp_path / "out" / "flights-1"))
+    written = spark.read.parquet(str(tmp_path / "out" / "flights-job-1"))
     assert written.count() == len(FLIGHTS) + 1
     assert written.filter("value = 'later'").count() == 1
 
