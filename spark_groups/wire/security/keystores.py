@@ -29,6 +29,7 @@ STORE_BYTES_MAX: Final = 16 * 1024 * 1024
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 _MAGIC: Final = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_DER_NULL: Final = b"\x05\x00"
 
 
 def read_store(path: str, store_type: str | None) -> tuple[str, bytes]:
@@ -156,12 +157,29 @@ def identity_from_jks(
         raise ValueError(f"it {held}: one key with its certificates is required")
     ((_, entry),) = keys.items()
     try:
+        _add_parameters(entry)
         entry.decrypt(password if key_password is None else key_password)
         loaded = load_der_private_key(entry.pkey_pkcs8, None)
     except Exception:
         # The library lets errors of others through, such as those of its ASN.1 decoder.
         raise ValueError("the key cannot be read: is kafka.ssl.key.password right?") from None
     return _identity(_pem_of_der(each for _, each in entry.cert_chain), loaded)
+
+
+def _add_parameters(entry: Any) -> None:
+    """Add the empty parameters of a key's encryption: Java 17.0.21 omits them, and jks needs them.
+
+    Args:
+        entry: An encrypted key of `jks`.
+    """
+    from pyasn1.codec.der import decoder, encoder  # noqa: PLC0415
+    from pyasn1_modules.rfc5208 import EncryptedPrivateKeyInfo  # noqa: PLC0415
+
+    info, _ = decoder.decode(entry._encrypted, asn1Spec=EncryptedPrivateKeyInfo())
+    algorithm = info["encryptionAlgorithm"]
+    if not algorithm["parameters"].hasValue():
+        algorithm["parameters"] = _DER_NULL
+        entry._encrypted = encoder.encode(info)
 
 
 def _load_jks(path: str, content: bytes, password: str | None) -> Any:
