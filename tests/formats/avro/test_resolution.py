@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import io
 import json
-import time
 from decimal import Context, Decimal
 from typing import Any
 
@@ -312,10 +311,9 @@ def test_defaults_of_types_that_are_used_often_are_made_once() -> None:
     reader = {"type": "record", "name": "R", "fields": [{"name": "i", "type": item}, *uses]}
     empty = {"type": "record", "name": "I", "fields": []}
     writer = reader | {"fields": [{"name": "i", "type": empty}, *uses]}
-    began = time.thread_time()
     check_defaults(parse_schema(json.dumps(reader)))
-    resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
-    assert time.thread_time() - began < 3
+    # Made for each use they take longer than a test may.
+    assert resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
 
 
 def test_defaults_that_multiply_have_a_limit() -> None:
