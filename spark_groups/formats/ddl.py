@@ -208,7 +208,7 @@ class _Parser:
     def _decimal(self, token: _Token) -> pa.DataType:
         precision, scale = (*(self._numbers(2) or [10]), 0)[:2]
         if not 1 <= precision <= 38 or scale > precision:
-            self._refuse("a decimal of at most 38 digits, with no more of them behind", token)
+            self._refuse("a decimal of at most 38 digits, with a scale that is no larger", token)
         return pa.decimal128(precision, scale)
 
     def _interval(self, token: _Token) -> pa.DataType:

@@ -240,11 +240,7 @@ def _moments(texts: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array:
     if (pc.max(pc.binary_length(texts)).as_py() or 0) > _MICROS_CHARACTERS:
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     first = next((each.as_py() for each in texts if each.is_valid), "")
-    if (
-        kinds.is_date(wanted)
-        or wanted.tz is None
-        or re.search(r"Z$|[+-]\d\d(:?\d\d)?$", first[10:])
-    ):
+    if kinds.is_date(wanted) or wanted.tz is None or _ZONE.search(first[10:]):
         return pc.cast(texts, wanted)
     local = pc.cast(texts, pa.timestamp("us"))
     return pc.cast(

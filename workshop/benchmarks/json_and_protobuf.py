@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import statistics
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
@@ -24,10 +22,10 @@ from rich.table import Table
 from spark_groups.formats.decoding import ColumnDecoder
 from spark_groups.formats.json_values import JsonDecoder
 from spark_groups.formats.protobuf_values import ProtobufDecoder
+from workshop.benchmarks import avro
+from workshop.benchmarks.avro import BYTES_MAX, ITEMS, cpu_s
 from workshop.parts.messages import add_field, as_set, class_of, new_file, row_of
 
-BATCH_ROWS: Final = 10_000
-BYTES_MAX: Final = 1 << 26
 FLAT: Final = (
     "id BIGINT, amount BIGINT, count INT, zone INT, name STRING, city STRING, price DOUBLE,"
     " is_new BOOLEAN, at TIMESTAMP, note STRING"
@@ -40,41 +38,20 @@ KINDS: Final = {
     "is_new": "bool",
     "at": "google.protobuf.Timestamp",
 }
-ITEMS: Final = 4
 FRAME: Final = b"\0\0\0\0\1\0"
-_BEGIN: Final = datetime(2023, 11, 14, tzinfo=timezone.utc)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def flat(chance: random.Random) -> dict[str, Any]:
-    """Return a random record of ten fields."""
-    return {
-        "id": chance.getrandbits(40),
-        "amount": chance.getrandbits(30),
-        "count": chance.getrandbits(12),
-        "zone": chance.getrandbits(20),
-        "name": "".join(chance.choices("abcdefgh", k=12)),
-        "city": "".join(chance.choices("abcdefgh", k=12)),
-        "price": chance.random(),
-        "is_new": chance.random() < 0.5,
-        "at": _BEGIN + timedelta(milliseconds=chance.getrandbits(30)),
-        "note": chance.choice((None, "as ordered")),
-    }
+    """Return a random record like Avro's, with its time as a value of Python."""
+    record = avro.flat(chance)
+    del record["items"]
+    return record | {"at": _EPOCH + timedelta(milliseconds=record["at"])}
 
 
 def as_json(record: Any) -> bytes:
     """Return a document as a producer writes it: times in ISO 8601."""
     return json.dumps(record, separators=(",", ":"), default=datetime.isoformat).encode()
-
-
-def cpu_s(decode: Callable[[pa.Array], Any], column: pa.Array, repeats: int) -> float:
-    """Return the CPU seconds for a million rows: the median of the repeats after the first."""
-    found = []
-    for _ in range(repeats + 1):
-        began = time.thread_time()
-        for first in range(0, len(column), BATCH_ROWS):
-            decode(column.slice(first, BATCH_ROWS))
-        found.append((time.thread_time() - began) / len(column) * 1e6)
-    return statistics.median(found[1:])
 
 
 def whole(decoder: ColumnDecoder) -> Callable[[pa.Array], None]:

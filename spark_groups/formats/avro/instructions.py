@@ -49,7 +49,7 @@ class Store(IntEnum):
     INT64 = 2
     FLOAT32 = 3
     FLOAT64 = 4
-    THOUSANDS = 5
+    MILLIS_TO_MICROS = 5
     """Milliseconds, as microseconds of 64 bits."""
 
 

@@ -113,7 +113,7 @@ def _read_number(base: Any, at: Any, end: Any, op: Any, slot: Any, store: Any, s
         store_64(values + 8 * used, value)
     elif store == Store.INT32:
         store_32(values + 4 * used, value)
-    elif store == Store.THOUSANDS:
+    elif store == Store.MILLIS_TO_MICROS:
         if value > _THOUSANDS_MAX or value < -_THOUSANDS_MAX:
             return Status.TIMESTAMP_IS_TOO_LARGE, at
         store_64(values + 8 * used, 1000 * value)

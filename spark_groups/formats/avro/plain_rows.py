@@ -272,7 +272,7 @@ def _number_reader(step: ReadValue, slot: Slot | None) -> Read:
         value, at = _varint(record, at, slot)
         if is_int and value not in _INT:
             raise _RefusedError(Status.INT_IS_TOO_LARGE, slot)
-        if store == Store.THOUSANDS:
+        if store == Store.MILLIS_TO_MICROS:
             value *= 1000
             if value not in _LONG:
                 raise _RefusedError(Status.TIMESTAMP_IS_TOO_LARGE, slot)

@@ -358,9 +358,9 @@ def _store(writer: Primitive, reader: Primitive, path: str) -> Store:
         own = "nanos" if reader.logical.endswith("nanos") else "micros"
         millis_to_micros = own == "micros" and unit == "millis"
         if unit in (own, "date") or millis_to_micros:
-            return Store.THOUSANDS if millis_to_micros else store
+            return Store.MILLIS_TO_MICROS if millis_to_micros else store
     elif unit in ("millis", "micros"):
-        return Store.THOUSANDS if unit == "millis" else store
+        return Store.MILLIS_TO_MICROS if unit == "millis" else store
     raise SchemaError(f"{path}: {writer.logical} of the writer cannot become {reader.logical}")
 
 

@@ -47,10 +47,10 @@ def with_schemas(
     """
     if settings.formats is None:
         return settings, ()
-    from spark_groups.spark.schemas.decoders import looked_up, said
+    from spark_groups.spark.schemas.decoders import looked_up, schema_notes
 
     found = looked_up(settings.formats, timeout_s)
-    return replace(settings, formats=found), tuple(said(settings.formats, found))
+    return replace(settings, formats=found), tuple(schema_notes(settings.formats, found))
 
 
 def decoded_columns(names: str, settings: RangeSettings) -> str:

@@ -62,7 +62,7 @@ def looked_up(formats: RowFormats, timeout_s: float) -> RowFormats:
     )
 
 
-def said(before: RowFormats, formats: RowFormats) -> Iterator[str]:
+def schema_notes(before: RowFormats, formats: RowFormats) -> Iterator[str]:
     """Yield a sentence for each schema that was looked up.
 
     Args:
