@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import random
 from datetime import datetime, timedelta
@@ -128,6 +129,7 @@ def ddls() -> list[bytes]:
     """Return texts of columns."""
     texts = (
         DDL,
+        *DDL.split(", "),
         "`a``b` INT NOT NULL COMMENT 'it''s'",
         "struct<a: map<string,array<decimal(3,1)>>>",
     )
@@ -148,8 +150,15 @@ def feed_ddl(data: bytes) -> None:
 
 
 def descriptor_sets() -> list[bytes]:
-    """Return serialized sets of files."""
-    return [as_set(full_file(each)) for each in ("proto2", "proto3", "1000", "1001")]
+    """Return serialized sets of files: whole ones, and ones that lack a part."""
+    whole = [full_file(each) for each in ("proto2", "proto3", "1000", "1001")]
+    rests = []
+    for file in whole:
+        for part in ("dependency", "enum_type", "message_type"):
+            rest = copy.deepcopy(file)
+            rest.ClearField(part)
+            rests.append(rest)
+    return [as_set(each) for each in (*whole, *rests)]
 
 
 def feed_descriptor_set(data: bytes) -> None:
