@@ -83,12 +83,9 @@ def has_far_times(values: pa.Array) -> bool:
     Args:
         values: Values of any type.
     """
-    if kinds.is_struct(values.type):
-        return any(has_far_times(each) for each in values.flatten())
-    if kinds.is_map(values.type):
-        return has_far_times(values.keys) or has_far_times(values.items)
-    if kinds.is_list(values.type):
-        return has_far_times(values.values)
+    if kinds.is_nested(values.type):
+        is_struct = kinds.is_struct(values.type)
+        return any(map(has_far_times, values.flatten() if is_struct else [values.values]))
     if not kinds.is_temporal(values.type):
         return False
     is_day = kinds.is_date(values.type)

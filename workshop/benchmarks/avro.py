@@ -113,14 +113,14 @@ def framed(rows: Sequence[bytes], ids: Sequence[int]) -> pa.Array:
 
 def main() -> None:
     """Measure each way, and print the table."""
-    from spark_groups.formats.avro.decoder import AvroDecoder  # noqa: PLC0415
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     began_s = time.thread_time()
     prepare(AVRO)
+    from spark_groups.formats.avro.decoder import AvroDecoder  # noqa: PLC0415
+
     console = Console()
     console.print(f"the compiled code was there after {time.thread_time() - began_s:.2f} CPU s")
     chance, rows = random.Random(1), arguments.rows
@@ -141,8 +141,8 @@ def main() -> None:
     ]
     own = json.dumps(FLAT)
 
-    def decoder(text: str, schema_of_id: Any = None, *, compiled: bool = True) -> Any:
-        return AvroDecoder(text, schema_of_id, bytes_max=BYTES_MAX, compiled=compiled)
+    def decoder(text: str, schema_of_id: Any = None) -> Any:
+        return AvroDecoder(text, schema_of_id, bytes_max=BYTES_MAX)
 
     def measured(name: str, decode: Any, column: pa.Array, repeats: int, factor: float = 1) -> None:
         took_s = cpu_s(decode, column, repeats) * factor
@@ -167,7 +167,6 @@ def main() -> None:
         arguments.repeats,
         1 / ITEMS,
     )
-    measured("flat, plain Python", decoder(own, compiled=False).decode, few, 2)
     measured("flat, fastavro", by_fastavro(plain, decoder(own).arrow_type), few, 2)
     console.print(table)
     console.print(f"{len(differ.buffers()[2]) / rows:.0f} bytes in a record")

@@ -69,7 +69,7 @@ class Schemas:
     def record(self, depth: int = 3) -> Schema:
         """Return a record; the first one is what a topic has."""
         count = self._chance.choice((0, 1, 2, 3, 5, 8)) if self._names else 6
-        made = {"type": "record", "name": self._name(), "fields": []}
+        made: Schema = {"type": "record", "name": self._name(), "fields": []}
         made["fields"] = [
             {"name": f"f{index}", "type": self.any(depth - 1)} for index in range(count)
         ]
@@ -85,7 +85,7 @@ class Schemas:
             return chance.choice(self._named)
         if chance.random() < 0.3:
             return dict(chance.choice(_LOGICAL))
-        return self._plain(chance.choice((*_KINDS, "enum", "fixed", "null")))
+        return self._plain(chance.choice((*_KINDS, "enum", "fixed")))
 
     def _name(self) -> str:
         self._names += 1
@@ -156,7 +156,7 @@ class Schemas:
         done = {} if done is None else done
         if isinstance(schema, dict) and id(schema) in done:
             return done[id(schema)]
-        chance, kind = self._chance, kind_of(schema)
+        chance, kind, made = self._chance, kind_of(schema), schema
         if kind == "record":
             made = done[id(schema)] = dict(schema)
             if chance.random() < 0.1:
@@ -179,10 +179,10 @@ class Schemas:
                 made.pop(chance.randrange(len(made)))
             if chance.random() < 0.1:
                 made = made[0]
+            if made in ("null", ["null"]):
+                made = schema
         elif kind in _PROMOTIONS and not isinstance(schema, dict) and chance.random() < 0.15:
             made = chance.choice(_PROMOTIONS[kind])
-        else:
-            made = schema
         if kind not in ("null", "union") and not is_branch and chance.random() < 0.08:
             return ["null", made] if chance.random() < 0.5 else [made, "null"]
         return made
@@ -405,7 +405,7 @@ def _expected_time(value: Any, logical: str) -> Any:
     return value
 
 
-_PYTHON: Final = {
+_PYTHON: Final[dict[str, Any]] = {
     "boolean": bool,
     "int": int,
     "long": int,

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.schema import (
+    NULL,
     Array,
     AvroType,
     Enumeration,
@@ -20,7 +21,6 @@ from spark_groups.formats.avro.schema import (
 
 _PRECISION_MAX: Final = 38
 _PLAIN: Final = {
-    "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "long": pa.int64(),
@@ -38,7 +38,6 @@ _LOGICAL: Final = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 """Times of day have none of their own: they stay numbers."""
-NULL: Final = Primitive("null")
 
 
 def members_of(union: Union) -> tuple[AvroType, ...]:
@@ -66,6 +65,9 @@ def arrow_type_of(avro_type: AvroType, path: str = "value") -> pa.DataType:  # n
     Raises:
         SchemaError: No column can have it.
     """
+    members = members_of(avro_type) if isinstance(avro_type, Union) else (avro_type,)
+    if not members or NULL in members:
+        raise SchemaError(f"{path}: columns cannot have the type null alone")
     if isinstance(avro_type, Primitive):
         return _primitive(avro_type, path)
     if isinstance(avro_type, Enumeration):
@@ -80,9 +82,6 @@ def arrow_type_of(avro_type: AvroType, path: str = "value") -> pa.DataType:  # n
             for each in avro_type.fields
         ]
         return pa.struct(fields)
-    members = members_of(avro_type)
-    if not members:
-        return pa.null()
     if len(members) == 1:
         return arrow_type_of(members[0], path)
     names = [f"member{index}" for index in range(len(members))]

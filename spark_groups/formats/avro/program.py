@@ -43,6 +43,11 @@ class Programs:
         self._depth_max = 0
         self.null_place = self.place_of(ReadNull())
 
+    @property
+    def size(self) -> int:
+        """How many numbers all programs have."""
+        return len(self._code)
+
     def place_of(self, step: Step) -> int:
         """Return where the program of a step begins; append it if it is new."""
         place = self._places.get(step)

@@ -6,15 +6,14 @@ that a value can become, the same type wins over a promotion, as in Avro's Java 
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from spark_groups.errors import SchemaError
-from spark_groups.formats.avro.arrow_types import NULL, members_of
+from spark_groups.formats.avro.arrow_types import members_of
 from spark_groups.formats.avro.instructions import LENGTH, REST, Op, Store
 from spark_groups.formats.avro.schema import (
+    NULL,
     Array,
     AvroType,
     Enumeration,
@@ -22,15 +21,16 @@ from spark_groups.formats.avro.schema import (
     Map,
     Primitive,
     Record,
+    TooLargeError,
     Union,
+    described,
     kind_of,
+    varint,
 )
 from spark_groups.values import dataclass
 
 STEPS_MAX: Final = 200_000
 """The most pairs of types that are compared."""
-DEFAULTS_MAX: Final = 1 << 20
-"""The most values in the defaults of a schema, and bytes of those that are used in others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,6 @@ class Refuse:
 
 
 Step = ReadValue | ReadNull | ReadItems | ReadFields | ReadBranch | ReadMember | Default | Refuse
-StepOfId = Callable[[int], "Step | None"]
-"""Returns how records of a schema id are read; None: they are refused."""
 
 
 def resolve(writer: AvroType, reader: AvroType) -> Step:
@@ -108,7 +106,7 @@ def resolve(writer: AvroType, reader: AvroType) -> Step:
 
     Args:
         writer: The writer's type.
-        reader: The reader's.
+        reader: The reader's, with its defaults.
 
     Raises:
         SchemaError: No value can; the message names the path.
@@ -116,56 +114,8 @@ def resolve(writer: AvroType, reader: AvroType) -> Step:
     path = getattr(reader, "name", "") or "the schema"
     try:
         return _Resolution().step(writer, reader, path)
-    except _TooLargeError as error:
+    except TooLargeError as error:
         raise SchemaError(f"{path}: {error}") from None
-
-
-def check_defaults(reader: AvroType) -> None:
-    """Check all defaults of a schema.
-
-    Args:
-        reader: The schema.
-
-    Raises:
-        SchemaError: A default is none of its type; the message names the path.
-    """
-    try:
-        _check_defaults(reader, _Defaults(), set())
-    except _TooLargeError as error:
-        raise SchemaError(f"the schema: {error}") from None
-
-
-def _check_defaults(reader: AvroType, defaults: _Defaults, seen: set[int]) -> None:
-    # The uses of a named type are one object.
-    if id(reader) in seen:
-        return
-    seen.add(id(reader))
-    if isinstance(reader, Record):
-        for field in reader.fields:
-            _check_defaults(field.type, defaults, seen)
-            if field.default is not None:
-                defaults.of_field(field, f"{reader.name}.{field.name}")
-    for each in getattr(reader, "branches", ()):
-        _check_defaults(each, defaults, seen)
-    if isinstance(reader, (Array, Map)):
-        below = reader.items if isinstance(reader, Array) else reader.values
-        _check_defaults(below, defaults, seen)
-
-
-def steps_in(step: Step) -> int:
-    """Return how many steps a step consists of.
-
-    Args:
-        step: The step.
-    """
-    below: list[Step] = [each for _, each in getattr(step, "fields", ())]
-    below += getattr(step, "branches", ())
-    below += [each for each in (getattr(step, "item", None), getattr(step, "step", None)) if each]
-    return 1 + len(getattr(step, "symbols", ())) + sum(map(steps_in, below))
-
-
-class _TooLargeError(Exception):
-    """More than `STEPS_MAX` or `DEFAULTS_MAX`; no branch of a union is tried instead."""
 
 
 class _Resolution:
@@ -173,12 +123,11 @@ class _Resolution:
 
     def __init__(self) -> None:
         self._steps = 0
-        self._defaults = _Defaults()
 
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > STEPS_MAX:
-            raise _TooLargeError("the schemas have too many unions to compare")
+            raise TooLargeError("the schemas have too many unions to compare")
 
     def step(self, writer: AvroType, reader: AvroType, path: str) -> Step:  # noqa: PLR0911
         """Return how values of a type become those of another."""
@@ -259,24 +208,16 @@ class _Resolution:
     def _default(self, field: Field, path: str) -> Step:
         if field.default is None:
             raise SchemaError(f"{path}: the writer's schema lacks the field, which has no default")
-        if (
-            field.default == "null"
-            and isinstance(field.type, Union)
-            and NULL in field.type.branches
-        ):
+        branches = field.type.branches if isinstance(field.type, Union) else ()
+        if NULL in branches and field.default == varint(branches.index(NULL)):
             return ReadNull()
-        octets = self._defaults.of_field(field, path)
-        return Default(octets, self.step(field.type, field.type, path))
+        return Default(field.default, self.step(field.type, field.type, path))
 
 
 def _mismatch(writer: AvroType, reader: AvroType, path: str) -> SchemaError:
-    return SchemaError(f"{path}: {_words(writer)} of the writer cannot become {_words(reader)}")
-
-
-def _words(avro_type: AvroType) -> str:
-    if isinstance(avro_type, Union):
-        return f"one of [{', '.join(map(_words, avro_type.branches))}]"
-    return f"{kind_of(avro_type)} {getattr(avro_type, 'name', '')}".strip()
+    return SchemaError(
+        f"{path}: {described(writer)} of the writer cannot become {described(reader)}"
+    )
 
 
 def _simple(name: str) -> str:
@@ -343,8 +284,6 @@ def _value(writer: Primitive, reader: Primitive, path: str) -> Step:
         return ReadValue(Op.DECIMAL, size, reader.precision)
     if writer.type == reader.type == "boolean":
         return ReadValue(Op.BOOLEAN)
-    if writer.type == reader.type == "null":
-        return ReadNull()
     raise _mismatch(writer, reader, path)
 
 
@@ -383,103 +322,3 @@ def _skipped(writer: AvroType) -> Step:  # noqa: PLR0911
     if writer.type == "null":
         return ReadNull()
     return ReadValue(Op[writer.type.upper()], 0, Store.NOTHING)
-
-
-class _Defaults:
-    """Defaults as Avro's bytes, each made once, with a limit for all of a schema."""
-
-    def __init__(self) -> None:
-        self._left = DEFAULTS_MAX
-        self._of_field: dict[int, bytes] = {}
-
-    def _take(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise _TooLargeError(f"its defaults have more than {DEFAULTS_MAX} values or bytes")
-
-    def of_field(self, field: Field, path: str) -> bytes:
-        """Return the default of a field, which lives as long as this."""
-        octets = self._of_field.get(id(field))
-        if octets is None:
-            octets = self._encoded(field.type, json.loads(field.default or "null"), path)
-            self._of_field[id(field)] = octets
-        return octets
-
-    def _encoded(self, avro_type: AvroType, value: Any, path: str) -> bytes:
-        self._take(1)
-        if isinstance(avro_type, Union):
-            for index, branch in enumerate(avro_type.branches):
-                try:
-                    return _varint(index) + self._encoded(branch, value, path)
-                except SchemaError:  # noqa: PERF203
-                    continue
-        elif isinstance(avro_type, Array) and isinstance(value, list):
-            kind, below = avro_type.items, f"{path}[]"
-            items = b"".join(self._encoded(kind, each, below) for each in value)
-            return _varint(len(value)) + items + b"\0" if value else b"\0"
-        elif isinstance(avro_type, Map) and isinstance(value, dict):
-            kind, below = avro_type.values, f"{path}{{}}"
-            items = b"".join(
-                _text(key) + self._encoded(kind, each, below) for key, each in value.items()
-            )
-            return _varint(len(value)) + items + b"\0" if value else b"\0"
-        elif isinstance(avro_type, Record) and isinstance(value, dict):
-            return b"".join(self._in_record(each, value, path) for each in avro_type.fields)
-        elif isinstance(avro_type, Enumeration) and value in avro_type.symbols:
-            return _varint(avro_type.symbols.index(value))
-        elif isinstance(avro_type, Primitive):
-            octets = _encoded_primitive(avro_type, value)
-            if octets is not None:
-                return octets
-        # All of an object or an array would be written for each branch that is tried.
-        shown = "of parts" if isinstance(value, (dict, list)) else repr(str(value)[:60])
-        raise SchemaError(f"{path}: the default {shown} is no {_words(avro_type)}")
-
-    def _in_record(self, field: Field, value: dict[str, Any], path: str) -> bytes:
-        below = f"{path}.{field.name}"
-        if field.name in value:
-            return self._encoded(field.type, value[field.name], below)
-        if field.default is None:
-            raise SchemaError(f"{below}: a default lacks the field, which has no default")
-        octets = self.of_field(field, below)
-        self._take(1 + len(octets))
-        return octets
-
-
-def _encoded_primitive(avro_type: Primitive, value: Any) -> bytes | None:  # noqa: PLR0911
-    """Return a default as Avro's bytes; None: it is none of its type."""
-    kind = avro_type.type
-    if kind == "null" and value is None:
-        return b""
-    if isinstance(value, bool):
-        return bytes([value]) if kind == "boolean" else None
-    if kind in ("int", "long") and isinstance(value, int):
-        limit = 1 << (31 if kind == "int" else 63)
-        return _varint(value) if -limit <= value < limit else None
-    try:
-        if kind in ("float", "double") and isinstance(value, (int, float)):
-            return struct.pack("<f" if kind == "float" else "<d", value)
-        if kind == "string" and isinstance(value, str):
-            return _text(value)
-        if kind in ("bytes", "fixed") and isinstance(value, str):
-            octets = value.encode("latin-1")
-            if kind == "bytes":
-                return _varint(len(octets)) + octets
-            return octets if len(octets) == avro_type.size else None
-    except (OverflowError, UnicodeEncodeError):
-        pass
-    return None
-
-
-def _text(text: str) -> bytes:
-    octets = text.encode()
-    return _varint(len(octets)) + octets
-
-
-def _varint(number: int) -> bytes:
-    rest, octets = (number << 1) ^ (number >> 63), bytearray()
-    while rest > 127:
-        octets.append(rest & 127 | 128)
-        rest >>= 7
-    octets.append(rest)
-    return bytes(octets)

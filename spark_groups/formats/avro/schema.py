@@ -1,4 +1,4 @@
-"""Avro schemas as values: names are resolved, and everything hostile about a schema is refused.
+"""Avro schemas as values: names are resolved, defaults are bytes, and hostile schemas are refused.
 
 Source: the specification of Apache Avro 1.12, Schema Declaration, Names, Aliases, Logical Types.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -17,6 +18,8 @@ TEXT_BYTES_MAX: Final = 1 << 20
 TYPES_MAX: Final = 10_000
 """The most types in a schema, where each use of a named type counts all that are in it."""
 DEPTH_MAX: Final = 64
+DEFAULTS_MAX: Final = 1 << 20
+"""The most values in the defaults of a schema, and bytes of those that are used in others."""
 _SIZE_MAX: Final = 1 << 20
 """The most bytes of a fixed type."""
 
@@ -91,12 +94,12 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record; `default` is its JSON text, None: it has none."""
+    """A field of a record; `default` is in Avro's encoding, None: it has none."""
 
     name: str
     aliases: tuple[str, ...]
     type: AvroType
-    default: str | None
+    default: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,11 @@ class Record:
 
 
 AvroType = Primitive | Enumeration | Array | Map | Union | Record
+NULL: Final = Primitive("null")
+
+
+class TooLargeError(Exception):
+    """A limit of all of a schema is reached, so that no other branch of a union is tried."""
 
 
 def kind_of(avro_type: AvroType) -> str:
@@ -120,29 +128,67 @@ def kind_of(avro_type: AvroType) -> str:
     )
 
 
-def parse_schema(text: str) -> AvroType:
-    """Return the type that a schema describes.
+def described(avro_type: AvroType) -> str:
+    """Return a type in words, for messages."""
+    if isinstance(avro_type, Union):
+        return f"one of [{', '.join(map(described, avro_type.branches))}]"
+    return f"{kind_of(avro_type)} {getattr(avro_type, 'name', '')}".strip()
+
+
+def with_references(text: str, references: Mapping[str, str]) -> str:
+    """Return one text of a schema and those that it refers to, for `parse_schema`.
 
     Args:
         text: The schema, in JSON.
+        references: The schemas that it and these refer to, in JSON, by full name.
 
     Raises:
-        SchemaError: It is malformed, too large or recursive; the message names the path.
+        SchemaError: A text is not JSON.
     """
-    if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
-        raise SchemaError(f"the Avro schema has more than {TEXT_BYTES_MAX} bytes")
+    parsed = {name: _loaded(each) for name, each in references.items()}
+    return json.dumps({"schema": _loaded(text), "references": parsed}, ensure_ascii=False)
+
+
+def _loaded(text: str) -> Any:
     try:
         parsed = json.loads(text)
         json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"the Avro schema is not JSON in UTF-8: {error}") from None
-    return _Parser().type_of(parsed, "", "the schema", 0)
+    return parsed
+
+
+def parse_schema(text: str, *, with_defaults: bool = False) -> AvroType:
+    """Return the type that a schema describes.
+
+    Args:
+        text: The schema, in JSON, or the result of `with_references`.
+        with_defaults: Whether to read the defaults of fields, of which only a reader's are used.
+
+    Raises:
+        SchemaError: It is malformed, too large or recursive, or a default is none of its type; the
+            message names the path.
+    """
+    if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+        raise SchemaError(f"the Avro schema has more than {TEXT_BYTES_MAX} bytes")
+    schema, references = _loaded(text), {}
+    # A schema of its own has a type.
+    if isinstance(schema, dict) and schema.keys() == {"schema", "references"}:
+        schema, references = schema["schema"], schema["references"]
+    if not isinstance(references, dict):
+        raise SchemaError(f"the references of a schema have names, unlike {_short(references)}")
+    parser = _Parser(references, _Defaults() if with_defaults else None)
+    try:
+        return parser.type_of(schema, "", "the schema", 0)
+    except TooLargeError as error:
+        raise SchemaError(f"the schema: {error}") from None
 
 
 class _Parser:
     """Reads one schema; a named type is in `_named` once its definition is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, references: dict[str, Any], defaults: _Defaults | None) -> None:
+        self._references, self._defaults = references, defaults
         self._named: dict[str, tuple[AvroType, int, int]] = {}
         self._open: set[str] = set()
         self._types = 0
@@ -191,6 +237,10 @@ class _Parser:
 
     def _reference(self, name: str, namespace: str, path: str, depth: int) -> AvroType:
         for each in (_full_name(name, namespace), name):
+            if each in self._references:
+                self.type_of(self._references.pop(each), "", path, depth + 1)
+                if each in self._named:
+                    return self._named[each][0]
             if each in self._open:
                 raise SchemaError(
                     f"{path}: the type {each} contains itself; columns cannot have recursive types"
@@ -212,6 +262,7 @@ class _Parser:
         namespace = name.rpartition(".")[0]
         if name in self._named or name in self._open or name in PRIMITIVES:
             raise SchemaError(f"{path}: the type {name} is defined twice")
+        self._references.pop(name, None)
         aliases = tuple(_full_name(each, namespace) for each in _texts(schema, "aliases", path))
         types, deepest = self._types, self._deepest
         self._deepest = depth
@@ -242,7 +293,9 @@ class _Parser:
                 raise SchemaError(f"{path}: a field is an object with a name of its own")
             below = f"{path}.{name}"
             kind = self.type_of(_required(each, "type", below), namespace, below, depth + 1)
-            default = json.dumps(each["default"]) if "default" in each else None
+            default = None
+            if self._defaults is not None and "default" in each:
+                default = self._defaults.encoded(kind, each["default"], below)
             fields[name] = Field(name, _texts(each, "aliases", below), kind, default)
         return tuple(fields.values())
 
@@ -308,3 +361,95 @@ def _is_integer(value: Any) -> bool:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class _Defaults:
+    """Writes defaults as Avro's bytes, with a limit for all of a schema."""
+
+    def __init__(self) -> None:
+        self._left = DEFAULTS_MAX
+
+    def _take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise TooLargeError(f"its defaults have more than {DEFAULTS_MAX} values or bytes")
+
+    def encoded(self, avro_type: AvroType, value: Any, path: str) -> bytes:
+        """Return the bytes of a default, which is given in JSON."""
+        self._take(1)
+        if isinstance(avro_type, Union):
+            for index, branch in enumerate(avro_type.branches):
+                try:
+                    return varint(index) + self.encoded(branch, value, path)
+                except SchemaError:  # noqa: PERF203
+                    continue
+        elif isinstance(avro_type, Array) and isinstance(value, list):
+            items = [self.encoded(avro_type.items, each, f"{path}[]") for each in value]
+            return _block(items)
+        elif isinstance(avro_type, Map) and isinstance(value, dict):
+            kind, below = avro_type.values, f"{path}{{}}"
+            return _block([_text(key) + self.encoded(kind, value[key], below) for key in value])
+        elif isinstance(avro_type, Record) and isinstance(value, dict):
+            return b"".join(self._of_field(each, value, path) for each in avro_type.fields)
+        elif isinstance(avro_type, Enumeration) and value in avro_type.symbols:
+            return varint(avro_type.symbols.index(value))
+        elif isinstance(avro_type, Primitive):
+            octets = _encoded_primitive(avro_type, value)
+            if octets is not None:
+                return octets
+        # All of an object or an array would be written for each branch that is tried.
+        shown = "of parts" if isinstance(value, (dict, list)) else repr(str(value)[:60])
+        raise SchemaError(f"{path}: the default {shown} is no {described(avro_type)}")
+
+    def _of_field(self, field: Field, value: dict[str, Any], path: str) -> bytes:
+        below = f"{path}.{field.name}"
+        if field.name in value:
+            return self.encoded(field.type, value[field.name], below)
+        if field.default is None:
+            raise SchemaError(f"{below}: a default lacks the field, which has no default")
+        self._take(1 + len(field.default))
+        return field.default
+
+
+def _encoded_primitive(avro_type: Primitive, value: Any) -> bytes | None:  # noqa: PLR0911
+    """Return a default as Avro's bytes; None: it is none of its type."""
+    kind = avro_type.type
+    if kind == "null" and value is None:
+        return b""
+    if isinstance(value, bool):
+        return bytes([value]) if kind == "boolean" else None
+    if kind in ("int", "long") and isinstance(value, int):
+        limit = 1 << (31 if kind == "int" else 63)
+        return varint(value) if -limit <= value < limit else None
+    try:
+        if kind in ("float", "double") and isinstance(value, (int, float)):
+            return struct.pack("<f" if kind == "float" else "<d", value)
+        if kind == "string" and isinstance(value, str):
+            return _text(value)
+        if kind in ("bytes", "fixed") and isinstance(value, str):
+            octets = value.encode("latin-1")
+            if kind == "bytes":
+                return varint(len(octets)) + octets
+            return octets if len(octets) == avro_type.size else None
+    except (OverflowError, UnicodeEncodeError):
+        pass
+    return None
+
+
+def _block(items: list[bytes]) -> bytes:
+    return varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"
+
+
+def _text(text: str) -> bytes:
+    octets = text.encode()
+    return varint(len(octets)) + octets
+
+
+def varint(number: int) -> bytes:
+    """Return a number in Avro's encoding."""
+    rest, octets = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 127:
+        octets.append(rest & 127 | 128)
+        rest >>= 7
+    octets.append(rest)
+    return bytes(octets)

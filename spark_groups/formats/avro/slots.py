@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,9 @@ from spark_groups.formats.avro.instructions import (
     USED,
     VALUES,
     WIDTH,
-    Status,
 )
 from spark_groups.values import dataclass
 
-Refusal = tuple[Status, int, int]
-"""Why a record is refused, the number of its slot, and its schema id; -1: none."""
 _FIRST_ITEMS: Final = 64
 _FIRST_BYTES: Final = 1024
 
@@ -86,7 +83,7 @@ def slot_of(arrow_type: pa.DataType, path: str = "", index: int = 0) -> Slot:
     elif kinds.is_list(arrow_type):
         below = [(f"{path}[]", arrow_type.value_type)]
     elif not kinds.is_string(arrow_type) and not kinds.is_binary(arrow_type):
-        width = 0 if kinds.is_null(arrow_type) else max(1, int(arrow_type.bit_width) // 8)
+        width = max(1, int(arrow_type.bit_width) // 8)
     children, following = [], index + 1
     for name, kind in below:
         child = slot_of(kind, name, following)
@@ -96,9 +93,9 @@ def slot_of(arrow_type: pa.DataType, path: str = "", index: int = 0) -> Slot:
     return Slot(index, arrow_type, path, tuple(children), width, (index, *with_it))
 
 
-def new_array(size: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def new_octets(size: int) -> npt.NDArray[np.uint8]:
     """Return an array of any content."""
-    return np.empty(size, kind)
+    return np.empty(size, np.uint8)
 
 
 class SlotBuffers:
@@ -114,12 +111,12 @@ class SlotBuffers:
     def __init__(
         self, root: Slot, rows: int, bytes_max: int, used_before: npt.NDArray[np.float64]
     ) -> None:
-        self._root, self._bytes_max = root, bytes_max
+        self._root, self._bytes_max, self._bytes = root, bytes_max, 0
         self._slots = list(root.all())
-        self._parts: list[list[npt.NDArray[Any]]] = []
+        # Of each slot: values or ends, whether each is there, and data.
+        self._parts = [[np.empty(0, np.uint8)] * 3 for _ in self._slots]
         self.table = np.zeros((len(self._slots), SLOT_NUMBERS), np.int64)
-        self._bytes = 0
-        of_rows = root.nulls
+        of_rows = set(root.nulls)
         row_bytes = float(used_before[:, 1].sum())
         for slot in self._slots:
             values = 1.0 if slot.index in of_rows else float(used_before[slot.index, 0])
@@ -132,34 +129,32 @@ class SlotBuffers:
         for slot in self._slots:
             values, octets = (int(each * rows * 1.1) for each in used_before[slot.index])
             self.table[slot.index, WIDTH] = slot.width
-            self._parts.append([np.empty(0, np.uint8)] * 3)
             self._resize(slot, rows if slot.index in of_rows else values + first_items)
             if slot.width == ENDS and not slot.is_items:
                 self._resize_data(slot, octets + first_bytes)
 
     def _resize(self, slot: Slot, capacity: int) -> None:
-        width, numbers = abs(slot.width), self.table[slot.index]
+        numbers = self.table[slot.index]
         if slot.width == ENDS:
-            self._replace(slot, 0, np.zeros(1, np.int32), capacity + 1, VALUES)
+            self._enlarge(slot, VALUES, 4 * capacity + 4)
         else:
-            kind = np.dtype(f"u{width}") if width in (1, 4, 8) else np.dtype(f"V{width or 1}")
-            self._replace(slot, 0, np.empty(0, kind), capacity if width else 0, VALUES)
-        self._replace(slot, 1, np.empty(0, np.uint8), capacity, HAS)
-        self._parts[slot.index][1][int(numbers[CAPACITY]) :] = 1
+            self._enlarge(slot, VALUES, slot.width * capacity)
+        self._enlarge(slot, HAS, capacity)
+        values, has, _ = self._parts[slot.index]
+        if slot.width == ENDS and not numbers[USED]:
+            values[:4] = 0
+        has[int(numbers[CAPACITY]) :] = 1
         numbers[CAPACITY] = capacity
 
     def _resize_data(self, slot: Slot, octets: int) -> None:
-        self._replace(slot, 2, np.empty(0, np.uint8), octets + SLACK_BYTES, DATA)
+        self._enlarge(slot, DATA, octets + SLACK_BYTES)
         self.table[slot.index, DATA_BYTES] = octets
 
-    def _replace(
-        self, slot: Slot, part: int, first: npt.NDArray[Any], size: int, column: int
-    ) -> None:
-        parts = self._parts[slot.index]
-        old = parts[part] if parts[part].dtype == first.dtype and len(parts[part]) else first
-        larger = new_array(size, first.dtype)
-        larger[: len(old)] = old
-        self._bytes += larger.nbytes - parts[part].nbytes
+    def _enlarge(self, slot: Slot, column: int, size: int) -> None:
+        parts, part = self._parts[slot.index], column - VALUES
+        larger = new_octets(size)
+        larger[: len(parts[part])] = parts[part]
+        self._bytes += size - len(parts[part])
         parts[part] = larger
         self.table[slot.index, column] = larger.ctypes.data
 
@@ -191,21 +186,24 @@ class SlotBuffers:
         self._roll_back(self._root, rows)
 
     def _roll_back(self, slot: Slot, count: int) -> None:
-        numbers, parts = self.table[slot.index], self._parts[slot.index]
-        parts[1][count : int(numbers[USED])] = 1
+        numbers = self.table[slot.index]
+        self._parts[slot.index][1][count : int(numbers[USED])] = 1
         numbers[USED] = count
-        below = int(parts[0][count]) if slot.is_items else count
+        below = self._end(slot, count) if slot.is_items else count
         for child in slot.children:
             self._roll_back(child, below)
+
+    def _end(self, slot: Slot, count: int) -> int:
+        """Return where the data or the items of the first values end."""
+        return int(self._parts[slot.index][0].view(np.int32)[count])
 
     def used(self, rows: int) -> npt.NDArray[np.float64]:
         """Return how many values and bytes of data a row needed in each slot."""
         found = np.zeros((len(self._slots), 2))
+        found[:, 0] = self.table[:, USED]
         for slot in self._slots:
-            used = int(self.table[slot.index, USED])
-            found[slot.index, 0] = used
             if slot.width == ENDS and not slot.is_items:
-                found[slot.index, 1] = self._parts[slot.index][0][used]
+                found[slot.index, 1] = self._end(slot, int(self.table[slot.index, USED]))
         return found / max(rows, 1)
 
     def take(self, rows: int) -> pa.Array:
@@ -213,26 +211,20 @@ class SlotBuffers:
         return self._array(self._root, rows)
 
     def _array(self, slot: Slot, count: int) -> pa.Array:
-        if kinds.is_null(slot.type):
-            return pa.nulls(count)
         values, has, octets = self._parts[slot.index]
         nulls = count - int(np.count_nonzero(has[:count]))
         buffers = [pa.py_buffer(np.packbits(has[:count], bitorder="little")) if nulls else None]
-        children = []
+        size = self._end(slot, count) if slot.width == ENDS else count
         if slot.width == ENDS:
-            buffers.append(pa.py_buffer(values[: count + 1]))
-            if slot.is_items:
-                children = [self._array(child, int(values[count])) for child in slot.children]
-            else:
-                buffers.append(pa.py_buffer(octets[: int(values[count])]))
+            buffers.append(pa.py_buffer(values[: 4 * count + 4]))
+            if not slot.is_items:
+                buffers.append(pa.py_buffer(octets[:size]))
         elif kinds.is_boolean(slot.type):
             buffers.append(pa.py_buffer(np.packbits(values[:count], bitorder="little")))
         elif slot.width:
-            buffers.append(pa.py_buffer(values[:count]))
-        else:
-            children = [self._array(child, count) for child in slot.children]
+            buffers.append(pa.py_buffer(values[: slot.width * count]))
+        children = [self._array(child, size) for child in slot.children]
         if kinds.is_map(slot.type):
             entries = pa.struct([slot.type.key_field, slot.type.item_field])
-            size = int(values[count])
             children = [pa.Array.from_buffers(entries, size, [None], 0, children=children)]
         return pa.Array.from_buffers(slot.type, count, buffers, nulls, children=children or None)

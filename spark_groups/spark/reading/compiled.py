@@ -31,7 +31,15 @@ RECORDS: Final = "spark_groups.records.arrow_batches"
 AVRO: Final = "spark_groups.formats.avro.interpreter"
 """The decoder of Avro's values."""
 _PACKAGES: Final = ("spark_groups.records", "spark_groups.formats.avro")
-_EXTRA: Final = ("numba", "zstandard")
+_NEEDS: Final = {
+    RECORDS: (
+        ("numba", "zstandard"),
+        "the fast reader requires numba and zstandard: install spark-groups[fast] or set reader to"
+        " librdkafka",
+    ),
+    AVRO: (("numba",), "Avro requires numba: install spark-groups[avro]"),
+}
+"""The packages of each decoder, and why it is unavailable without them."""
 LOCK_S: Final = 120.0
 """How long to wait for another process to compile."""
 _ASK_AGAIN_S: Final = 0.05
@@ -39,12 +47,7 @@ _preparing: Final = threading.Lock()
 
 
 class NotCompiledError(SparkGroupsError):
-    """The fast reader is unavailable; the message states the reason."""
-
-
-def is_installed() -> bool:
-    """Return whether the packages of the extra `fast` are installed."""
-    return all(importlib.util.find_spec(each) is not None for each in _EXTRA)
+    """Compiled code is unavailable; the message states the reason."""
 
 
 @cache
@@ -55,13 +58,11 @@ def prepare(decoder: str = RECORDS) -> None:
         decoder: The name of its module, `RECORDS` or `AVRO`.
 
     Raises:
-        NotCompiledError: Numba or zstandard is not installed, or no cache directory is writable.
+        NotCompiledError: A package is not installed, or no cache directory is writable.
     """
-    if not is_installed():
-        raise NotCompiledError(
-            "the fast reader requires numba and zstandard: install spark-groups[fast] or set reader"
-            " to librdkafka"
-        )
+    packages, message = _NEEDS[decoder]
+    if any(importlib.util.find_spec(each) is None for each in packages):
+        raise NotCompiledError(message)
     with _preparing:
         directory = _directory()
         name = decoder.rpartition(".")[2]
@@ -91,7 +92,8 @@ def _load(decoder: str, directory: Path) -> None:
         _import_decoder(decoder, directory)
     except Exception as error:
         raise NotCompiledError(
-            f"the fast reader cannot be compiled in {directory}: {error}; set reader to librdkafka"
+            f"{decoder} cannot be compiled in {directory}: {error}"
+            + ("; set reader to librdkafka" if decoder == RECORDS else "")
         ) from error
 
 

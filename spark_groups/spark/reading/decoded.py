@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from spark_groups.errors import RecordsError
 from spark_groups.formats.decoding import Undecodable
-from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
-from spark_groups.spark.reading.compiled import AVRO, NotCompiledError, prepare
+from spark_groups.spark.options.range_settings import RangeSettings
+from spark_groups.spark.reading.compiled import AVRO, prepare
 from spark_groups.spark.schemas.decoders import UNDECODABLE, UNDECODABLE_TYPE, decoders_of
 from spark_groups.spark.schemas.row_formats import Format, OnUndecodable, RowFormats
 from spark_groups.types import TopicPartition
@@ -62,6 +62,7 @@ def decoded(
     Raises:
         RecordsError: A record cannot be decoded, and `onUndecodable` is fail.
         SchemaLookupError: A schema cannot be looked up in time.
+        NotCompiledError: A column is Avro, and compiled code is unavailable.
     """
     if settings.formats is None:
         for batch in batches:
@@ -84,7 +85,7 @@ def load_decoders(settings: RangeSettings) -> None:
 def _borrowed(settings: RangeSettings) -> Iterator[_RowDecoder]:
     """Lend decoders, which know the schemas of earlier tasks; keep them unless the task failed."""
     assert settings.formats is not None
-    key = (settings.formats, settings.memory_bytes, settings.poll_timeout_s, settings.reader)
+    key = (settings.formats, settings.memory_bytes, settings.poll_timeout_s)
     decoder = _IDLE.pop(key, None) or _RowDecoder(settings, settings.formats)
     yield decoder
     _IDLE[key] = decoder
@@ -97,11 +98,12 @@ class _RowDecoder:
 
     def __init__(self, settings: RangeSettings, formats: RowFormats) -> None:
         self._on_undecodable = formats.on_undecodable
+        if any(each.format is Format.AVRO for each in formats.by_column.values()):
+            prepare(AVRO)
         self._decoders = decoders_of(
             formats,
             timeout_s=settings.poll_timeout_s,
             memory_bytes=settings.memory_bytes,
-            compiled=_is_compiled(settings, formats),
         )
         self._counts: dict[TopicPartition, tuple[int, int, str]] = {}
 
@@ -154,29 +156,6 @@ class _RowDecoder:
                 " is null; the first is that at offset %d: %s",
                 *(count, place, UNDECODABLE, first_offset, reason),
             )
-
-
-def _is_compiled(settings: RangeSettings, formats: RowFormats) -> bool:
-    """Load the compiled code of Avro, if a column is Avro.
-
-    Raises:
-        NotCompiledError: The reader is `fast`, and compiled code is unavailable.
-    """
-    is_avro = any(each.format is Format.AVRO for each in formats.by_column.values())
-    if not is_avro:
-        return False
-    try:
-        prepare(AVRO)
-    except NotCompiledError as error:
-        if settings.reader is ReaderChoice.FAST:
-            raise
-        _log.warning(
-            "Avro is decoded without compiled code, which takes about a hundred times as long:"
-            " install spark-groups[fast] where executors run (%s)",
-            error,
-        )
-        return False
-    return True
 
 
 _Refused = dict[int, dict[str, Undecodable]]

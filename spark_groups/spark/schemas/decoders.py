@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from typing import Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, SchemaError
+from spark_groups.formats.avro.arrow_types import arrow_type_of
+from spark_groups.formats.avro.schema import parse_schema
 from spark_groups.formats.decoding import ColumnDecoder, SchemaOfId
 from spark_groups.formats.text import TextDecoder
 from spark_groups.spark.schemas.registry import registry_of
@@ -101,7 +104,7 @@ def row_schema(schema: pa.Schema, formats: RowFormats | None) -> pa.Schema:
     for name, each in formats.by_column.items():
         place = schema.get_field_index(name)
         try:
-            kind = decoder_of(each, None, compiled=False).arrow_type
+            kind = _type_of(each)
         except SchemaError as error:
             what = f"the schema of {each.subject}" if each.subject else f"{name}Schema"
             raise OptionsError(f"{what}: {error}") from error
@@ -111,16 +114,24 @@ def row_schema(schema: pa.Schema, formats: RowFormats | None) -> pa.Schema:
     return schema
 
 
+def _type_of(each: ColumnFormat) -> pa.DataType:
+    if each.format is not Format.AVRO:
+        return decoder_of(each, None).arrow_type
+    # A driver does not wait for compiled code.
+    if importlib.util.find_spec("numba") is None:
+        raise OptionsError("Avro needs numba: install spark-groups[avro]")
+    return arrow_type_of(parse_schema(each.schema, with_defaults=True))
+
+
 def decoders_of(
-    formats: RowFormats, *, timeout_s: float, memory_bytes: int, compiled: bool
+    formats: RowFormats, *, timeout_s: float, memory_bytes: int
 ) -> Mapping[str, ColumnDecoder]:
-    """Return the decoders of columns, by name.
+    """Return the decoders of columns, by name; the caller has loaded the compiled code of Avro.
 
     Args:
         formats: With their schemas.
         timeout_s: How long to wait for a registry that is away, in seconds.
         memory_bytes: The memory of a task.
-        compiled: Whether compiled code may be used.
     """
     bytes_max = min(_BYTES_MAX, memory_bytes // 16)
     return {
@@ -129,7 +140,6 @@ def decoders_of(
             _schema_of_id(formats, name, timeout_s),
             bytes_max=bytes_max,
             record_bytes_max=min(memory_bytes // _RECORD_SHARE, 2**31 - 1),
-            compiled=compiled,
         )
         for name, each in formats.by_column.items()
     }
@@ -168,16 +178,14 @@ def decoder_of(
     *,
     bytes_max: int = _BYTES_MAX,
     record_bytes_max: int = _BYTES_MAX,
-    compiled: bool,
 ) -> ColumnDecoder:
-    """Return the decoder of one column.
+    """Return the decoder of one column; the caller has loaded the compiled code of Avro.
 
     Args:
         each: Its format, with its schema.
         schema_of_id: Looks writers' schemas up; None: records have no schema ids.
         bytes_max: The most bytes of the decoded values of one call.
         record_bytes_max: The same, where one Avro record alone has more.
-        compiled: Whether compiled code may be used.
 
     Raises:
         SchemaError: The schema cannot be used.
@@ -193,7 +201,6 @@ def decoder_of(
                 schema_of_id,
                 bytes_max=bytes_max,
                 record_bytes_max=record_bytes_max,
-                compiled=compiled,
             )
         case Format.JSON:
             from spark_groups.formats.json_values import JsonDecoder  # noqa: PLC0415

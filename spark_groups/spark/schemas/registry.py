@@ -18,8 +18,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
-from spark_groups.formats.avro.schema import TEXT_BYTES_MAX
-from spark_groups.formats.avro_references import with_references
+from spark_groups.formats.avro.schema import TEXT_BYTES_MAX, with_references
 from spark_groups.masking import Secrets
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from spark_groups.values import dataclass
@@ -228,13 +227,13 @@ class SchemaRegistry:
             raise UnknownSchemaIdError(f"{what} is of {schema.schema_type}, not of Avro")
         if not isinstance(schema.schema_str, str):
             raise self._unusable(what, "it has no schema")
-        found: dict[str, str] = {}
-        if schema.references:
-            found = self._references(schema, what, until_s)
-        text = with_references(schema.schema_str, found) if found else schema.schema_str
-        if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+        text: str = schema.schema_str
+        found = self._references(schema, what, until_s) if schema.references else {}
+        if sum(len(each.encode("utf-8", "replace")) for each in (text, *found.values())) > (
+            TEXT_BYTES_MAX
+        ):
             raise UnknownSchemaIdError(f"{what} has more than {TEXT_BYTES_MAX} bytes")
-        return str(text)
+        return with_references(text, found) if found else text
 
     def _references(self, schema: Any, what: str, until_s: float) -> dict[str, str]:
         """Return the texts of schemas to which a schema refers, by name.

@@ -30,15 +30,14 @@ def ordered(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
-def test_records_become_the_values_that_java_reads(number: int, compiled: bool) -> None:
+def test_records_become_the_values_that_java_reads(number: int) -> None:
     writer, reader = (json.dumps(SCHEMAS[number][side]) for side in ("writer", "reader"))
     written, read = zip(*RECORDS[number], strict=True)
 
     def decoded(texts: Any, schema: str) -> tuple[list[Any], list[int]]:
         frames = [None if each is None else b"\0\0\0\0\1" + bytes.fromhex(each) for each in texts]
-        decoder = AvroDecoder(reader, lambda _: schema, bytes_max=1 << 24, compiled=compiled)
+        decoder = AvroDecoder(reader, lambda _: schema, bytes_max=1 << 24)
         column = decoder.decode(pa.array(frames, pa.binary()))
         return ordered(column.values.to_pylist()), list(column.refused)
 

@@ -14,8 +14,8 @@ import pytest
 
 from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.decoder import AvroDecoder
-from spark_groups.formats.avro.resolution import check_defaults, resolve, steps_in
-from spark_groups.formats.avro.schema import Record, parse_schema
+from spark_groups.formats.avro.resolution import resolve
+from spark_groups.formats.avro.schema import parse_schema
 from workshop.parts.avro import varint
 
 
@@ -29,28 +29,14 @@ def octets_of(schema: Any, value: Any) -> bytes:
     return file.getvalue()
 
 
-def outcomes(writer: Any, reader: Any, octets: bytes) -> list[Any]:
-    """Return the value or the reason, of compiled code and of plain Python."""
-    found = []
-    for compiled in (True, False):
-        decoder = AvroDecoder(
-            json.dumps(reader),
-            lambda _: json.dumps(writer),
-            bytes_max=1 << 20,
-            compiled=compiled,
-        )
-        column = decoder.decode(pa.array([b"\0\0\0\0\7" + octets], pa.binary()))
-        column.values.validate(full=True)
-        refused = column.refused.get(0)
-        assert refused is None or refused.schema_id == 7
-        found.append(column.values[0].as_py() if refused is None else refused.reason)
-    return found
-
-
 def read(writer: Any, reader: Any, octets: bytes) -> Any:
-    compiled, plain = outcomes(writer, reader, octets)
-    assert repr(compiled) == repr(plain)
-    return compiled
+    """Return the value or the reason."""
+    decoder = AvroDecoder(json.dumps(reader), lambda _: json.dumps(writer), bytes_max=1 << 20)
+    column = decoder.decode(pa.array([b"\0\0\0\0\7" + octets], pa.binary()))
+    column.values.validate(full=True)
+    refused = column.refused.get(0)
+    assert refused is None or refused.schema_id == 7
+    return column.values[0].as_py() if refused is None else refused.reason
 
 
 def logical(kind: str, logical_type: str, **more: Any) -> dict[str, Any]:
@@ -150,7 +136,6 @@ def test_enums_become_texts_and_unknown_symbols_the_default() -> None:
         ("string", "süß", "süß"),
         ("bytes", "\u00ff\u0001", b"\xff\x01"),
         ("boolean", True, True),
-        ("null", None, None),
         (["null", "int"], None, None),
         (["int", "null"], 5, 5),
         (["null", "int"], 5, 5),
@@ -191,7 +176,7 @@ def test_a_field_that_the_writer_lacks_has_its_default(
 )
 def test_a_default_of_another_type_is_refused_at_once(kind: Any, default: Any) -> None:
     with pytest.raises(SchemaError, match=r"^R\.f"):
-        AvroDecoder(json.dumps(field(kind, default=default)), None, bytes_max=1024, compiled=False)
+        AvroDecoder(json.dumps(field(kind, default=default)), None, bytes_max=1024)
 
 
 def test_fields_are_found_by_name_then_by_alias() -> None:
@@ -263,6 +248,26 @@ def test_types_that_do_not_fit_are_refused_by_their_path(
     assert message in found
 
 
+def test_defaults_of_writers_are_not_read() -> None:
+    assert read(field("int", default="x"), field("int"), varint(5)) == {"f": 5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "octets"),
+    [
+        ("null", "value.f", b""),
+        (["null"], "value.f", b"\0"),
+        ({"type": "array", "items": "null"}, r"value.f\[\]", b"\2\0"),
+    ],
+)
+def test_types_that_are_only_null_are_passed_or_refused_by_their_path(
+    kind: Any, path: str, octets: bytes
+) -> None:
+    with pytest.raises(SchemaError, match=f"^{path}: columns cannot have the type null alone"):
+        AvroDecoder(json.dumps(field(kind)), None, bytes_max=1024)
+    assert read(field(kind), field("int") | {"fields": []}, octets) == {}
+
+
 def test_a_missing_field_without_a_default_is_named() -> None:
     writer = {"type": "record", "name": "R", "fields": []}
     assert "R.f: the writer's schema lacks the field" in read(writer, field("int"), b"")
@@ -284,24 +289,10 @@ def test_decimals_have_up_to_38_digits(size: int, value: int, digits: int) -> No
 def test_decimals_of_more_digits_are_refused_by_name() -> None:
     kind = logical("bytes", "decimal", precision=39, scale=2)
     with pytest.raises(SchemaError, match=r"value.f: a decimal of 39 digits"):
-        AvroDecoder(json.dumps(field(kind)), None, bytes_max=1024, compiled=False)
+        AvroDecoder(json.dumps(field(kind)), None, bytes_max=1024)
     for octets in (b"", b"\x7f" + b"\xff" * 15, b"\x80" + bytes(15), b"\1" + bytes(16)):
         own = field(logical("bytes", "decimal", precision=38, scale=2))
         assert "more digits" in read(own, own, varint(len(octets)) + octets)
-
-
-def test_the_steps_of_a_schema_are_counted() -> None:
-    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
-    for kind, count in (
-        ("int", 1),
-        (enum, 3),
-        ({"type": "array", "items": ["null", "int"]}, 4),
-        (field(["int", "string"]), 6),
-    ):
-        parsed = parse_schema(json.dumps(kind))
-        assert steps_in(resolve(parsed, parsed)) == count
-    reader = parse_schema(json.dumps(field("int", default=3)))
-    assert steps_in(resolve(Record("R", (), ()), reader)) == 3
 
 
 def test_defaults_of_types_that_are_used_often_are_made_once() -> None:
@@ -311,9 +302,9 @@ def test_defaults_of_types_that_are_used_often_are_made_once() -> None:
     reader = {"type": "record", "name": "R", "fields": [{"name": "i", "type": item}, *uses]}
     empty = {"type": "record", "name": "I", "fields": []}
     writer = reader | {"fields": [{"name": "i", "type": empty}, *uses]}
-    check_defaults(parse_schema(json.dumps(reader)))
     # Made for each use they take longer than a test may.
-    assert resolve(parse_schema(json.dumps(writer)), parse_schema(json.dumps(reader)))
+    parsed = parse_schema(json.dumps(reader), with_defaults=True)
+    assert resolve(parse_schema(json.dumps(writer)), parsed)
 
 
 def test_defaults_that_multiply_have_a_limit() -> None:
@@ -321,7 +312,7 @@ def test_defaults_that_multiply_have_a_limit() -> None:
     item = field("string", default="x" * 10_000) | {"name": "I"}
     reader = field({"type": "array", "items": item}, default=many)
     with pytest.raises(SchemaError, match="its defaults have more than"):
-        check_defaults(parse_schema(json.dumps(reader)))
+        parse_schema(json.dumps(reader), with_defaults=True)
 
 
 def test_comparing_huge_unions_has_a_limit() -> None:

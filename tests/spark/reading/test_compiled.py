@@ -114,10 +114,12 @@ def test_somebody_elses_directory_is_not_used(
 
 
 def test_without_numba_the_other_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "is_installed", lambda: False)
+    monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda _: None)
     compiled.prepare.cache_clear()
     with pytest.raises(NotCompiledError, match="set reader to librdkafka"):
         compiled.prepare()
+    with pytest.raises(NotCompiledError, match=r"install spark-groups\[avro\]"):
+        compiled.prepare(compiled.AVRO)
 
 
 def test_another_process_that_compiles_for_too_long_is_not_waited_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import pickle
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_groups.errors import RecordsError
+from spark_groups.errors import OptionsError, RecordsError
 from spark_groups.formats.decoding import DecodedColumn
 from spark_groups.formats.text import TextDecoder
 from spark_groups.spark.options.range_settings import RangeSettings
@@ -45,6 +46,21 @@ def test_rows_without_formats_are_the_records_themselves() -> None:
     batch = records(b"a")
     (found,) = decoded(RangeSettings(bootstrap_servers=("a:1",), group_id="g"), [batch])
     assert found.rows is batch
+
+
+def test_avro_without_numba_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    avro = RowFormats(value=ColumnFormat(format=Format.AVRO, schema='"int"'))
+    assert row_schema(ROW_SCHEMA, avro).field("value").type == pa.int32()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(OptionsError, match=r"Avro needs numba: install spark-groups\[avro\]"):
+        row_schema(ROW_SCHEMA, avro)
+
+
+def test_type_that_is_only_null_is_named_by_its_path() -> None:
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "null"}]}'
+    avro = RowFormats(value=ColumnFormat(format=Format.AVRO, schema=schema))
+    with pytest.raises(OptionsError, match=r"^valueSchema: value\.f: columns cannot have"):
+        row_schema(ROW_SCHEMA, avro)
 
 
 def test_columns_are_decoded_in_place() -> None:

@@ -17,8 +17,10 @@ import pytest
 
 from spark_groups.cli.doctor_cli import Outcome, check_registry
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.formats.avro.schema import parse_schema
 from spark_groups.spark.control.running_query import RunningQuery
 from spark_groups.spark.options.packed import Load
+from spark_groups.spark.reading import compiled
 from spark_groups.spark.schemas import registry as registries
 from spark_groups.spark.schemas.decoders import decoders_of, looked_up
 from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry, registry_of
@@ -122,8 +124,10 @@ def test_task_that_runs_again_asks_again(stub: Stub, monkeypatch: pytest.MonkeyP
     formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
     records = pa.array([struct.pack(">bI", 0, 9) + b"\x02"], pa.binary())
 
+    compiled.prepare(compiled.AVRO)
+
     def refused() -> int:
-        decoders = decoders_of(formats, timeout_s=5.0, memory_bytes=1 << 28, compiled=False)
+        decoders = decoders_of(formats, timeout_s=5.0, memory_bytes=1 << 28)
         return len(decoders["value"].decode(records).refused)
 
     assert refused() == 1
@@ -269,10 +273,9 @@ def test_schemas_that_a_schema_refers_to_are_part_of_it(
     stub.answers["/subjects/y.B/versions/1"] = [(200, of_b)]
     of_c = schema({"type": "enum", "name": "y.C", "symbols": ["S"]}, id=3, version=1)
     stub.answers["/subjects/y.C/versions/1"] = [(200, of_c)]
-    found = json.loads(registry.schema_of_id(7, 5.0))
-    inner = found["fields"][0]["type"][1]
-    assert (inner["namespace"], inner["name"]) == ("y", "B")
-    assert inner["fields"][0]["type"]["symbols"] == ["S"]
+    (field,) = getattr(parse_schema(registry.schema_of_id(7, 5.0)), "fields", ())
+    inner = field.type.branches[1]
+    assert (inner.name, inner.fields[0].type.symbols) == ("y.B", ("S",))
 
 
 def test_deleted_schema_that_a_schema_refers_to_is_still_found(
