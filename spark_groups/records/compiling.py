@@ -1,4 +1,4 @@
-"""Compilation of functions, and machine instructions that numba does not offer."""
+"""Compilation of functions, and what they do with arrays and numba does not offer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+
+from spark_groups.records import memory
+from spark_groups.records.memory import address_of, either
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -44,72 +47,25 @@ def has_crc32c_instruction() -> bool:
     return str(triple).startswith("x86_64") and "+sse4.2" in str(features).split(",")
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """Return a pointer to an element of a one-dimensional array of bytes."""
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+@compiled
+def copy_16(target: Any, target_at: int, source: Any, source_at: int) -> None:
+    """Copy 16 bytes between arrays, without a bounds check."""
+    memory.copy_16(address_of(target, target_at), address_of(source, source_at))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy_many(
-    typing: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any
-) -> Any:
-    """Copy bytes between arrays, without a bounds check."""
-    signature = types.void(target, types.int64, source, types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to_array, to_index, from_array, from_index, count = arguments
-        to_pointer = _address(context, builder, signature.args[0], to_array, to_index)
-        from_pointer = _address(context, builder, signature.args[2], from_array, from_index)
-        cgutils.raw_memcpy(builder, to_pointer, from_pointer, count, 1)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def copy_16(typing: Any, target: Any, target_at: Any, source: Any, source_at: Any) -> Any:
-    """Copy 16 bytes, in two instructions."""
-    signature = types.void(target, types.int64, source, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to_array, to_index, from_array, from_index = arguments
-        vector = ir.IntType(128).as_pointer()
-        to_pointer = _address(context, builder, signature.args[0], to_array, to_index)
-        from_pointer = _address(context, builder, signature.args[2], from_array, from_index)
-        octets = builder.load(builder.bitcast(from_pointer, vector), align=1)
-        builder.store(octets, builder.bitcast(to_pointer, vector), align=1)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
+@compiled
 def copy_16_of(
-    typing: Any,
     target: Any,
-    target_at: Any,
-    is_first: Any,
+    target_at: int,
+    is_first: bool,
     first: Any,
-    first_at: Any,
+    first_at: int,
     second: Any,
-    second_at: Any,
-) -> Any:
+    second_at: int,
+) -> None:
     """Copy 16 bytes of one of two arrays, without a branch, without a bounds check."""
-    arrays = target, types.int64, types.boolean, first, types.int64, second, types.int64
-    signature = types.void(*arrays)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to_array, to_index, choice, one_array, one_index, other_array, other_index = arguments
-        vector = ir.IntType(128).as_pointer()
-        to_pointer = _address(context, builder, signature.args[0], to_array, to_index)
-        one = _address(context, builder, signature.args[3], one_array, one_index)
-        other = _address(context, builder, signature.args[5], other_array, other_index)
-        pointer = builder.select(choice, one, other)
-        octets = builder.load(builder.bitcast(pointer, vector), align=1)
-        builder.store(octets, builder.bitcast(to_pointer, vector), align=1)
-        return context.get_dummy_value()
-
-    return signature, generate
+    source = either(is_first, address_of(first, first_at), address_of(second, second_at))
+    memory.copy_16(address_of(target, target_at), source)
 
 
 @compiled
@@ -119,19 +75,13 @@ def copy_bytes(target: Any, target_at: int, source: Any, source_at: int, size: i
         # The next copy overwrites the surplus; this costs less than a call.
         copy_16(target, target_at, source, source_at)
     else:
-        _copy_many(target, target_at, source, source_at, size)
+        memory.copy(address_of(target, target_at), address_of(source, source_at), size)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def load_64(typing: Any, source: Any, index: Any) -> Any:
+@compiled
+def load_64(source: Any, index: int) -> Any:
     """Load eight bytes of an array as one little-endian number, without a bounds check."""
-    signature = types.uint64(source, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
-
-    return signature, generate
+    return memory.load_64(address_of(source, index))
 
 
 @intrinsic  # type: ignore[untyped-decorator]

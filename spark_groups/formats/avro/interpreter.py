@@ -15,7 +15,8 @@ from numba import boolean, int64, typeof
 
 from spark_groups.formats.avro import instructions as names
 from spark_groups.formats.avro.instructions import EMPTY_ITEMS_MAX, Op, Status, Store
-from spark_groups.formats.avro.memory import (
+from spark_groups.records.compiling import compiled, entry_point
+from spark_groups.records.memory import (
     copy,
     copy_16,
     load_8,
@@ -27,7 +28,6 @@ from spark_groups.formats.avro.memory import (
     store_double,
     store_float,
 )
-from spark_groups.records.compiling import compiled, entry_point
 
 _FRAME_BYTES: Final = 5
 _NO_ID: Final = -1

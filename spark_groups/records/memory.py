@@ -10,6 +10,27 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def address_of(typing: Any, array: Any, index: Any) -> Any:
+    """Return the address of an element of a one-dimensional array of bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        begin = context.make_array(array)(context, builder, arguments[0]).data
+        return builder.ptrtoint(builder.gep(begin, [arguments[1]]), ir.IntType(64))
+
+    return types.int64(array, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def either(typing: Any, is_first: Any, first: Any, second: Any) -> Any:
+    """Return one of two addresses, without a branch."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.select(*arguments)
+
+    return types.int64(types.boolean, types.int64, types.int64), generate
+
+
 def _load(bits: int) -> Any:
     """Return a function that loads an unsigned little-endian number."""
 
