@@ -9,10 +9,9 @@ import pyarrow as pa
 from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.schema import (
     NULL,
-    Array,
     AvroType,
     Enumeration,
-    Map,
+    Items,
     Primitive,
     Record,
     Union,
@@ -72,10 +71,10 @@ def arrow_type_of(avro_type: AvroType, path: str = "value") -> pa.DataType:  # n
         return _primitive(avro_type, path)
     if isinstance(avro_type, Enumeration):
         return pa.string()
-    if isinstance(avro_type, Array):
-        return pa.list_(arrow_type_of(avro_type.items, f"{path}[]"))
-    if isinstance(avro_type, Map):
-        return pa.map_(pa.string(), arrow_type_of(avro_type.values, f"{path}{{}}"))
+    if isinstance(avro_type, Items):
+        if avro_type.is_map:
+            return pa.map_(pa.string(), arrow_type_of(avro_type.item, f"{path}{{}}"))
+        return pa.list_(arrow_type_of(avro_type.item, f"{path}[]"))
     if isinstance(avro_type, Record):
         fields = [
             (each.name, arrow_type_of(each.type, f"{path}.{each.name}"))

@@ -20,8 +20,6 @@ from spark_groups.formats.avro.resolution import (
 )
 from spark_groups.formats.avro.slots import Slot
 
-_KEY = ReadValue(Op.BYTES, LENGTH, 1)
-_SKIPPED_KEY = ReadValue(Op.BYTES, LENGTH, 0)
 _NONE = -1
 
 
@@ -120,7 +118,7 @@ class Programs:
             self._add(Op.LIST, slot, counter)
         block = self._add(Op.BLOCK, slot, counter)
         if step.is_map:
-            key = _SKIPPED_KEY if slot is None else _KEY
+            key = ReadValue(Op.BYTES, LENGTH, int(slot is not None))
             self._emit(key, None if slot is None else slot.children[0])
         self._emit(step.item, None if slot is None else slot.children[-1])
         self._add(Op.NEXT, slot, counter, block)

@@ -14,11 +14,10 @@ from spark_groups.formats.avro.arrow_types import members_of
 from spark_groups.formats.avro.instructions import LENGTH, REST, Op, Store
 from spark_groups.formats.avro.schema import (
     NULL,
-    Array,
     AvroType,
     Enumeration,
     Field,
-    Map,
+    Items,
     Primitive,
     Record,
     TooLargeError,
@@ -129,17 +128,17 @@ class _Resolution:
         if self._steps > STEPS_MAX:
             raise TooLargeError("the schemas have too many unions to compare")
 
-    def step(self, writer: AvroType, reader: AvroType, path: str) -> Step:  # noqa: PLR0911
+    def step(self, writer: AvroType, reader: AvroType, path: str) -> Step:
         """Return how values of a type become those of another."""
         self._count(1)
         if isinstance(writer, Union):
             return self._branches(writer, reader, path)
         if isinstance(reader, Union):
             return self._into_union(writer, reader, path)
-        if isinstance(writer, Array) and isinstance(reader, Array):
-            return ReadItems(self.step(writer.items, reader.items, f"{path}[]"), is_map=False)
-        if isinstance(writer, Map) and isinstance(reader, Map):
-            return ReadItems(self.step(writer.values, reader.values, f"{path}{{}}"), is_map=True)
+        is_map = isinstance(writer, Items) and writer.is_map
+        if isinstance(writer, Items) and isinstance(reader, Items) and reader.is_map == is_map:
+            below = path + ("{}" if is_map else "[]")
+            return ReadItems(self.step(writer.item, reader.item, below), is_map)
         if isinstance(writer, Record) and isinstance(reader, Record):
             _check_names(writer, reader, path)
             return self._fields(writer, reader, path)
@@ -293,13 +292,12 @@ def _store(writer: Primitive, reader: Primitive, path: str) -> Store:
     if reader.logical in ("", "date", "time-millis") or store is not Store.INT64:
         return store
     unit = (writer.logical or reader.logical).rpartition("-")[2]
-    if reader.logical.endswith("nanos") or reader.logical == "time-micros":
-        own = "nanos" if reader.logical.endswith("nanos") else "micros"
-        millis_to_micros = own == "micros" and unit == "millis"
-        if unit in (own, "date") or millis_to_micros:
-            return Store.MILLIS_TO_MICROS if millis_to_micros else store
-    elif unit in ("millis", "micros"):
-        return Store.MILLIS_TO_MICROS if unit == "millis" else store
+    own = "nanos" if reader.logical.endswith("nanos") else "micros"
+    if unit == "millis" and own == "micros":
+        return Store.MILLIS_TO_MICROS
+    is_timestamp = "timestamp" in reader.logical and own == "micros"
+    if unit == own or (unit == "date" and not is_timestamp):
+        return store
     raise SchemaError(f"{path}: {writer.logical} of the writer cannot become {reader.logical}")
 
 
@@ -307,10 +305,8 @@ def _skipped(writer: AvroType) -> Step:  # noqa: PLR0911
     """Return how a value that the reader does not want is passed."""
     if isinstance(writer, Union):
         return ReadBranch(tuple(map(_skipped, writer.branches)))
-    if isinstance(writer, Array):
-        return ReadItems(_skipped(writer.items), is_map=False)
-    if isinstance(writer, Map):
-        return ReadItems(_skipped(writer.values), is_map=True)
+    if isinstance(writer, Items):
+        return ReadItems(_skipped(writer.item), writer.is_map)
     if isinstance(writer, Record):
         return ReadFields(tuple((-1, _skipped(field.type)) for field in writer.fields))
     if isinstance(writer, Enumeration):

@@ -72,17 +72,11 @@ class Enumeration:
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
-    """An array."""
+class Items:
+    """An array, or a map from strings."""
 
-    items: AvroType
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """A map from strings."""
-
-    values: AvroType
+    item: AvroType
+    is_map: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ class Record:
     fields: tuple[Field, ...]
 
 
-AvroType = Primitive | Enumeration | Array | Map | Union | Record
+AvroType = Primitive | Enumeration | Items | Union | Record
 NULL: Final = Primitive("null")
 
 
@@ -123,9 +117,9 @@ def kind_of(avro_type: AvroType) -> str:
     """Return the name of a kind of types, as schemas have it."""
     if isinstance(avro_type, Primitive):
         return avro_type.type
-    return {Enumeration: "enum", Array: "array", Map: "map", Union: "union"}.get(
-        type(avro_type), "record"
-    )
+    if isinstance(avro_type, Items):
+        return "map" if avro_type.is_map else "array"
+    return {Enumeration: "enum", Union: "union"}.get(type(avro_type), "record")
 
 
 def described(avro_type: AvroType) -> str:
@@ -209,8 +203,8 @@ class _Parser:
         if kind in ("array", "map"):
             is_map = kind == "map"
             below = _required(schema, "values" if is_map else "items", path)
-            item = self.type_of(below, namespace, path + ("{}" if is_map else "[]"), depth + 1)
-            return Map(item) if is_map else Array(item)
+            place = path + ("{}" if is_map else "[]")
+            return Items(self.type_of(below, namespace, place, depth + 1), is_map)
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(schema, namespace, path, depth)
         if kind in PRIMITIVES:
@@ -383,12 +377,11 @@ class _Defaults:
                     return varint(index) + self.encoded(branch, value, path)
                 except SchemaError:  # noqa: PERF203
                     continue
-        elif isinstance(avro_type, Array) and isinstance(value, list):
-            items = [self.encoded(avro_type.items, each, f"{path}[]") for each in value]
-            return _block(items)
-        elif isinstance(avro_type, Map) and isinstance(value, dict):
-            kind, below = avro_type.values, f"{path}{{}}"
+        elif isinstance(avro_type, Items) and avro_type.is_map and isinstance(value, dict):
+            kind, below = avro_type.item, f"{path}{{}}"
             return _block([_text(key) + self.encoded(kind, value[key], below) for key in value])
+        elif isinstance(avro_type, Items) and not avro_type.is_map and isinstance(value, list):
+            return _block([self.encoded(avro_type.item, each, f"{path}[]") for each in value])
         elif isinstance(avro_type, Record) and isinstance(value, dict):
             return b"".join(self._of_field(each, value, path) for each in avro_type.fields)
         elif isinstance(avro_type, Enumeration) and value in avro_type.symbols:

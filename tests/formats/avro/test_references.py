@@ -25,7 +25,7 @@ def test_every_use_of_a_name_is_its_definition() -> None:
     money = {"type": "fixed", "name": "shop.Money", "size": 8}
     main = record("shop.Order", "Money", {"type": "array", "items": "shop.Money"}, "string")
     first, second, third = (each.type for each in parsed(main, shop_Money=money).fields)
-    assert first == second.items == Primitive("fixed", size=8, name="shop.Money")
+    assert first == second.item == Primitive("fixed", size=8, name="shop.Money")
     assert third == Primitive("string")
 
 
@@ -34,8 +34,8 @@ def test_definition_has_a_namespace_of_its_own_at_each_use() -> None:
     inner = record("Inner", "Bare", namespace="other")
     main = record("shop.Order", ["null", "other.Inner"], {"type": "map", "values": "other.Inner"})
     first, second = (each.type for each in parsed(main, other_Inner=inner, other_Bare=bare).fields)
-    assert first.branches[1] is second.values
-    assert second.values.fields[0].type.name == "other.Bare"
+    assert first.branches[1] is second.item
+    assert second.item.fields[0].type.name == "other.Bare"
     assert parsed(record("shop.A", "B"), B=record("B")).fields[0].type.name == "B"
 
 

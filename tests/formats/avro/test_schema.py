@@ -11,8 +11,8 @@ from spark_groups.errors import SchemaError
 from spark_groups.formats.avro.schema import (
     DEPTH_MAX,
     TEXT_BYTES_MAX,
-    Array,
     Enumeration,
+    Items,
     Primitive,
     Record,
     Union,
@@ -43,8 +43,8 @@ def test_names_are_resolved_in_the_namespace_where_they_are_used() -> None:
 
 
 def test_types_may_be_written_as_objects_of_types() -> None:
-    assert parsed({"type": {"type": "array", "items": {"type": {"type": "int"}}}}) == Array(
-        Primitive("int")
+    assert parsed({"type": {"type": "array", "items": {"type": {"type": "int"}}}}) == Items(
+        Primitive("int"), is_map=False
     )
     assert parsed({"type": ["null", "int"]}) == Union((Primitive("null"), Primitive("int")))
     assert isinstance(parsed({"type": "error", "name": "E", "fields": []}), Record)
