@@ -234,16 +234,21 @@ def goals(found: Found) -> list[Goal]:
             "x",
             found.ratio(small, POSTGRES, COPY, rate),
         ),
-        *(
-            Goal(
-                f"CPU of {way} to that of {whole}, {small}",
-                1.25,
-                False,
-                "x",
-                found.ratio(small, way, whole, cpu_s),
-            )
-            for way, whole in ((DELTA_BY, ARROW), (ICEBERG_BY, ICEBERG))
-        ),
+        *_of_partitions(found, small),
+    ]
+
+
+def _of_partitions(found: Found, topic: str) -> list[Goal]:
+    """Return the goals of partitioned tables."""
+    return [
+        Goal(
+            f"CPU of {way} to that of {whole}, {topic}",
+            1.25,
+            False,
+            "x",
+            found.ratio(topic, way, whole, cpu_s),
+        )
+        for way, whole in ((DELTA_BY, ARROW), (ICEBERG_BY, ICEBERG))
     ]
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
+    BucketTransform,
     TimeTransform,
     Transform,
     TruncateTransform,
@@ -236,6 +238,8 @@ def _key(rows: pa.Table, text: str, column: str) -> pa.DictionaryArray:
         values = pc.floor_temporal(values, unit=text)
     elif isinstance(transform, TruncateTransform) and kinds.is_string(values.type):
         values = pc.utf8_slice_codeunits(values, 0, transform.width)
+    elif isinstance(transform, BucketTransform) and find_spec("pyiceberg_core"):
+        values, apply = transform.pyarrow_transform(kind)(_plain(values)), int
 
     @cache
     def as_text(value: Any) -> str | None:

@@ -124,7 +124,8 @@ class ParquetTaskWriter:
         opened: dict[tuple[str | None, ...], _OpenFile] = {}
         try:
             for rows in _row_groups(columns.fitted(batches), empty):
-                parts = split(rows, columns.partition_by, columns.transforms, columns.table)
+                computed = columns.transforms.keys(rows) if columns.transforms else None
+                parts = split(rows, columns.partition_by, computed, columns.table)
                 # First those whose files are open, before others close them.
                 parts.sort(key=lambda part: (*part[0].values(),) not in opened)
                 for values, part in parts:

@@ -5,9 +5,9 @@ Executors import this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from spark_groups.errors import TableError
-
-if TYPE_CHECKING:
-    # Only tasks of such a table import pyiceberg.
-    from spark_groups.spark.tables.iceberg_partitions import PartitionTransforms
 
 PARTITIONS_MAX: Final = 1000
 """The most partitions among the rows of one row group: the files of more would be tiny."""
@@ -28,7 +24,7 @@ _ROW: Final = "row"
 def split(
     rows: pa.Table,
     partition_by: Sequence[str],
-    transforms: PartitionTransforms | None = None,
+    computed: Mapping[str, pa.DictionaryArray] | None = None,
     table: str = "the table",
 ) -> list[tuple[dict[str, str | None], pa.Table]]:
     """Return the rows of each partition, without the columns that have its values.
@@ -37,7 +33,7 @@ def split(
         rows: The rows.
         partition_by: The columns; none: all rows are in one partition. Rows that lack one have null
             there.
-        transforms: In their place, values computed from columns that stay in the rows.
+        computed: In their place, values computed from columns, as text, by their names.
         table: The name of the table in errors.
 
     Returns:
@@ -48,10 +44,7 @@ def split(
         TableError: There are too many partitions.
     """
     rest = rows.drop_columns([each for each in partition_by if each in rows.column_names])
-    if transforms is not None:
-        keys = transforms.keys(rows)
-    else:
-        keys = {each: as_key(column_of(rows, each), _texts) for each in partition_by}
+    keys = computed or {each: as_key(column_of(rows, each), _texts) for each in partition_by}
     if not keys:
         return [({}, rest)]
     names = [f"{number}" for number in range(len(keys))]

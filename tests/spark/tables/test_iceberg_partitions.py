@@ -1,4 +1,4 @@
-"""Partitioned Iceberg tables: values of transforms, specs that change, and what is refused."""
+"""Partitioned Iceberg tables: values of transforms, specs that change, and refusals."""
 
 from __future__ import annotations
 
