@@ -328,7 +328,10 @@ def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> No
 
 
 # Each kind of table and each way of writing is in one of these; tests of other pairs are long.
-PAIRS = ("delta-ranges", "delta-records", "iceberg-ranges", "postgres-records", "sqlite-ranges")
+PAIRS = (
+    *("delta-ranges", "delta-records", "iceberg-ranges", "postgres-records", "sqlite-ranges"),
+    "partitioned iceberg-ranges",
+)
 
 
 def pairs(kinds: Sequence[str]) -> list[Any]:
@@ -361,7 +364,7 @@ def on_spark(*parameters: Any) -> Callable[[Callable[..., None]], Callable[..., 
     return marked
 
 
-@on_spark()
+@on_spark(*pairs([*KINDS, *PARTITIONED]))
 def test_every_record_is_in_the_table_once(query: PlaceQuery) -> None:
     assert query.run() == ""
     query.produce(ROWS, 30)
