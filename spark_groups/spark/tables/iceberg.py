@@ -403,7 +403,8 @@ class IcebergTable(LakeTable):
         if found := refused(table.spec(), table.schema()):
             raise TableError(
                 f"{self} is partitioned by {', '.join(found)}: values of fields of structs, of"
-                " double, and of transforms that pyiceberg does not know are not computed"
+                " double, of columns that are gone, and of transforms that pyiceberg does not know"
+                " are not computed"
             )
         self._table = table
         return table

@@ -138,7 +138,7 @@ def parsed(partition_by: Sequence[str]) -> PartitionTransforms | None:
         if found := _CALL.fullmatch(text):
             spelling, width, column = found.groups()
             transform = _SPELLINGS.get(spelling.lower(), "")
-            if not transform or (width is None) != (transform in _TIMES) or width == "0":
+            if not transform or (width is None) != (transform in _TIMES) or not int(width or 1):
                 raise OptionsError(
                     f"partition_by has {text!r}, which is no transform of Iceberg: write a column,"
                     " or such as year(ts), month(ts), day(ts), hour(ts), bucket(16, id) or"
@@ -175,11 +175,13 @@ def refused(spec: PartitionSpec, columns: Schema) -> list[str]:
         columns: Its columns.
     """
     known = {each.field_id: each.field_type for each in columns.fields}
+    found = [(each, known.get(each.source_id)) for each in spec.fields]
     return [
         each.name
-        for each in spec.fields
-        if not isinstance(each.transform, VoidTransform)
-        and not _can_transform(each.transform, known.get(each.source_id))
+        for each, kind in found
+        # The library writes no manifest with a value whose column is gone.
+        if kind is None
+        or not (isinstance(each.transform, VoidTransform) or _can_transform(each.transform, kind))
     ]
 
 
@@ -204,11 +206,10 @@ def partition_of(
     return None
 
 
-def _can_transform(transform: Transform[Any, Any], kind: types.IcebergType | None) -> bool:
+def _can_transform(transform: Transform[Any, Any], kind: types.IcebergType) -> bool:
     """Return whether the values of a type can be computed, and read again."""
     # pyiceberg 0.12 gives partitions by double the nearest float, so readers skip their rows.
-    is_double = isinstance(kind, types.DoubleType)
-    return kind is not None and not is_double and transform.can_transform(kind)
+    return not isinstance(kind, types.DoubleType) and transform.can_transform(kind)
 
 
 def _spark_name(transform: str, column: str) -> str:

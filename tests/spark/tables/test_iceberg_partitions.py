@@ -248,6 +248,26 @@ def test_spec_whose_values_are_not_computed_is_refused_at_once(lake: Lake) -> No
         table_by(lake).check()
 
 
+def test_partition_that_was_removed_under_format_version_1_is_always_null(lake: Lake) -> None:
+    catalog = lake.catalog()
+    catalog.create_namespace("lake")
+    columns = pa.schema([*day_rows([0]).schema, pa.field("gone", pa.int64())])
+    table = catalog.create_table("lake.rows", columns, properties={"format-version": "1"})
+    with table.update_spec() as spec:
+        spec.add_field("at", parse_transform("day"), "at_day").add_identity("gone")
+    with table.update_spec() as spec:
+        spec.remove_field("gone")
+    with table.transaction() as transaction:
+        transaction.upgrade_table_version(2)
+    assert [str(each.transform) for each in lake.table().spec().fields] == ["day", "void"]
+    written(table_by(lake), day_rows([0, 1]))
+    assert [each[1] for each in partitions(lake)] == [None, None]
+    with lake.table().update_schema() as schema:
+        schema.delete_column("gone")
+    with pytest.raises(TableError, match=r"is partitioned by gone: values of .* columns that are"):
+        table_by(lake).check()
+
+
 def test_rows_without_the_column_of_a_partition_are_in_that_of_null(lake: Lake) -> None:
     written(table_by(lake, "day(at)"), day_rows([0]))
     written(table_by(lake), pa.RecordBatch.from_pydict({"n": [1]}))
