@@ -13,6 +13,7 @@ import deltalake
 import numpy as np
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -129,6 +130,25 @@ class DeltaTarget(Target):
             yield from parquet.ParquetFile(path).iter_batches(columns=["partition", "offset"])
 
 
+SHARDS = 32
+"""How many partitions a partitioned table has."""
+
+
+def with_shard(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records with a column by whose values a table is partitioned."""
+    shard = pc.bit_wise_and(batch["offset"], SHARDS - 1).cast(pa.int32())
+    return batch.append_column("shard", shard)
+
+
+class PartitionedDeltaTarget(DeltaTarget):
+    """A partitioned Delta table that `write_table` writes."""
+
+    def write(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Have a query write the table."""
+        table = delta_table(self.directory, partition_by="shard")
+        return writer.foreachBatch(write_table(table, with_shard))
+
+
 class DeltaSparkTarget(DeltaTarget):
     """A Delta table that delta-spark writes."""
 
@@ -140,11 +160,15 @@ class DeltaSparkTarget(DeltaTarget):
 class IcebergTarget(Target):
     """An Iceberg table that `write_table` writes, with a catalog in SQLite."""
 
+    transform: Any = None
+    partition_by: tuple[str, ...] = ()
+
     def write(self, writer: DataStreamWriter) -> DataStreamWriter:
         """Have a query write the table."""
-        return writer.foreachBatch(
-            write_table(iceberg_table("lake.rows", self._catalog, self._properties))
+        table = iceberg_table(
+            "lake.rows", self._catalog, self._properties, partition_by=self.partition_by
         )
+        return writer.foreachBatch(write_table(table, self.transform))
 
     def counts(self) -> dict[int, PartitionCount]:
         """Count the rows of its current snapshot."""
@@ -164,6 +188,13 @@ class IcebergTarget(Target):
             "uri": f"sqlite:///{self.directory}/catalog.db",
             "warehouse": (self.directory / "warehouse").as_uri(),
         }
+
+
+class PartitionedIcebergTarget(IcebergTarget):
+    """A partitioned Iceberg table that `write_table` writes."""
+
+    transform = staticmethod(with_shard)
+    partition_by = ("shard",)
 
 
 class PostgresTarget(Target):
@@ -287,6 +318,8 @@ SPARK_TUNED = "delta-spark, tuned"
 ROWS = "rows to Delta"
 ARROW = "Arrow to Delta"
 ICEBERG = "Arrow to Iceberg"
+DELTA_BY = f"Arrow to Delta, {SHARDS} partitions"
+ICEBERG_BY = f"Arrow to Iceberg, {SHARDS} partitions"
 POSTGRES = "Arrow to PostgreSQL"
 COPY = "plain COPY"
 
@@ -318,6 +351,16 @@ WAYS: Mapping[str, Way] = {
     COPY: Way(
         CopyTarget,
         "tasks read and COPY into a table of PostgreSQL, with neither fence nor staging",
+        options=_ARROW_OPTIONS,
+    ),
+    DELTA_BY: Way(
+        PartitionedDeltaTarget,
+        f"`write_table` into a Delta table that is partitioned by offset modulo {SHARDS}",
+        options=_ARROW_OPTIONS,
+    ),
+    ICEBERG_BY: Way(
+        PartitionedIcebergTarget,
+        "`write_table` into an Iceberg table that is partitioned in the same way",
         options=_ARROW_OPTIONS,
     ),
 }

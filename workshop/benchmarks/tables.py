@@ -40,7 +40,9 @@ from workshop.benchmarks.session import new_session
 from workshop.benchmarks.table_ways import (
     ARROW,
     COPY,
+    DELTA_BY,
     ICEBERG,
+    ICEBERG_BY,
     POSTGRES,
     ROWS,
     SPARK,
@@ -91,7 +93,7 @@ def cases(rows: int, batch_rows: int, small_rows: int, topics: str) -> Iterator[
         kind = TopicKind.of(each)
         is_first = each == topics.split(",", maxsplit=1)[0]
         part = 1 if kind.value_bytes <= 100 else 4
-        others = (ICEBERG, POSTGRES, COPY) if is_first else ()
+        others = (ICEBERG, DELTA_BY, ICEBERG_BY, POSTGRES, COPY) if is_first else ()
         ways = (SPARK, SPARK_TUNED, ROWS, ARROW, *others)
         yield Case(kind, rows // part, batch_rows // part, ways)
         if is_first and small_rows:

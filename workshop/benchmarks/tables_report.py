@@ -20,7 +20,17 @@ from workshop.benchmarks.figures import SMALL as SMALL_RECORDS
 from workshop.benchmarks.figures import Goal, Readings, Spread
 from workshop.benchmarks.noted import markdown_table
 from workshop.benchmarks.report import facts_of, goal_table, joined, spread_text
-from workshop.benchmarks.table_ways import ARROW, COPY, ICEBERG, POSTGRES, SPARK, SPARK_TUNED, WAYS
+from workshop.benchmarks.table_ways import (
+    ARROW,
+    COPY,
+    DELTA_BY,
+    ICEBERG,
+    ICEBERG_BY,
+    POSTGRES,
+    SPARK,
+    SPARK_TUNED,
+    WAYS,
+)
 
 LARGE_RECORDS = "1000 B, none"
 PARTS = {
@@ -224,6 +234,21 @@ def goals(found: Found) -> list[Goal]:
             "x",
             found.ratio(small, POSTGRES, COPY, rate),
         ),
+        *_of_partitions(found, small),
+    ]
+
+
+def _of_partitions(found: Found, topic: str) -> list[Goal]:
+    """Return the goals of partitioned tables."""
+    return [
+        Goal(
+            f"CPU of {way} to that of {whole}, {topic}",
+            1.25,
+            False,
+            "x",
+            found.ratio(topic, way, whole, cpu_s),
+        )
+        for way, whole in ((DELTA_BY, ARROW), (ICEBERG_BY, ICEBERG))
     ]
 
 

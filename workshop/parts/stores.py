@@ -99,12 +99,13 @@ class IcebergStore:
 
     def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
         """Create a table; return whether it can have these columns."""
-        if partition_by:
-            return False
         try:
             catalog = self._catalog
             catalog.create_namespace_if_not_exists("lake")
-            catalog.create_table("lake.t", schema)
+            table = catalog.create_table("lake.t", schema)
+            with table.update_spec() as spec:
+                for each in partition_by:
+                    spec.add_identity(each)
         except Exception:
             return False
         return True
@@ -113,8 +114,7 @@ class IcebergStore:
         """Return the table for its writer."""
         from spark_groups.spark.tables.iceberg import iceberg_table
 
-        del partition_by
-        return iceberg_table("lake.t", self._catalog)
+        return iceberg_table("lake.t", self._catalog, partition_by=partition_by)
 
     def refuses(self, case: Case) -> bool:
         """Return whether rows of plain types have a value that Iceberg does not have."""

@@ -63,6 +63,8 @@ AT_LAST: Final[Mapping[str, AtLast | None]] = {
 """What becomes of a record that a table cannot have, by the value of `onError`."""
 LETTER_TABLE: Final = "deadLetterTable"
 """The option with a table for dead letters, in the database of the table."""
+PARTITION_BY: Final = "partitionBy"
+"""The option with the values that a new table is partitioned by, separated by commas."""
 _ON_ERROR: Final = "onError"
 _LETTERS: Final = "deadLetterTopic"
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
@@ -211,7 +213,8 @@ class ConsumeOptions(JobOptions):
             `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
             the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
             and the strategy's arguments, such as `recordDeadline`. A table takes `onError`, and
-            `deadLetterTopic`, for records that it cannot have.
+            `deadLetterTopic`, for records that it cannot have; `delta` and `iceberg` take
+            `partitionBy`.
     """
 
     example = "conf/consume.toml"
@@ -280,6 +283,9 @@ class ConsumeOptions(JobOptions):
         if self.is_fenced and is_expression and self.source.get("emit") == "ranges":
             why = 'needs the rows of source.emit = "records", unless it is ["value.*"]'
             yield "query.selectExpr", why
+        if PARTITION_BY in self.sink_options and self.sink_format in {"parquet", "console"}:
+            why = 'is for the tables of sink.format = "delta" and "iceberg"'
+            yield f"sink.options.{PARTITION_BY}", why
         if _ON_ERROR in self.sink_options:
             yield from self._on_error_problems()
 

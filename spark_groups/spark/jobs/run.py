@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -35,6 +36,7 @@ from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
     LETTER_TABLE,
+    PARTITION_BY,
     ConsumeOptions,
     Job,
     JobOptions,
@@ -380,17 +382,20 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
 
 
 def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
+    properties = {**given}
+    # Commas between parentheses do not separate values: day(ts), bucket(16, id).
+    values = re.findall(r"[^,(]+(?:\([^)]*\))?", properties.pop(PARTITION_BY, ""))
+    partition_by = [each.strip() for each in values if each.strip()]
     # Each needs a package of its own.
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-        return delta_table(options.sink_path, given)
+        return delta_table(options.sink_path, properties, partition_by=partition_by)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
-        properties = {**given}
-        identifier = properties.pop("identifier")
-        return iceberg_table(identifier, properties.pop("catalog", None), properties)
+        identifier, catalog = properties.pop("identifier"), properties.pop("catalog", None)
+        return iceberg_table(identifier, catalog, properties, partition_by=partition_by)
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
     return postgres_table(given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE))

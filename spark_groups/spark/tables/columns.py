@@ -8,8 +8,8 @@ import this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,10 @@ from spark_groups.spark.tables.column_values import (
     refuse_outside,
     refuse_where,
 )
+
+if TYPE_CHECKING:
+    # Only tasks of such a table import pyiceberg.
+    from spark_groups.spark.tables.iceberg_partitions import PartitionTransforms
 
 _SHOWN_MAX: Final = 20
 _DAYS: Final = (-719_162, 2_932_896)
@@ -54,6 +58,7 @@ class TableColumns:
         shown: The type of a column in the words of the table; missing: as in the schema.
         text_length_max: The most characters of a column.
         any_decimal: Columns of decimal numbers of any precision and scale.
+        transforms: Values, computed from columns, by which rows are split into files.
     """
 
     table: str
@@ -66,6 +71,7 @@ class TableColumns:
     shown: Mapping[str, str] = field(default_factory=dict)
     text_length_max: Mapping[str, int] = field(default_factory=dict)
     any_decimal: frozenset[str] = frozenset()
+    transforms: PartitionTransforms | None = None
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
@@ -88,6 +94,8 @@ class TableColumns:
         lacking = [each for each in self.partition_by if each not in given.names]
         if lacking and self.schema is None:
             problems.append(f"partition_by names {', '.join(lacking)}, which the batch lacks")
+        if self.transforms is not None and self.schema is None and not problems:
+            problems += self.transforms.problems(pa.schema(fields))
         if fields and all(field_.name in self.partition_by for field_ in fields):
             problems.append(
                 f"it has no column besides {', '.join(self.partition_by)} of partition_by"
@@ -221,7 +229,7 @@ class TableColumns:
         Args:
             schema: The columns that `check` returned for a new table.
         """
-        return TableColumns(self.table, self.rules, schema, self.partition_by)
+        return replace(self, schema=schema)
 
     def converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
         """Convert a record batch.
@@ -268,9 +276,10 @@ class TableColumns:
                 staged.name,
                 f"has more than {length_max} characters",
             )
-        if staged.name not in self.partition_by:
+        computed_from = () if self.transforms is None else self.transforms.columns
+        if staged.name not in {*self.partition_by, *computed_from}:
             return
-        if kinds.is_string(staged.type) and not staged.nullable:
+        if kinds.is_string(staged.type) and not staged.nullable and not computed_from:
             refuse_where(
                 pc.equal(column, ""),
                 staged.name,

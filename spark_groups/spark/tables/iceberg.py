@@ -35,6 +35,7 @@ from spark_groups.spark.tables.iceberg_errors import catalog_errors
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
+    FileDetails,
     LakeTable,
     schemas_of,
 )
@@ -49,14 +50,27 @@ try:
         NoSuchTableError,
         NotInstalledError,
     )
-    from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException
-    from pyiceberg.schema import Schema
+    from pyiceberg.io.pyarrow import (
+        PyArrowFileIO,
+        UnsupportedPyArrowTypeException,
+        parquet_file_to_data_file,
+    )
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.table import Table, TableProperties, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.types import DateType, TimestampType, TimestamptzType
     from requests import Session
+
+    from spark_groups.spark.tables.iceberg_partitions import (
+        PartitionTransforms,
+        parsed,
+        partition_of,
+        refused,
+        transforms_of,
+    )
 except ImportError as error:
     raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
@@ -70,6 +84,8 @@ REST_WAIT_S: Final = 60.0
 """How long a REST catalog may take to accept a connection, and to send anything of its answer."""
 FENCE: Final = "spark-groups.fence."
 _BATCH: Final = "spark-groups.batch"
+_PARTITION: Final = 3
+"""The place of the partition in a file of the library."""
 _OURS: Final = f"/{PREFIX}"
 _RULES: Final = TypeRules(
     "Iceberg",
@@ -91,6 +107,7 @@ def iceberg_table(
     catalog: str | Catalog | None = None,
     properties: Mapping[str, str] | None = None,
     *,
+    partition_by: str | Sequence[str] = (),
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "zstd",
 ) -> IcebergTable:
@@ -102,12 +119,16 @@ def iceberg_table(
             the configured default.
         properties: Properties of the catalog and its files, such as `uri`, `warehouse` and
             `s3.region`, in addition to the configuration of `pyiceberg`.
+        partition_by: The values that a new table is partitioned by, as in Spark SQL: columns, and
+            such as `day(ts)`, `bucket(16, id)` and `truncate(4, name)`.
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of Parquet pages.
 
     Raises:
-        OptionsError: `pyiceberg` is missing, or the catalog is not described.
+        OptionsError: `pyiceberg` is missing, or the catalog is not described, or `partition_by`
+            has something else than transforms of Iceberg.
     """
+    transforms = parsed((partition_by,) if isinstance(partition_by, str) else partition_by)
     if "." not in identifier:
         raise OptionsError(f"an Iceberg table is named <namespace>.<name>, not {identifier!r}")
     if not isinstance(catalog, Catalog):
@@ -130,7 +151,7 @@ def iceberg_table(
             session.request = request  # type: ignore[method-assign]
     elif properties:
         raise OptionsError("pass properties with the name of a catalog, not with a loaded catalog")
-    return IcebergTable(identifier, catalog, target_file_bytes, compression)
+    return IcebergTable(identifier, catalog, transforms, target_file_bytes, compression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +270,19 @@ class IcebergTable(LakeTable):
     """An Iceberg table with a fence; `iceberg_table` makes one, and loads its catalog."""
 
     def __init__(
-        self, identifier: str, catalog: Catalog, target_file_bytes: int, compression: str
+        self,
+        identifier: str,
+        catalog: Catalog,
+        transforms: PartitionTransforms | None,
+        target_file_bytes: int,
+        compression: str,
     ) -> None:
         super().__init__(
             f"the Iceberg table {catalog.name}.{identifier}", target_file_bytes, compression
         )
         self._identifier = identifier
         self._catalog = catalog
+        self._transforms = transforms
         self._secrets = Secrets.of(catalog.properties)
         self._table: Table | None = None
         self._new_location = ""
@@ -264,7 +291,7 @@ class IcebergTable(LakeTable):
         """Return the current fence.
 
         Raises:
-            TableError: The table has format version 1 or is partitioned, or was created again.
+            TableError: The table has format version 1, or was created again.
         """
         with self._lock:
             table = self._opened()
@@ -373,10 +400,11 @@ class IcebergTable(LakeTable):
                 f"{self} has format version {table.metadata.format_version}, which this writer does"
                 " not write, and a table cannot go back: write to one with format version 2"
             )
-        if not table.spec().is_unpartitioned():
+        if found := refused(table.spec(), table.schema()):
             raise TableError(
-                f"{self} is partitioned ({table.spec()}), but this writer does not split rows by"
-                " partition; write to a table that is not partitioned"
+                f"{self} is partitioned by {', '.join(found)}: values of fields of structs, of"
+                " double, of columns that are gone, and of transforms that pyiceberg does not know"
+                " are not computed"
             )
         self._table = table
         return table
@@ -416,8 +444,12 @@ class IcebergTable(LakeTable):
                 # Another writer may have created it meanwhile; the error depends on the catalog.
                 if not self._catalog.namespace_exists(namespace):
                     raise
+        spec = UNPARTITIONED_PARTITION_SPEC
+        if self._transforms is not None and len(schema):
+            schema = assign_fresh_schema_ids(self._catalog._convert_schema_if_needed(schema))
+            spec = self._transforms.new_spec(schema)
         return self._catalog.create_table_transaction(
-            self._identifier, schema, self._new_location or None, properties=_NEW_TABLE
+            self._identifier, schema, self._new_location or None, spec, properties=_NEW_TABLE
         )
 
     def _begun(self, pieces: Sequence[Piece]) -> Transaction:
@@ -432,8 +464,13 @@ class IcebergTable(LakeTable):
         return self._new_table(schema)
 
     def _columns(self) -> TableColumns:
-        schema = None if self._table is None else table_schema(self._table.schema().as_arrow())
-        return TableColumns(str(self), _RULES, schema)
+        if self._table is None:
+            return TableColumns(str(self), _RULES, transforms=self._transforms)
+        columns = self._table.schema()
+        transforms = transforms_of(self._table.spec(), columns)
+        return TableColumns(
+            str(self), _RULES, table_schema(columns.as_arrow()), transforms=transforms
+        )
 
     def _stage(
         self,
@@ -461,12 +498,7 @@ class IcebergTable(LakeTable):
         summary = {f"{FENCE}{group}": text for group, text in carried.items()}
         transaction.set_properties({f"{FENCE}{attempt.group_id}": fence})
         try:
-            transaction.add_files(
-                [piece.name for piece in pieces],
-                {**summary, _BATCH: str(attempt.batch_id)},
-                # Their names are unique, and the check would read the names of all files.
-                check_duplicate_files=False,
-            )
+            self._add(transaction, pieces, {**summary, _BATCH: str(attempt.batch_id)})
         except FileNotFoundError as error:
             raise TableError(
                 f"{self} lacks {error.filename or error}, which a task has written: the driver and"
@@ -477,6 +509,40 @@ class IcebergTable(LakeTable):
                 f"the batch does not fit {self}: {error}. Change the transform, or the table with"
                 " ALTER TABLE"
             ) from error
+
+    def _add(
+        self, transaction: Transaction, pieces: Sequence[Piece], summary: dict[str, str]
+    ) -> None:
+        """Add files, as the library does, but to the partitions that tasks have found."""
+        metadata = transaction.table_metadata
+        schema = metadata.schema()
+        if metadata.name_mapping() is None:
+            mapping = schema.name_mapping.model_dump_json()
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        # Without a spec: the library would take a partition's value from least and largest values.
+        no_spec = {"partition_specs": [UNPARTITIONED_PARTITION_SPEC], "default_spec_id": 0}
+        of_library = transaction.table_metadata.model_copy(update=no_spec)
+        read = partial(parquet_file_to_data_file, transaction._table.io, of_library)
+        with ThreadPoolExecutor(STORE_REQUESTS_MAX) as pool:
+            files = [*pool.map(read, (each.name for each in pieces))]
+        specs = sorted(metadata.partition_specs, key=lambda each: each != metadata.spec())
+        with transaction._append_snapshot_producer(summary) as snapshot:
+            for file, piece in zip(files, pieces, strict=True):
+                values = FileDetails.of(piece).partition_values
+                found = partition_of(values, specs, schema)
+                if found is None:
+                    raise TableError(
+                        f"{self} was created by another writer with another partition_by than"
+                        f" {[*values]}, by which the files are split: give the same to every"
+                        " application that writes the table, and start the query again"
+                    )
+                spec, file[_PARTITION] = found
+                file.spec_id = spec.spec_id
+                snapshot.append_data_file(file)
+                if spec.spec_id != transaction.table_metadata.default_spec_id:
+                    # It has changed since the files were split; theirs is as valid.
+                    table, now = transaction._table, {"default_spec_id": spec.spec_id}
+                    table.metadata = table.metadata.model_copy(update=now)
 
 
 def _without_bounds(transaction: Transaction) -> Transaction:

@@ -9,7 +9,7 @@ import time
 import urllib.parse
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,9 @@ STORE_REQUESTS_MAX: Final = 16
 """How many requests to a store run at once."""
 TARGET_FILE_BYTES: Final = 256 * 1024 * 1024
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+OPEN_FILES_MAX: Final = 64
+"""How many files a task writes at once, each of another partition. A store keeps up to 10 MB of
+each in memory, the size of one part of an upload."""
 FEW_VALUES: Final = ("topic", "partition", "timestampType")
 """Columns with few different values: only these are worth a dictionary (measured)."""
 _TEXT_LENGTH_MAX: Final = 32
@@ -39,7 +42,7 @@ class FileDetails:
     Args:
         schema: The columns of its rows, with those that the table is partitioned by.
         statistics: Its statistics in the JSON of Delta's log.
-        partition_values: The values of its rows in partition columns, as text; None: null.
+        partition_values: The values by which its rows are partitioned, as text; None: null.
     """
 
     schema: pa.Schema
@@ -110,43 +113,74 @@ class ParquetTaskWriter:
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
         """Write the rows of one task; a task without rows makes no file."""
-        files, partition_by = self.files, self.columns.partition_by
+        files, columns = self.files, self.columns
         if isinstance(files, fs.SubTreeFileSystem) and isinstance(
             files.base_fs, fs.LocalFileSystem
         ):
             files.base_fs.create_dir(files.base_path, recursive=True)
         empty: list[pa.Schema] = []
-        groups = _row_groups(self.columns.fitted(batches), empty)
         numbers = itertools.count()
-        for first in groups:
-            for values, rows in split(first, partition_by):
-                path = f"{self.attempt}-{task}-{next(numbers)}.parquet"
-                with files.open_output_stream(path, compression=None) as sink:
-                    footer = self._write_file(sink, rows, iter(()) if partition_by else groups)
-                    size_bytes = sink.tell()
-                details = FileDetails(first.schema, statistics(footer), values).text()
-                yield Piece(f"{self.name_prefix}{path}", footer.num_rows, size_bytes, details)
+        # The one that was written to last is the last.
+        opened: dict[tuple[str | None, ...], _OpenFile] = {}
+        try:
+            for rows in _row_groups(columns.fitted(batches), empty):
+                computed = columns.transforms.keys(rows) if columns.transforms else None
+                parts = split(rows, columns.partition_by, computed, columns.table)
+                # First those whose files are open, before others close them.
+                parts.sort(key=lambda part: (*part[0].values(),) not in opened)
+                for values, part in parts:
+                    key = (*values.values(),)
+                    file = opened.pop(key, None)
+                    if file is None:
+                        path = f"{self.attempt}-{task}-{next(numbers)}.parquet"
+                        file = self._opened(path, FileDetails(rows.schema, "", values), part.schema)
+                    opened[key] = file
+                    file.writer.write_table(part)
+                    if file.sink.tell() >= self.target_file_bytes:
+                        yield self._closed(opened.pop(key))
+                    elif len(opened) > OPEN_FILES_MAX:
+                        yield self._closed(opened.pop(next(iter(opened))))
+            while opened:
+                yield self._closed(opened.pop(next(iter(opened))))
+        finally:
+            for file in opened.values():
+                file.writer.close()
+                file.sink.close()
         if not next(numbers) and empty:
             yield no_rows(empty[0])
 
-    def _write_file(
-        self, sink: pa.NativeFile, first: pa.Table, more: Iterator[pa.Table]
-    ) -> parquet.FileMetaData:
-        """Write a file of one row group, and of more until it is large enough."""
+    def _opened(self, path: str, details: FileDetails, schema: pa.Schema) -> _OpenFile:
+        sink = self.files.open_output_stream(path, compression=None)
         footers: list[parquet.FileMetaData] = []
-        with parquet.ParquetWriter(
+        writer = parquet.ParquetWriter(
             sink,
-            first.schema,
+            schema,
             compression=self.compression,
-            use_dictionary=[each for each in FEW_VALUES if each in first.schema.names],
-            write_statistics=[each.name for each in first.schema if _is_compared(each.type)],
+            use_dictionary=[each for each in FEW_VALUES if each in schema.names],
+            write_statistics=[each.name for each in schema if _is_compared(each.type)],
             store_schema=False,
             metadata_collector=footers,
-        ) as writer:
-            writer.write_table(first)
-            while sink.tell() < self.target_file_bytes and (group := next(more, None)) is not None:
-                writer.write_table(group)
-        return footers[0]
+        )
+        return _OpenFile(path, sink, writer, details, footers)
+
+    def _closed(self, file: _OpenFile) -> Piece:
+        file.writer.close()
+        size_bytes = file.sink.tell()
+        file.sink.close()
+        (footer,) = file.footers
+        details = replace(file.details, statistics=statistics(footer)).text()
+        return Piece(f"{self.name_prefix}{file.path}", footer.num_rows, size_bytes, details)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """A file that a task writes: `footers` gets its footer when the writer is closed."""
+
+    path: str
+    sink: pa.NativeFile
+    writer: parquet.ParquetWriter
+    details: FileDetails
+    footers: list[parquet.FileMetaData]
 
 
 class LakeTable(StagedTable):

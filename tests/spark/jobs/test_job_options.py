@@ -429,6 +429,14 @@ def test_table_of_dead_letters_is_one_of_postgresql(tmp_path: Path) -> None:
     assert options.table_options["deadLetterTable"] == "letters"
 
 
+def test_partitions_are_those_of_a_fenced_table_of_files(tmp_path: Path) -> None:
+    by = 'partitionBy = "topic, bucket(16, offset)"'
+    text = MINIMAL + f'[sink]\nformat = "parquet"\n[sink.options]\n{by}\n'
+    assert "sink.options.partitionBy: is for the tables of" in refusal(written(tmp_path, text))
+    text = text.replace('"parquet"', '"iceberg"') + 'identifier = "lake.rows"\n'
+    assert load_job(ConsumeOptions, written(tmp_path, text)).sink_format == "iceberg"
+
+
 def test_counts_are_written_by_spark_alone(tmp_path: Path) -> None:
     delta = written(tmp_path, MINIMAL + '[sink]\nformat = "delta"\n')
     assert load_job(ConsumeOptions, delta).is_fenced

@@ -166,8 +166,13 @@ def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
     catalog = {**lake.properties, "uri": "${env:CATALOG_URI}", "identifier": lake.identifier}
     given = {
         "postgres": {"dsn": "${env:TABLES_DSN}", "table": "rows"},
-        "iceberg": {**catalog, "catalog": lake.name},
-    }.get(sink, {})
+        "iceberg": {
+            **catalog,
+            "catalog": lake.name,
+            "partitionBy": "partition, bucket(4, offset), day(timestamp)",
+        },
+        "delta": {"partitionBy": "topic,partition"},
+    }[sink]
     update = {"sink_format": sink, "sink_options": given}
     run_available(spark, options.model_copy(update=update))
     produce(kafka.bootstrap_servers, topic, [Row(b"later", partition=1)])
@@ -176,7 +181,13 @@ def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
     if sink == "delta":
         found = deltalake.DeltaTable(tmp_path / "out").to_pyarrow_table().to_pylist()
         values = [row["value"] for row in found]
+        assert deltalake.DeltaTable(tmp_path / "out").metadata().partition_columns == [
+            "topic",
+            "partition",
+        ]
     elif sink == "iceberg":
+        names = [each.name for each in lake.table().spec().fields]
+        assert names == ["partition", "offset_bucket", "timestamp_day"]
         values = lake.rows()["value"].to_pylist()
     else:
         values = [value for (value,) in on_postgres.run("SELECT value FROM rows")]

@@ -22,18 +22,21 @@ class DeltaPlace(Place):
 
     Args:
         path: The directory.
+        partition_by: The columns by which it is partitioned.
     """
 
     path: Path
+    partition_by: tuple[str, ...] = ()
     shown = "the Delta table file://"
     created_by_another = "another writer has created"
     second_version = 1
 
     def fenced(self) -> DeltaTable:
-        return delta_table(self.path)
+        return delta_table(self.path, partition_by=self.partition_by)
 
     def create(self, schema: pa.Schema) -> None:
-        deltalake.DeltaTable.create(self.path, deltalake.Schema.from_arrow(schema))
+        columns = deltalake.Schema.from_arrow(schema)
+        deltalake.DeltaTable.create(self.path, columns, partition_by=[*self.partition_by])
 
     def columns(self) -> list[str]:
         return list(deltalake.DeltaTable(self.path).to_pyarrow_table().schema.names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 KINDS = ("sqlite", "postgres", "delta", "iceberg")
 LAKES = ("delta", "iceberg")
 """Tables of files, whose commits also have an order."""
+PARTITIONED = ("partitioned delta", "partitioned iceberg")
 CATALOGS = (
     "iceberg",
     "iceberg in postgres",
@@ -36,11 +38,12 @@ def place_of(kind: str, request: pytest.FixtureRequest, directory: Path) -> Plac
         case "postgres":
             made: PostgresPlace = request.getfixturevalue("on_postgres")
             return made
-        case "delta":
-            return DeltaPlace(directory / "my rows")
+        case "delta" | "partitioned delta":
+            return DeltaPlace(directory / "my rows", () if kind == "delta" else ("partition",))
         case "iceberg in postgres":
             return Lake.on_postgres(directory, request.getfixturevalue("postgres"))
         case "iceberg by rest":
             properties = {"type": "rest", "uri": request.getfixturevalue("rest_catalog")}
             return Lake("rest", properties, f"lake_{uuid.uuid4().hex}.rows")
-    return Lake.at(directory / "lake")
+    by = ("partition", "day(timestamp)") if kind == "partitioned iceberg" else ()
+    return replace(Lake.at(directory / "lake"), partition_by=by)

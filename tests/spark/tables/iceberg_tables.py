@@ -27,11 +27,13 @@ class Lake(Place):
         name: The catalog's name.
         properties: Its properties for `load_catalog`.
         identifier: The table.
+        partition_by: The values by which it is partitioned.
     """
 
     name: str
     properties: Mapping[str, str]
     identifier: str = NAME
+    partition_by: tuple[str, ...] = ()
     shown = "the Iceberg table"
     second_version = 2
 
@@ -57,7 +59,9 @@ class Lake(Place):
         return load_catalog(self.name, **self.properties)
 
     def fenced(self) -> IcebergTable:
-        return iceberg_table(self.identifier, self.name, self.properties)
+        return iceberg_table(
+            self.identifier, self.name, self.properties, partition_by=self.partition_by
+        )
 
     def table(self) -> Table:
         """Return the current table, loaded by the library."""
@@ -69,7 +73,10 @@ class Lake(Place):
     def create(self, schema: pa.Schema) -> None:
         catalog = self.catalog()
         catalog.create_namespace(self.identifier.partition(".")[0])
-        catalog.create_table(self.identifier, schema)
+        table = catalog.create_table(self.identifier, schema)
+        if self.partition_by:
+            with table.update_spec() as spec:
+                spec.add_identity("partition")
 
     def columns(self) -> list[str]:
         return list(self.rows().schema.names)

@@ -20,7 +20,6 @@ from spark_groups.errors import OptionsError, TableError
 from tests.spark.queries import GroupQuery
 from tests.spark.tables.batches_setup import SCHEMA, reads
 from tests.spark.tables.delta_setup import DeltaPlace
-from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import PostgresPlace, SqlitePlace, Writer
 from workshop.parts.brokers import create_topic
 
@@ -61,16 +60,6 @@ def test_setting_of_a_delta_table_is_refused_at_once(tmp_path: Path) -> None:
     deltalake.DeltaTable.create(tmp_path, schema, configuration=settings)
     with pytest.raises(TableError, match="UNSET TBLPROPERTIES"):
         spark_groups.write_table(spark_groups.delta_table(tmp_path))
-
-
-def test_partitioned_iceberg_table_is_refused_at_once(tmp_path: Path) -> None:
-    lake = Lake.at(tmp_path / "lake")
-    Writer(lake).write(reads(0, 10))
-    table = lake.table()
-    with table.update_spec() as spec:
-        spec.add_identity("partition")
-    with pytest.raises(TableError, match="is partitioned"):
-        spark_groups.write_table(lake.fenced())
 
 
 def test_check_makes_no_table_and_remembers_none(tmp_path: Path) -> None:

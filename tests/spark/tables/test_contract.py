@@ -225,6 +225,32 @@ FAULTS: dict[str, Fault] = {
         systems=frozenset({"Delta"}),
         partition_by=True,
     ),
+    "empty text and null for partitions of Iceberg": Fault(
+        (pa.array(["x", "", None, "a/b=%c é"]),),
+        read=("", None, "a/b=%c é", "x"),
+        systems=frozenset({"Iceberg"}),
+        partition_by=True,
+    ),
+    "digits of a partition": Fault(
+        (pa.array([Decimal("-0.5"), Decimal(7)]),),
+        read=(Decimal("-0.5"), Decimal(7)),
+        systems=frozenset({"Iceberg"}),
+        partition_by=True,
+    ),
+    "null for a NOT NULL partition of Iceberg": Fault(
+        (pa.array(["x", None]),),
+        pa.string(),
+        "a is null.*row 1",
+        systems=frozenset({"Iceberg"}),
+        nullable=False,
+        partition_by=True,
+    ),
+    "a struct for a partition of Iceberg": Fault(
+        (pa.array([{"x": 1}]),),
+        refused="a is struct.*, which identity of partition_by refuses",
+        systems=frozenset({"Iceberg"}),
+        partition_by=True,
+    ),
 }
 NOT_IN_SPARK = (
     *("null among runs, beside a null struct", "runs below a null map", "uuid"),

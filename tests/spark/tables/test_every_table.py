@@ -20,7 +20,7 @@ from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, TOPIC, reads, rows
-from tests.spark.tables.every_table_setup import CATALOGS, KINDS, LAKES, place_of
+from tests.spark.tables.every_table_setup import CATALOGS, KINDS, LAKES, PARTITIONED, place_of
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import Database, Place, Writer
 from tests.spark.tables.write_setup import (
@@ -47,13 +47,15 @@ MISFITS = (
 """Columns that do not fit tables of some kinds, and how errors name them."""
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, *PARTITIONED])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return place_of(request.param, request, tmp_path)
 
 
-every_catalog = pytest.mark.parametrize("place", [*KINDS[:-1], *CATALOGS], indirect=True)
-lakes = pytest.mark.parametrize("place", LAKES, indirect=True)
+every_catalog = pytest.mark.parametrize(
+    "place", [*KINDS[:-1], *CATALOGS, *PARTITIONED], indirect=True
+)
+lakes = pytest.mark.parametrize("place", [*LAKES, *PARTITIONED], indirect=True)
 
 
 def refuse(writer: Writer, problem: str | None = None) -> None:
@@ -326,7 +328,10 @@ def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> No
 
 
 # Each kind of table and each way of writing is in one of these; tests of other pairs are long.
-PAIRS = ("delta-ranges", "delta-records", "iceberg-ranges", "postgres-records", "sqlite-ranges")
+PAIRS = (
+    *("delta-ranges", "delta-records", "iceberg-ranges", "postgres-records", "sqlite-ranges"),
+    "partitioned iceberg-ranges",
+)
 
 
 def pairs(kinds: Sequence[str]) -> list[Any]:
@@ -359,7 +364,7 @@ def on_spark(*parameters: Any) -> Callable[[Callable[..., None]], Callable[..., 
     return marked
 
 
-@on_spark()
+@on_spark(*pairs([*KINDS, *PARTITIONED]))
 def test_every_record_is_in_the_table_once(query: PlaceQuery) -> None:
     assert query.run() == ""
     query.produce(ROWS, 30)
