@@ -63,6 +63,7 @@ AT_LAST: Final[Mapping[str, AtLast | None]] = {
 """What becomes of a record that a table cannot have, by the value of `onError`."""
 LETTER_TABLE: Final = "deadLetterTable"
 """The option with a table for dead letters, in the database of the table."""
+_FOR_TABLES: Final = 'is for the tables of sink.format = "delta", "iceberg" and "postgres"'
 _ON_ERROR: Final = "onError"
 _LETTERS: Final = "deadLetterTopic"
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
@@ -212,6 +213,7 @@ class ConsumeOptions(JobOptions):
             the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
             and the strategy's arguments, such as `recordDeadline`. A table takes `onError`, and
             `deadLetterTopic`, for records that it cannot have.
+        sink_evolve: `add`: new columns of the rows are added to the table.
     """
 
     example = "conf/consume.toml"
@@ -221,6 +223,7 @@ class ConsumeOptions(JobOptions):
     )
     sink_path: Text = Field("output", alias="sink.path")
     sink_options: SinkOptions = Field({}, alias="sink.options")
+    sink_evolve: Literal["add"] | None = Field(None, alias="sink.evolve")
 
     @property
     def is_fenced(self) -> bool:
@@ -276,6 +279,8 @@ class ConsumeOptions(JobOptions):
                     yield f"sink.options.{name}", _unknown_key(name, known)
         elif LETTER_TABLE in self.sink_options:
             yield f"sink.options.{LETTER_TABLE}", 'is for sink.format = "postgres"'
+        if self.sink_evolve is not None and not self.is_fenced:
+            yield "sink.evolve", _FOR_TABLES
         is_expression = self.select_expr and not self.expand
         if self.is_fenced and is_expression and self.source.get("emit") == "ranges":
             why = 'needs the rows of source.emit = "records", unless it is ["value.*"]'
@@ -286,7 +291,7 @@ class ConsumeOptions(JobOptions):
     def _on_error_problems(self) -> Iterator[tuple[str, str]]:
         place, given = f"sink.options.{_ON_ERROR}", self.sink_options[_ON_ERROR]
         if not self.is_fenced:
-            yield place, 'is for the tables of sink.format = "delta", "iceberg" and "postgres"'
+            yield place, _FOR_TABLES
         elif given not in AT_LAST:
             yield place, f"is {given!r}, not one of {', '.join(AT_LAST)}"
         elif given == "dead-letter":

@@ -380,20 +380,24 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
 
 
 def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
+    evolve = options.sink_evolve
     # Each needs a package of its own.
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-        return delta_table(options.sink_path, given)
+        return delta_table(options.sink_path, given, evolve=evolve)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
         properties = {**given}
         identifier = properties.pop("identifier")
-        return iceberg_table(identifier, properties.pop("catalog", None), properties)
+        catalog = properties.pop("catalog", None)
+        return iceberg_table(identifier, catalog, properties, evolve=evolve)
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
-    return postgres_table(given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE))
+    return postgres_table(
+        given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE), evolve=evolve
+    )
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:

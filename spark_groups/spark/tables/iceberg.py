@@ -31,6 +31,7 @@ from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.masking import Secrets
 from spark_groups.spark.tables.column_types import IN_LAKES, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.growth import evolves
 from spark_groups.spark.tables.iceberg_errors import catalog_errors
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
@@ -78,6 +79,7 @@ _RULES: Final = TypeRules(
         pa.int16(): pa.int32(),
         **{each: each for each in (*IN_LAKES, pa.time64("us"), pa.uuid())},
     },
+    widens=True,
 )
 _NEW_TABLE: Final = {
     # Each commit writes a new metadata file: without these, a stream leaves one for each trigger.
@@ -93,6 +95,7 @@ def iceberg_table(
     *,
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "zstd",
+    evolve: str | None = None,
 ) -> IcebergTable:
     """Return an Iceberg table for `spark_groups.write_table`; the first batch may create it.
 
@@ -104,6 +107,8 @@ def iceberg_table(
             `s3.region`, in addition to the configuration of `pyiceberg`.
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of Parquet pages.
+        evolve: `add`: a batch's new columns and wider types are added to the table; None: they are
+            an error.
 
     Raises:
         OptionsError: `pyiceberg` is missing, or the catalog is not described.
@@ -130,7 +135,9 @@ def iceberg_table(
             session.request = request  # type: ignore[method-assign]
     elif properties:
         raise OptionsError("pass properties with the name of a catalog, not with a loaded catalog")
-    return IcebergTable(identifier, catalog, target_file_bytes, compression)
+    return IcebergTable(
+        identifier, catalog, target_file_bytes, compression, evolves=evolves(evolve)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +256,20 @@ class IcebergTable(LakeTable):
     """An Iceberg table with a fence; `iceberg_table` makes one, and loads its catalog."""
 
     def __init__(
-        self, identifier: str, catalog: Catalog, target_file_bytes: int, compression: str
+        self,
+        identifier: str,
+        catalog: Catalog,
+        target_file_bytes: int,
+        compression: str,
+        *,
+        evolves: bool = False,
     ) -> None:
         super().__init__(
             f"the Iceberg table {catalog.name}.{identifier}", target_file_bytes, compression
         )
         self._identifier = identifier
         self._catalog = catalog
+        self._evolves = evolves
         self._secrets = Secrets.of(catalog.properties)
         self._table: Table | None = None
         self._new_location = ""
@@ -423,17 +437,24 @@ class IcebergTable(LakeTable):
     def _begun(self, pieces: Sequence[Piece]) -> Transaction:
         """Return a transaction on the compared table, or one that creates the table.
 
+        It also adds the new columns of a batch.
+
         Raises:
             TableError: A table cannot have the columns of these files.
         """
-        schema = self._columns().check_staged(schemas_of(pieces))
-        if self._table is not None:
-            return _TriedOnce.of(self._table).transaction()
-        return self._new_table(schema)
+        columns = self._columns()
+        schema = columns.check_staged(schemas_of(pieces))
+        if self._table is None:
+            return self._new_table(schema)
+        transaction = _TriedOnce.of(self._table).transaction()
+        if new := columns.new_in(schema):
+            with transaction.update_schema() as update:
+                update.union_by_name(pa.schema(new))
+        return transaction
 
     def _columns(self) -> TableColumns:
         schema = None if self._table is None else table_schema(self._table.schema().as_arrow())
-        return TableColumns(str(self), _RULES, schema)
+        return TableColumns(str(self), _RULES, schema, evolves=self._evolves)
 
     def _stage(
         self,
@@ -488,7 +509,7 @@ def _without_bounds(transaction: Transaction) -> Transaction:
     metadata = transaction._table.metadata
     counted = {
         f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{field_.name}": "counts"
-        for field_ in metadata.schema().fields
+        for field_ in transaction.table_metadata.schema().fields
         if isinstance(field_.field_type, DateType | TimestampType | TimestamptzType)
     }
     transaction._table.metadata = metadata.model_copy(

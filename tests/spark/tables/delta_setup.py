@@ -29,8 +29,8 @@ class DeltaPlace(Place):
     created_by_another = "another writer has created"
     second_version = 1
 
-    def fenced(self) -> DeltaTable:
-        return delta_table(self.path)
+    def fenced(self, **more: Any) -> DeltaTable:
+        return delta_table(self.path, **more)
 
     def create(self, schema: pa.Schema) -> None:
         deltalake.DeltaTable.create(self.path, deltalake.Schema.from_arrow(schema))

@@ -56,8 +56,8 @@ class Lake(Place):
     def catalog(self) -> Catalog:
         return load_catalog(self.name, **self.properties)
 
-    def fenced(self) -> IcebergTable:
-        return iceberg_table(self.identifier, self.name, self.properties)
+    def fenced(self, **more: Any) -> IcebergTable:
+        return iceberg_table(self.identifier, self.name, self.properties, **more)
 
     def table(self) -> Table:
         """Return the current table, loaded by the library."""
