@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import deltalake
 import psycopg
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
 
 import spark_groups
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.fence.beginnings import Batch
+from spark_groups.runtime.snapshot_sockets import read_snapshots
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
@@ -25,7 +30,16 @@ from tests.spark.tables.delta_setup import DeltaPlace
 from tests.spark.tables.every_table_setup import KINDS, LAKES, place_of
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import Place, PostgresPlace
-from tests.spark.tables.write_setup import batch_of, race
+from tests.spark.tables.write_setup import (
+    PARTITIONS,
+    ROWS,
+    WAYS,
+    PlaceQuery,
+    batch_of,
+    expected,
+    race,
+)
+from workshop.parts.waiting import wait_until
 
 CARRIER = {"carrier": pa.scalar("AA")}
 
@@ -378,3 +392,46 @@ def test_reader_that_keeps_the_table_of_postgresql_has_the_batch_compared_again(
         write(reads(1, 2))
     assert ["canceling statement due to lock timeout" in each for each in refused] == [True]
     assert sorted(on_postgres.values("offset", "carrier")) == [(0, None), (1, "AA")]
+
+
+def of_ranges(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return with_columns(batch, CARRIER)
+
+
+def of_records(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("carrier", lit("AA"))
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.parametrize("way", WAYS)
+def test_queries_with_two_versions_of_the_transform_fill_one_table(
+    query_of: Callable[..., PlaceQuery], tmp_path: Path, way: str
+) -> None:
+    place = DeltaPlace(tmp_path / "table")
+    query = query_of(PlaceQuery, way, place)
+    new = of_ranges if way == "ranges" else of_records
+    assert query.run() == ""
+    with ExitStack() as running:
+        for name, writer in {
+            "old": spark_groups.write_table(place.fenced()),
+            "new": spark_groups.write_table(place.fenced(evolve="add"), new),
+        }.items():
+            stream = query.source()
+            writer.check(stream)
+            sink = stream.writeStream.foreachBatch(writer)
+            started = spark_groups.start(sink.option("checkpointLocation", str(tmp_path / name)))
+            running.callback(started.stop)
+        wait_until(lambda: len(owning(query.group_id)) == 2, 60, "two members that own partitions")
+        query.produce(ROWS, 60)
+        wait_until(lambda: sum(query.values().values()) >= ROWS + 60, 60, "all rows")
+    assert query.values() == expected(ROWS + 60)
+    found = Counter(row for row in place.values("partition", "carrier") if row[1] is not None)
+    of_new = {partition for partition, _ in found}
+    assert 0 < len(of_new) < PARTITIONS
+    assert set(found.values()) == {60 // PARTITIONS}
+
+
+def owning(group_id: str) -> list[str]:
+    """Return the members of a group that own partitions."""
+    return [each["member_id"] for each in read_snapshots(group_id) if each.get("partitions")]
