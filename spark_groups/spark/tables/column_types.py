@@ -35,6 +35,7 @@ class TypeRules:
             numbers of up to 38 digits belong to every kind.
         listed: The types of which it has lists, if it has no other types inside types; None: it has
             lists, maps and structs of all its types.
+        lacks: Types among these that a table cannot get, each with the reason and the cure.
         not_in_maps: Types that no key and no value of a map of a new table may have, at any depth.
         limits: The values that it has.
         name_bytes_max: The longest name of a column; None: any.
@@ -48,6 +49,7 @@ class TypeRules:
     system: str
     stored_as: Mapping[pa.DataType, pa.DataType]
     listed: frozenset[pa.DataType] | None = None
+    lacks: Mapping[pa.DataType, str] = field(default_factory=dict)
     not_in_maps: frozenset[pa.DataType] = frozenset()
     limits: Limits = field(default_factory=Limits)
     name_bytes_max: int | None = None
@@ -69,6 +71,8 @@ class TypeRules:
         plain = plain_type(given)
         if kinds.is_null(plain):
             raise TypeMisfitError(f"{path} has only nulls and no type: cast it")
+        if plain in self.lacks:
+            raise TypeMisfitError(f"{path} is {given}, {self.lacks[plain]}")
         if plain in self.stored_as:
             return self.stored_as[plain]
         if kinds.is_uint64(plain):

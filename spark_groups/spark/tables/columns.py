@@ -210,22 +210,21 @@ class TableColumns:
                 f" {'; '.join(problems)}. Change the transform"
             )
 
-    def check_staged(self, staged: Iterable[pa.Schema]) -> pa.Schema | None:
-        """Refuse staged rows that do not fit the table; return its columns after their commit.
+    def check_staged(self, staged: Iterable[pa.Schema]) -> list[pa.Field]:
+        """Refuse staged rows that do not fit the table; return what their commit changes of it.
 
         Args:
             staged: The columns of each piece of a batch; it was staged for the table as it was.
 
         Returns:
-            The columns; None: there are no pieces.
+            All columns of a new table, or those that one lacks or has in another type.
 
         Raises:
             ColumnsChangedError: The table has changed; rows that are staged again may fit.
             TableError: The pieces differ, or do not fit.
         """
-        found = [*staged]
-        if not found:
-            return None
+        if not (found := [*staged]):
+            return []
         columns = self.now_with(found[0]) if self.schema is None else self
         for each in found if self.evolves else ():
             columns = columns._grown_by(columns.check(each))
@@ -247,7 +246,8 @@ class TableColumns:
                     "while the batch was staged, another writer changed the columns of"
                     f" {self.table}: {has} and {wanted}"
                 )
-        return columns.schema
+        there = [*(self.schema or ())]
+        return [each for each in columns.schema or () if each not in there]
 
     def now_with(self, schema: pa.Schema) -> TableColumns:
         """Return the columns of the table, once it has those of a batch.
@@ -264,17 +264,6 @@ class TableColumns:
         has = {} if self.rules.casts else {each.name: each for each in fit}
         old = [has.get(each.name, each) for each in self.schema]
         return self.now_with(pa.schema([*old, *self._lacks(fit)]))
-
-    def new_in(self, schema: pa.Schema | None) -> list[pa.Field]:
-        """Return the columns that a commit has to add, or to change, in a table that is there.
-
-        Args:
-            schema: What `check_staged` returned.
-        """
-        if self.schema is None or schema is None:
-            return []
-        there = [*self.schema]
-        return [each for each in schema if each not in there]
 
     def converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
         """Convert a record batch.

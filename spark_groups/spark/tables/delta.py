@@ -79,10 +79,11 @@ _RULES: Final = TypeRules(
 _NTZ: Final = "timestampNtz"
 _RULES_WITHOUT_NTZ: Final = replace(
     _RULES,
-    system=f"Delta without the feature {_NTZ}",
-    stored_as={each: of for each, of in _RULES.stored_as.items() if each != MICROS},
+    lacks={
+        MICROS: f"for which the table needs the feature {_NTZ}, which older readers lack: say a"
+        f" time zone, or ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.{_NTZ}' = 'supported')"
+    },
 )
-"""A new column must not have the library turn the feature on, as older readers do not have it."""
 
 
 def delta_table(
@@ -206,8 +207,7 @@ class DeltaTable(LakeTable):
         if state.version is None and not has_columns:
             # There are no columns for a new table: a later batch creates it.
             return
-        columns = self._columns()
-        schema = columns.check_staged(schemas_of(has_columns))
+        new = self._columns().check_staged(schemas_of(has_columns))
         actions = self._actions(written)
         with self._lock:
             compared = -1 if state.version is None else state.version
@@ -216,7 +216,7 @@ class DeltaTable(LakeTable):
                 raise TableChangedError(f"another query of this application has written {self}")
             if state.version is not None and not self._log.is_still_there():
                 raise TableChangedError(f"{self} was dropped and created again")
-            if new := columns.new_in(schema):
+            if new and state.version is not None:
                 self._add_columns(new)
             version = self._log.version + 1
             transactions = {
@@ -234,7 +234,7 @@ class DeltaTable(LakeTable):
                 ],
             )
             if state.version is None:
-                self._create(actions, schema, properties)
+                self._create(actions, pa.schema(new), properties)
             else:
                 self._append(actions, properties)
             self._log.committed(version, transactions)
@@ -467,10 +467,9 @@ class DeltaTable(LakeTable):
     def _create(
         self,
         actions: list[AddAction],
-        schema: pa.Schema | None,
+        schema: pa.Schema,
         properties: deltalake.CommitProperties,
     ) -> None:
-        assert schema is not None
         try:
             create_table_with_add_actions(
                 self._uri,

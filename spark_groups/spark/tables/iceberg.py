@@ -442,12 +442,11 @@ class IcebergTable(LakeTable):
         Raises:
             TableError: A table cannot have the columns of these files.
         """
-        columns = self._columns()
-        schema = columns.check_staged(schemas_of(pieces))
+        new = self._columns().check_staged(schemas_of(pieces))
         if self._table is None:
-            return self._new_table(schema)
+            return self._new_table(pa.schema(new))
         transaction = _TriedOnce.of(self._table).transaction()
-        if new := columns.new_in(schema):
+        if new:
             with transaction.update_schema() as update:
                 update.union_by_name(pa.schema(new))
         return transaction

@@ -292,7 +292,7 @@ class PostgresTable(StagedTable):
             self._change(cursor, place, attempt.group_id, decision.changes)
             staged = [schema_of_text(each.details) for each in written]
             columns, targets = self._columns(cursor, place)
-            if new := columns.new_in(columns.check_staged(staged)):
+            if new := columns.check_staged(staged):
                 self._add_columns(cursor, place, new)
                 # Another writer may have added them meanwhile, in other types.
                 columns, targets = self._columns(cursor, place)
@@ -456,8 +456,8 @@ class PostgresTable(StagedTable):
         """
         place = self._found(cursor)
         staged = [schema_of_text(each.details) for each in described(pieces)]
-        schema = TableColumns(str(self), POSTGRES, evolves=self._evolves).check_staged(staged)
-        columns = () if schema is None else columns_of(schema)
+        new = TableColumns(str(self), POSTGRES, evolves=self._evolves).check_staged(staged)
+        columns = columns_of(pa.schema(new))
         if place.oid is None and not columns:
             return place
         self._lock_names(cursor, place)

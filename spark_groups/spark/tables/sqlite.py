@@ -322,10 +322,9 @@ class SqliteTable(StagedTable):
         with pa.memory_map(str(self.staged / piece.name)) as source:
             reader = pa.ipc.open_file(source)
             self._make(connection, reader.schema)
-            columns = self._columns(connection)
-            for each in columns.new_in(columns.check_staged([reader.schema])):
-                added = f"ADD COLUMN {_declared(each)}"
-                connection.execute(f"ALTER TABLE {_quoted(self._table)} {added}")
+            altered = f"ALTER TABLE {_quoted(self._table)}"
+            for each in self._columns(connection).check_staged([reader.schema]):
+                connection.execute(f"{altered} ADD COLUMN {_declared(each)}")
             names = ", ".join(map(_quoted, reader.schema.names))
             marks = ", ".join("?" * len(reader.schema))
             into = f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})"

@@ -25,7 +25,7 @@ from spark_groups.runtime.snapshot_sockets import read_snapshots
 from spark_groups.spark.tables.table import Attempt, Piece
 from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
-from tests.spark.tables.batches_setup import GROUP, SCHEMA, reads, rows
+from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, SCHEMA, reads, rows
 from tests.spark.tables.delta_setup import DeltaPlace
 from tests.spark.tables.every_table_setup import KINDS, LAKES, place_of
 from tests.spark.tables.iceberg_tables import Lake
@@ -272,8 +272,21 @@ def test_fields_are_added_to_structs_also_inside_lists_and_maps(place: Place) ->
     of = [{"x": 1, "y": None}, {"x": 2, "y": "b"}, {"x": 1, "y": None}]
     found = sorted(place.values("offset", "s", "l", "m"), key=lambda row: int(row[0]))
     assert found == [(i, each, [each], [("k", each)]) for i, each in enumerate(of)]
+    if isinstance(place, DeltaPlace):
+        # Of four commits, one adds the fields.
+        assert deltalake.DeltaTable(place.path).version() == 3
     with pytest.raises(TableError, match=r"s\.X and s\.x have one name"):
         Version(place, {"s": pa.scalar({"X": 1}, pa.struct([("X", pa.int32())]))})(reads(3, 4))
+
+
+def test_new_column_of_iceberg_may_have_times_that_python_does_not_have(tmp_path: Path) -> None:
+    place = Lake.at(tmp_path)
+    Version(place, {})(reads(0, 1))
+    Version(place, {"at": pa.scalar(AFTER_PYTHON, pa.timestamp("us", "UTC"))})(reads(1, 2))
+    found = (
+        place.table().scan(selected_fields=("at",)).to_arrow()["at"].cast(pa.int64()).to_pylist()
+    )
+    assert sorted(found, key=str) == [AFTER_PYTHON, None]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -338,7 +351,7 @@ def test_columns_of_times_without_a_zone_need_the_feature_of_the_delta_table(
     place = DeltaPlace(tmp_path)
     Version(place, {})(reads(0, 1))
     write = Version(place, {"at": pa.scalar(0, pa.timestamp("us"))})
-    with pytest.raises(TableError, match=r"at is timestamp\[us\], which Delta without the feature"):
+    with pytest.raises(TableError, match=r"at is timestamp\[us\], for which the table needs"):
         write(reads(1, 2))
     feature = deltalake.TableFeatures.TimestampWithoutTimezone
     deltalake.DeltaTable(tmp_path).alter.add_feature(feature, allow_protocol_versions_increase=True)
