@@ -116,6 +116,10 @@ class TableChangedError(TableError):
     """Another writer changed the table after the comparison, so the table refused the commit."""
 
 
+class ColumnsChangedError(TableChangedError):
+    """Another writer changed columns, and staged rows do not fit: they are staged again."""
+
+
 class UnprocessableError(SparkGroupsError):
     """An application raises this for a record that no retry can process."""
 

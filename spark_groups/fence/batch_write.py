@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, TypeAlias
 
-from spark_groups.errors import TableChangedError
+from spark_groups.errors import ColumnsChangedError, TableChangedError
 from spark_groups.fence.beginnings import Batch, UnsavedEntries, beginnings
 from spark_groups.fence.compare import (
     Decision,
@@ -145,6 +145,8 @@ class BatchWrite:
         self._committed: Mapping[FenceKey, OffsetAndMetadata] = {}
         self._kept: tuple[OffsetRange, ...] = ()
         self._refusal: TableChangedError | None = None
+        self._staged: tuple[OffsetRange, ...] | None = None
+        """The ranges whose rows are staged."""
         self._remaining = self._steps()
 
     def step(self, now_s: float) -> Step:
@@ -172,13 +174,14 @@ class BatchWrite:
         self._kept = ranges
 
     def refused(self, error: TableChangedError) -> None:
-        """Take the table's refusal: the batch is compared again."""
+        """Take the table's refusal: the batch is compared again, and may be staged again."""
         self._refusal = error
+        if isinstance(error, ColumnsChangedError):
+            self._staged = None
 
     def _steps(self) -> Generator[Step, None, None]:
         batch, table = self._batch, self._table
         deadline_s = self._now_s + COMMIT_WAIT_S
-        staged: tuple[OffsetRange, ...] | None = None
         for tries in count():
             state = yield from self._fence(deadline_s)
             if state is None:
@@ -193,8 +196,8 @@ class BatchWrite:
             yield Warn(decision.skips, tuple(others))
             if not decision.write:
                 return
-            if staged != decision.write:
-                staged = decision.write
+            if self._staged != decision.write:
+                self._staged = decision.write
                 yield StageRows(decision.write)
                 yield AskKept(batch.ranges)
                 if self._kept != ranges:

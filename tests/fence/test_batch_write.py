@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from spark_groups.errors import TableChangedError, TableGapError
+from spark_groups.errors import ColumnsChangedError, TableChangedError, TableGapError
 from spark_groups.fence.batch_write import (
     COMMIT_WAIT_S,
     AskCommitted,
@@ -90,6 +90,15 @@ def test_refused_commit_is_compared_again_and_its_rows_are_staged_only_once() ->
     carried.state = TableState(is_there=True, entries={KEY: Entry(0, 15)})
     step = carried.until(StageRows)
     assert step == StageRows((reads(15, 20),))
+
+
+def test_rows_that_fit_no_more_are_staged_again_after_the_comparison() -> None:
+    carried, taken = Carried(HAS), list[str]()
+    carried.until(CommitRows)
+    carried.write.refused(ColumnsChangedError("another writer"))
+    assert isinstance(carried.write.step(1.0), Pause)
+    assert carried.until(StageRows, taken=taken) == StageRows((reads(10, 20),))
+    assert taken == ["ReadFence", "AskKept", "Warn"]
 
 
 def test_batch_that_the_table_has_ends_without_a_commit() -> None:

@@ -65,6 +65,7 @@ LETTER_TABLE: Final = "deadLetterTable"
 """The option with a table for dead letters, in the database of the table."""
 PARTITION_BY: Final = "partitionBy"
 """The option with the values that a new table is partitioned by, separated by commas."""
+_FOR_TABLES: Final = 'is for the tables of sink.format = "delta", "iceberg" and "postgres"'
 _ON_ERROR: Final = "onError"
 _LETTERS: Final = "deadLetterTopic"
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
@@ -215,6 +216,7 @@ class ConsumeOptions(JobOptions):
             and the strategy's arguments, such as `recordDeadline`. A table takes `onError`, and
             `deadLetterTopic`, for records that it cannot have; `delta` and `iceberg` take
             `partitionBy`.
+        sink_evolve: `add`: new columns of the rows are added to the table.
     """
 
     example = "conf/consume.toml"
@@ -224,6 +226,7 @@ class ConsumeOptions(JobOptions):
     )
     sink_path: Text = Field("output", alias="sink.path")
     sink_options: SinkOptions = Field({}, alias="sink.options")
+    sink_evolve: Literal["add"] | None = Field(None, alias="sink.evolve")
 
     @property
     def is_fenced(self) -> bool:
@@ -279,6 +282,8 @@ class ConsumeOptions(JobOptions):
                     yield f"sink.options.{name}", _unknown_key(name, known)
         elif LETTER_TABLE in self.sink_options:
             yield f"sink.options.{LETTER_TABLE}", 'is for sink.format = "postgres"'
+        if self.sink_evolve is not None and not self.is_fenced:
+            yield "sink.evolve", _FOR_TABLES
         is_expression = self.select_expr and not self.expand
         if self.is_fenced and is_expression and self.source.get("emit") == "ranges":
             why = 'needs the rows of source.emit = "records", unless it is ["value.*"]'
@@ -292,7 +297,7 @@ class ConsumeOptions(JobOptions):
     def _on_error_problems(self) -> Iterator[tuple[str, str]]:
         place, given = f"sink.options.{_ON_ERROR}", self.sink_options[_ON_ERROR]
         if not self.is_fenced:
-            yield place, 'is for the tables of sink.format = "delta", "iceberg" and "postgres"'
+            yield place, _FOR_TABLES
         elif given not in AT_LAST:
             yield place, f"is {given!r}, not one of {', '.join(AT_LAST)}"
         elif given == "dead-letter":

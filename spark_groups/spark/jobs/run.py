@@ -386,19 +386,24 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
     # Commas between parentheses do not separate values: day(ts), bucket(16, id).
     values = re.findall(r"[^,(]+(?:\([^)]*\))?", properties.pop(PARTITION_BY, ""))
     partition_by = [each.strip() for each in values if each.strip()]
+    evolve = options.sink_evolve
     # Each needs a package of its own.
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-        return delta_table(options.sink_path, properties, partition_by=partition_by)
+        return delta_table(options.sink_path, properties, partition_by=partition_by, evolve=evolve)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
         identifier, catalog = properties.pop("identifier"), properties.pop("catalog", None)
-        return iceberg_table(identifier, catalog, properties, partition_by=partition_by)
+        return iceberg_table(
+            identifier, catalog, properties, partition_by=partition_by, evolve=evolve
+        )
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
-    return postgres_table(given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE))
+    return postgres_table(
+        given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE), evolve=evolve
+    )
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:

@@ -35,11 +35,13 @@ class TypeRules:
             numbers of up to 38 digits belong to every kind.
         listed: The types of which it has lists, if it has no other types inside types; None: it has
             lists, maps and structs of all its types.
+        lacks: Types among these that a table cannot get, each with the reason and the cure.
         not_in_maps: Types that no key and no value of a map of a new table may have, at any depth.
         limits: The values that it has.
         name_bytes_max: The longest name of a column; None: any.
         not_in_names: Characters that no name may have.
         is_case_sensitive: Whether `a` and `A` are two columns.
+        widens: Whether the type of a column may become wider, as in Iceberg.
         casts: Whether the commit converts staged values, and checks those that must not be null;
             else it adds files, which have to be as the table is.
     """
@@ -47,11 +49,13 @@ class TypeRules:
     system: str
     stored_as: Mapping[pa.DataType, pa.DataType]
     listed: frozenset[pa.DataType] | None = None
+    lacks: Mapping[pa.DataType, str] = field(default_factory=dict)
     not_in_maps: frozenset[pa.DataType] = frozenset()
     limits: Limits = field(default_factory=Limits)
     name_bytes_max: int | None = None
     not_in_names: str = ""
     is_case_sensitive: bool = False
+    widens: bool = False
     casts: bool = False
 
     def stored(self, given: pa.DataType, path: str) -> pa.DataType:
@@ -64,9 +68,11 @@ class TypeRules:
         Raises:
             TypeMisfitError: The table has no such type.
         """
-        plain = _plain(given)
+        plain = plain_type(given)
         if kinds.is_null(plain):
             raise TypeMisfitError(f"{path} has only nulls and no type: cast it")
+        if plain in self.lacks:
+            raise TypeMisfitError(f"{path} is {given}, {self.lacks[plain]}")
         if plain in self.stored_as:
             return self.stored_as[plain]
         if kinds.is_uint64(plain):
@@ -109,7 +115,7 @@ class TypeRules:
         Args:
             given: The type of the rows.
         """
-        plain = _plain(given)
+        plain = plain_type(given)
         return plain if kinds.is_decimal128(plain) else None
 
     def name_problems(self, names: Iterable[str], parent: str = "") -> list[str]:
@@ -160,7 +166,7 @@ def _table_field(each: pa.Field, name: str = "") -> pa.Field:
 
 
 def _table_type(column: pa.DataType) -> pa.DataType:
-    plain = column if kinds.is_fixed_size_binary(column) else _plain(column)
+    plain = column if kinds.is_fixed_size_binary(column) else plain_type(column)
     if kinds.is_list(plain):
         return pa.list_(_table_field(plain.value_field, _ELEMENT))
     if kinds.is_map(plain):
@@ -197,8 +203,12 @@ _SAME: Final[Mapping[pa.DataType, pa.DataType]] = {
 """Types that no table has, each with the one that has all its values."""
 
 
-def _plain(column: pa.DataType) -> pa.DataType:
-    """Return a type of tables that has the values of another type, if there is one."""
+def plain_type(column: pa.DataType) -> pa.DataType:
+    """Return a type of tables that has the values of another type, if there is one.
+
+    Args:
+        column: The other type; it is returned if no type of tables has its values.
+    """
     while kinds.is_dictionary(column) or kinds.is_run_end_encoded(column):
         column = column.value_type
     if kinds.is_timestamp(column):
@@ -226,7 +236,7 @@ def misfits(given: pa.DataType, wanted: pa.DataType, path: str, shown: str = "")
         path: The column, with the fields that lead to a nested type.
         shown: The type in the words of the table; empty: as `wanted` is.
     """
-    plain = _plain(given)
+    plain = plain_type(given)
     if kinds.is_null(plain):
         return []
     if kinds.is_struct(plain) and kinds.is_struct(wanted):

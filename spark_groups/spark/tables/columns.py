@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from spark_groups.errors import RecordRefusedError, TableError
+from spark_groups.errors import ColumnsChangedError, RecordRefusedError, TableError
 from spark_groups.spark.tables.column_types import (
     MICROS,
     MICROS_UTC,
@@ -30,6 +30,7 @@ from spark_groups.spark.tables.column_values import (
     refuse_outside,
     refuse_where,
 )
+from spark_groups.spark.tables.growth import grown
 
 if TYPE_CHECKING:
     # Only tasks of such a table import pyiceberg.
@@ -59,6 +60,7 @@ class TableColumns:
         text_length_max: The most characters of a column.
         any_decimal: Columns of decimal numbers of any precision and scale.
         transforms: Values, computed from columns, by which rows are split into files.
+        evolves: Whether the commit adds the columns, fields and wider types that a batch brings.
     """
 
     table: str
@@ -72,12 +74,16 @@ class TableColumns:
     text_length_max: Mapping[str, int] = field(default_factory=dict)
     any_decimal: frozenset[str] = frozenset()
     transforms: PartitionTransforms | None = None
+    evolves: bool = False
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
 
         Args:
             given: The columns of the rows.
+
+        Returns:
+            Behind those of the table, the ones that the commit adds to it.
 
         Raises:
             TableError: They do not fit; it names each column, both types and the cure.
@@ -110,14 +116,17 @@ class TableColumns:
             shown = problems[:_SHOWN_MAX]
             if len(problems) > len(shown):
                 shown.append(f"and {len(problems) - len(shown)} more")
+            cure = "" if self.schema is None else ", or the table with ALTER TABLE"
+            if self.schema is not None and not self.evolves and self._lacks(given):
+                cure += ', or give the table evolve="add", which adds new columns'
             raise TableError(
                 f"the batch does not fit {self.table}: {'; '.join(shown)}. Change the transform"
-                + ("" if self.schema is None else ", or the table with ALTER TABLE")
+                + cure
             )
         return pa.schema(fields)
 
-    def _new(self, given: pa.Schema, problems: list[str]) -> Iterator[pa.Field]:
-        """Yield the columns of a new table; all of them may be null."""
+    def _new(self, given: Iterable[pa.Field], problems: list[str]) -> Iterator[pa.Field]:
+        """Yield the columns of a new table, or new ones; all of them may be null."""
         for each in given:
             try:
                 stored = self.rules.stored(each.type, each.name)
@@ -129,9 +138,12 @@ class TableColumns:
     def _old(self, given: pa.Schema, problems: list[str]) -> Iterator[pa.Field]:
         """Yield the columns of the table that the rows have."""
         assert self.schema is not None
-        problems += [
-            f"{each} is not a column of the table" for each in given.names if each not in self.names
-        ]
+        lacks = self._lacks(given)
+        if lacks and self.evolves:
+            names = [*sorted(self.names), *(each.name for each in lacks)]
+            problems += self.rules.name_problems(names)
+        elif lacks:
+            problems += [f"{each.name} is not a column of the table" for each in lacks]
         problems += [
             f"{name} {reason}" for name, reason in self.not_written.items() if name in given.names
         ]
@@ -145,6 +157,11 @@ class TableColumns:
                 yield fit
             elif not (each.nullable or each.name in self.with_default):
                 problems.append(f"{each.name} is missing, and must not be null")
+        if self.evolves:
+            yield from self._new(lacks, problems)
+
+    def _lacks(self, given: pa.Schema) -> list[pa.Field]:
+        return [each for each in given if each.name not in self.names]
 
     @property
     def names(self) -> frozenset[str]:
@@ -159,6 +176,11 @@ class TableColumns:
         plain = self.rules.plain_decimal(given)
         if wanted.name in self.any_decimal and plain is not None:
             return [], pa.field(wanted.name, plain, wanted.nullable)
+        if self.evolves:
+            try:
+                wanted = wanted.with_type(grown(given, wanted.type, self.rules, wanted.name))
+            except TypeMisfitError as error:
+                return [str(error)], wanted
         shown = self.shown.get(wanted.name, "")
         return misfits(given, wanted.type, wanted.name, shown), wanted
 
@@ -196,32 +218,44 @@ class TableColumns:
                 f" {'; '.join(problems)}. Change the transform"
             )
 
-    def check_staged(self, staged: Iterable[pa.Schema]) -> pa.Schema | None:
-        """Refuse staged rows that do not fit the table; return the columns of a new one.
+    def check_staged(self, staged: Iterable[pa.Schema]) -> list[pa.Field]:
+        """Refuse staged rows that do not fit the table; return what their commit changes of it.
 
         Args:
             staged: The columns of each piece of a batch; it was staged for the table as it was.
 
+        Returns:
+            All columns of a new table, or those that one lacks or has in another type.
+
         Raises:
-            TableError: The pieces differ, and there is no table; or the table has changed.
+            ColumnsChangedError: The table has changed; rows that are staged again may fit.
+            TableError: The pieces differ, or do not fit.
         """
-        found = [*staged]
-        if not found:
-            return None
+        if not (found := [*staged]):
+            return []
         columns = self.now_with(found[0]) if self.schema is None else self
+        for each in found if self.evolves else ():
+            columns = columns._grown_by(columns.check(each))
         for each in found:
             fit = columns.check(each)
             if self.schema is not None and self.rules.casts:
                 continue
-            for has, wanted in zip(each, fit, strict=True):
-                if has.type != wanted.type or (has.nullable and not wanted.nullable):
-                    kind = "tasks staged different columns for"
-                    if self.schema is not None:
-                        kind = "while the batch was staged, another writer changed the columns of"
+            for has in each:
+                wanted = fit.field(has.name)
+                if has.type == wanted.type and (wanted.nullable or not has.nullable):
+                    continue
+                types = {of.field(has.name).type for of in found if has.name in of.names}
+                if self.schema is None or len(types) > 1:
                     raise TableError(
-                        f"{kind} {self.table}: {has} and {wanted}; start the query again"
+                        f"tasks staged different columns for {self.table}: {has} and {wanted}."
+                        " Change the transform"
                     )
-        return found[0]
+                raise ColumnsChangedError(
+                    "while the batch was staged, another writer changed the columns of"
+                    f" {self.table}: {has} and {wanted}"
+                )
+        there = [*(self.schema or ())]
+        return [each for each in columns.schema or () if each not in there]
 
     def now_with(self, schema: pa.Schema) -> TableColumns:
         """Return the columns of the table, once it has those of a batch.
@@ -230,6 +264,14 @@ class TableColumns:
             schema: The columns that `check` returned for a new table.
         """
         return replace(self, schema=schema)
+
+    def _grown_by(self, fit: pa.Schema) -> TableColumns:
+        """Return the columns of the table, once it has those that `check` returned."""
+        assert self.schema is not None
+        # A commit that casts takes several types, and changes none.
+        has = {} if self.rules.casts else {each.name: each for each in fit}
+        old = [has.get(each.name, each) for each in self.schema]
+        return self.now_with(pa.schema([*old, *self._lacks(fit)]))
 
     def converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
         """Convert a record batch.

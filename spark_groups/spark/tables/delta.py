@@ -13,8 +13,10 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,7 @@ from spark_groups.spark.tables.delta_log import (
     damaged_checkpoint,
     transactions_of,
 )
+from spark_groups.spark.tables.growth import evolves
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
     TARGET_FILE_BYTES,
@@ -73,6 +76,14 @@ _RULES: Final = TypeRules(
     not_in_maps=frozenset({MICROS}),
     not_in_names=" ,;{}()\n\t=",
 )
+_NTZ: Final = "timestampNtz"
+_RULES_WITHOUT_NTZ: Final = replace(
+    _RULES,
+    lacks={
+        MICROS: f"for which the table needs the feature {_NTZ}, which older readers lack: say a"
+        f" time zone, or ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.{_NTZ}' = 'supported')"
+    },
+)
 
 
 def delta_table(
@@ -82,6 +93,7 @@ def delta_table(
     partition_by: str | Sequence[str] = (),
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "snappy",
+    evolve: str | None = None,
 ) -> DeltaTable:
     """Return a Delta table for `spark_groups.write_table`; the first batch may create it.
 
@@ -91,6 +103,7 @@ def delta_table(
         partition_by: The columns that a new table is partitioned by.
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of Parquet pages.
+        evolve: `add`: a batch's new columns are added to the table; None: they are an error.
 
     Raises:
         OptionsError: `deltalake` is missing, or commits could overwrite each other.
@@ -105,7 +118,9 @@ def delta_table(
             " could commit: remove it, and use a store with conditional writes or a lock"
         )
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    return DeltaTable(_uri(str(path)), options, columns, target_file_bytes, compression)
+    return DeltaTable(
+        _uri(str(path)), options, columns, target_file_bytes, compression, evolves=evolves(evolve)
+    )
 
 
 def _uri(path: str) -> str:
@@ -125,12 +140,15 @@ class DeltaTable(LakeTable):
         partition_by: tuple[str, ...],
         target_file_bytes: int,
         compression: str,
+        *,
+        evolves: bool = False,
     ) -> None:
         super().__init__(f"the Delta table {without_logins(uri)}", target_file_bytes, compression)
         self._uri = uri
         self._options = dict(options)
         self._secrets = Secrets.of(options)
         self._partition_by = partition_by
+        self._evolves = evolves
         self._files = files_of(uri, options)
         self._table: deltalake.DeltaTable | None = None
         self._first_id: str | None = None
@@ -189,22 +207,7 @@ class DeltaTable(LakeTable):
         if state.version is None and not has_columns:
             # There are no columns for a new table: a later batch creates it.
             return
-        version = 0 if state.version is None else state.version + 1
-        transactions = {
-            **transactions_of(decision.changes),
-            f"{VERSION}{attempt.group_id}": version,
-            **self._table_id(attempt.group_id, version),
-        }
-        schema = self._columns().check_staged(schemas_of(has_columns))
-        properties = deltalake.CommitProperties(
-            custom_metadata={
-                "spark-groups": {"group": attempt.group_id, "batch": attempt.batch_id}
-            },
-            max_commit_retries=0,
-            app_transactions=[
-                deltalake.Transaction(name, number) for name, number in transactions.items()
-            ],
-        )
+        new = self._columns().check_staged(schemas_of(has_columns))
         actions = self._actions(written)
         with self._lock:
             compared = -1 if state.version is None else state.version
@@ -213,8 +216,25 @@ class DeltaTable(LakeTable):
                 raise TableChangedError(f"another query of this application has written {self}")
             if state.version is not None and not self._log.is_still_there():
                 raise TableChangedError(f"{self} was dropped and created again")
+            if new and state.version is not None:
+                self._add_columns(new)
+            version = self._log.version + 1
+            transactions = {
+                **transactions_of(decision.changes),
+                f"{VERSION}{attempt.group_id}": version,
+                **self._table_id(attempt.group_id, version),
+            }
+            properties = deltalake.CommitProperties(
+                custom_metadata={
+                    "spark-groups": {"group": attempt.group_id, "batch": attempt.batch_id}
+                },
+                max_commit_retries=0,
+                app_transactions=[
+                    deltalake.Transaction(name, number) for name, number in transactions.items()
+                ],
+            )
             if state.version is None:
-                self._create(actions, schema, properties)
+                self._create(actions, pa.schema(new), properties)
             else:
                 self._append(actions, properties)
             self._log.committed(version, transactions)
@@ -351,7 +371,9 @@ class DeltaTable(LakeTable):
             TableError: It has columns that this writer does not compute or check.
         """
         if self._table is None:
-            return TableColumns(str(self), _RULES, partition_by=self._partition_by)
+            return TableColumns(
+                str(self), _RULES, partition_by=self._partition_by, evolves=self._evolves
+            )
         fields = json.loads(self._table.schema().to_json())["fields"]
         unchecked = [
             f"{field_['name']} is not null or computed ({mark})"
@@ -375,13 +397,15 @@ class DeltaTable(LakeTable):
         found = self._table.schema().to_arrow()
         names = [each for each in found.names if each not in not_written]
         schema = pa.schema([self._arrow_field(found.field(name)) for name in names])
+        has_ntz = _NTZ in (self._table.protocol().writer_features or ())
         return TableColumns(
             str(self),
-            _RULES,
+            _RULES if has_ntz else _RULES_WITHOUT_NTZ,
             table_schema(schema),
             tuple(self._table.metadata().partition_columns),
             not_written=not_written,
             text_length_max=lengths,
+            evolves=self._evolves,
         )
 
     def _arrow_field(self, each: Any) -> pa.Field:
@@ -443,10 +467,9 @@ class DeltaTable(LakeTable):
     def _create(
         self,
         actions: list[AddAction],
-        schema: pa.Schema | None,
+        schema: pa.Schema,
         properties: deltalake.CommitProperties,
     ) -> None:
-        assert schema is not None
         try:
             create_table_with_add_actions(
                 self._uri,
@@ -469,7 +492,7 @@ class DeltaTable(LakeTable):
 
     def _append(self, actions: list[AddAction], properties: deltalake.CommitProperties) -> None:
         assert self._table is not None
-        try:
+        with self._refusals(self._table):
             self._table.create_write_transaction(
                 [*actions],
                 "append",
@@ -477,9 +500,37 @@ class DeltaTable(LakeTable):
                 self._table.metadata().partition_columns,
                 commit_properties=properties,
             )
+
+    def _add_columns(self, new: Sequence[pa.Field]) -> None:
+        """Add columns in a commit before that of the rows: the library has none for both.
+
+        If the next commit is refused, the table has columns without values, which lose nothing.
+        """
+        assert self._table is not None
+        with self._refusals(self._table):
+            self._table.alter.add_columns(
+                [deltalake.Field.from_arrow(each) for each in new],
+                commit_properties=deltalake.CommitProperties(max_commit_retries=0),
+            )
+        version = self._log.version + 1
+        self._log.advance(version)
+        self._write_checkpoint(version)
+        logger.info("%s has new columns: %s", self, ", ".join(map(str, new)))
+
+    @contextmanager
+    def _refusals(self, table: deltalake.DeltaTable) -> Iterator[None]:
+        """Raise the errors of a commit as those of a table.
+
+        Raises:
+            TableChangedError: Another writer has committed.
+            TableError: There is another cause.
+        """
+        following = table.version() + 1
+        try:
+            yield
         except (DeltaError, OSError) as error:
             # The library raises one error for a commit that came second, and for any other cause.
-            if self._log.has_commit(self._table.version() + 1):
+            if self._log.has_commit(following):
                 raise TableChangedError(
                     f"another writer has committed to {self}: {self._line(error)}"
                 ) from self._secrets.cause(error)

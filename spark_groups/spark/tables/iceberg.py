@@ -31,6 +31,7 @@ from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.masking import Secrets
 from spark_groups.spark.tables.column_types import IN_LAKES, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns
+from spark_groups.spark.tables.growth import evolves
 from spark_groups.spark.tables.iceberg_errors import catalog_errors
 from spark_groups.spark.tables.parquet_files import (
     STORE_REQUESTS_MAX,
@@ -94,6 +95,7 @@ _RULES: Final = TypeRules(
         pa.int16(): pa.int32(),
         **{each: each for each in (*IN_LAKES, pa.time64("us"), pa.uuid())},
     },
+    widens=True,
 )
 _NEW_TABLE: Final = {
     # Each commit writes a new metadata file: without these, a stream leaves one for each trigger.
@@ -110,6 +112,7 @@ def iceberg_table(
     partition_by: str | Sequence[str] = (),
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "zstd",
+    evolve: str | None = None,
 ) -> IcebergTable:
     """Return an Iceberg table for `spark_groups.write_table`; the first batch may create it.
 
@@ -123,6 +126,8 @@ def iceberg_table(
             such as `day(ts)`, `bucket(16, id)` and `truncate(4, name)`.
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of Parquet pages.
+        evolve: `add`: a batch's new columns and wider types are added to the table; None: they are
+            an error.
 
     Raises:
         OptionsError: `pyiceberg` is missing, or the catalog is not described, or `partition_by`
@@ -151,7 +156,9 @@ def iceberg_table(
             session.request = request  # type: ignore[method-assign]
     elif properties:
         raise OptionsError("pass properties with the name of a catalog, not with a loaded catalog")
-    return IcebergTable(identifier, catalog, transforms, target_file_bytes, compression)
+    return IcebergTable(
+        identifier, catalog, transforms, target_file_bytes, compression, evolves=evolves(evolve)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +283,8 @@ class IcebergTable(LakeTable):
         transforms: PartitionTransforms | None,
         target_file_bytes: int,
         compression: str,
+        *,
+        evolves: bool = False,
     ) -> None:
         super().__init__(
             f"the Iceberg table {catalog.name}.{identifier}", target_file_bytes, compression
@@ -283,6 +292,7 @@ class IcebergTable(LakeTable):
         self._identifier = identifier
         self._catalog = catalog
         self._transforms = transforms
+        self._evolves = evolves
         self._secrets = Secrets.of(catalog.properties)
         self._table: Table | None = None
         self._new_location = ""
@@ -455,21 +465,33 @@ class IcebergTable(LakeTable):
     def _begun(self, pieces: Sequence[Piece]) -> Transaction:
         """Return a transaction on the compared table, or one that creates the table.
 
+        It also adds the new columns of a batch.
+
         Raises:
             TableError: A table cannot have the columns of these files.
         """
-        schema = self._columns().check_staged(schemas_of(pieces))
-        if self._table is not None:
-            return _TriedOnce.of(self._table).transaction()
-        return self._new_table(schema)
+        new = self._columns().check_staged(schemas_of(pieces))
+        if self._table is None:
+            return self._new_table(pa.schema(new))
+        transaction = _TriedOnce.of(self._table).transaction()
+        if new:
+            with transaction.update_schema() as update:
+                update.union_by_name(pa.schema(new))
+        return transaction
 
     def _columns(self) -> TableColumns:
         if self._table is None:
-            return TableColumns(str(self), _RULES, transforms=self._transforms)
+            return TableColumns(
+                str(self), _RULES, transforms=self._transforms, evolves=self._evolves
+            )
         columns = self._table.schema()
         transforms = transforms_of(self._table.spec(), columns)
         return TableColumns(
-            str(self), _RULES, table_schema(columns.as_arrow()), transforms=transforms
+            str(self),
+            _RULES,
+            table_schema(columns.as_arrow()),
+            transforms=transforms,
+            evolves=self._evolves,
         )
 
     def _stage(
@@ -554,7 +576,7 @@ def _without_bounds(transaction: Transaction) -> Transaction:
     metadata = transaction._table.metadata
     counted = {
         f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{field_.name}": "counts"
-        for field_ in metadata.schema().fields
+        for field_ in transaction.table_metadata.schema().fields
         if isinstance(field_.field_type, DateType | TimestampType | TimestamptzType)
     }
     transaction._table.metadata = metadata.model_copy(

@@ -10,9 +10,11 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
+
+import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.fence.commit_check import holds
@@ -20,6 +22,7 @@ from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column, columns_of
+from spark_groups.spark.tables.growth import evolves
 from spark_groups.spark.tables.left_out import LETTER_COLUMNS, letter_rows
 from spark_groups.spark.tables.postgres_columns import (
     FIND_COLUMNS,
@@ -129,7 +132,9 @@ ORDER BY c.relname"""
 """Tables that this role may drop."""
 
 
-def postgres_table(dsn: str, table: str, *, dead_letters: str | None = None) -> PostgresTable:
+def postgres_table(
+    dsn: str, table: str, *, dead_letters: str | None = None, evolve: str | None = None
+) -> PostgresTable:
     """Return a PostgreSQL table for `spark_groups.write_table`; the first batch may create it.
 
     Args:
@@ -138,6 +143,7 @@ def postgres_table(dsn: str, table: str, *, dead_letters: str | None = None) -> 
         table: The table's name, as schema.table if the schema is not on the search path.
         dead_letters: The name of a table in the same schema that gets dead letters of `on_error` in
             the transaction of their batch, so exactly once; None: a topic gets them.
+        evolve: `add`: a batch's new columns are added to the table; None: they are an error.
 
     Raises:
         OptionsError: `psycopg` is missing, or the dsn or the name is invalid.
@@ -163,7 +169,7 @@ def postgres_table(dsn: str, table: str, *, dead_letters: str | None = None) -> 
         raise OptionsError(f"{dead_letters!r} is not the name of a table")
     server = ", ".join(f"{name} {given[name]}" for name in _SHOWN if given.get(name))
     name = f"the PostgreSQL table {table} ({server or 'local'})"
-    return PostgresTable(dsn, tuple(names), name, dead_letters)
+    return PostgresTable(dsn, tuple(names), name, dead_letters, evolves=evolves(evolve))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +195,20 @@ class PostgresTable(StagedTable):
         names: The table's name, or its schema and name.
         text: Its name in errors and logs.
         letters: The name of a table of dead letters; None: there is none.
+        evolves: Whether a batch's new columns are added.
     """
 
     def __init__(
-        self, dsn: str, names: tuple[str, ...], text: str, letters: str | None = None
+        self,
+        dsn: str,
+        names: tuple[str, ...],
+        text: str,
+        letters: str | None = None,
+        *,
+        evolves: bool = False,
     ) -> None:
         super().__init__(text, letters)
+        self._evolves = evolves
         self._dsn = dsn
         self._names = names
         self._connection: Connection | None = None
@@ -210,7 +224,9 @@ class PostgresTable(StagedTable):
             TableError: The database cannot be reached, or the role may not make staging tables or
                 add dead letters, or their table is another one.
         """
-        looking = PostgresTable(self._dsn, self._names, self._name, self._letters)
+        looking = PostgresTable(
+            self._dsn, self._names, self._name, self._letters, evolves=self._evolves
+        )
         try:
             with looking._transaction() as cursor:
                 place = looking._found(cursor)
@@ -273,9 +289,14 @@ class PostgresTable(StagedTable):
             if place.oid is None:
                 # There are no columns for a new table: a later batch creates it.
                 return
-            columns, targets = self._columns(cursor, place)
-            columns.check_staged(schema_of_text(each.details) for each in written)
             self._change(cursor, place, attempt.group_id, decision.changes)
+            staged = [schema_of_text(each.details) for each in written]
+            columns, targets = self._columns(cursor, place)
+            if new := columns.check_staged(staged):
+                self._add_columns(cursor, place, new)
+                # Another writer may have added them meanwhile, in other types.
+                columns, targets = self._columns(cursor, place)
+                columns.check_staged(staged)
             for each in written:
                 self._move(cursor, place, each, targets)
         self._drop_staged(place, written)
@@ -435,28 +456,43 @@ class PostgresTable(StagedTable):
         """
         place = self._found(cursor)
         staged = [schema_of_text(each.details) for each in described(pieces)]
-        schema = TableColumns(str(self), POSTGRES).check_staged(staged)
-        columns = () if schema is None else columns_of(schema)
+        new = TableColumns(str(self), POSTGRES, evolves=self._evolves).check_staged(staged)
+        columns = columns_of(pa.schema(new))
         if place.oid is None and not columns:
             return place
         self._lock_names(cursor, place)
         cursor.execute(self._sql(_MAKE_FENCE, place))
         if columns:
             made = "CREATE TABLE IF NOT EXISTS {table} ({columns})"
-            fields = [
-                # Names of types are texts of this package, and need no quotes.
-                sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.table_type))
-                for column in columns
-            ]
-            cursor.execute(self._sql(made, place, columns=sql.SQL(", ").join(fields)))
+            fields = sql.SQL(", ").join(map(_declared, columns))
+            cursor.execute(self._sql(made, place, columns=fields))
         return self._found(cursor)
+
+    def _add_columns(self, cursor: Cursor, place: _Place, new: Sequence[pa.Field]) -> None:
+        """Add columns to the table; other transactions wait for the end of this one.
+
+        Raises:
+            TableError: The role does not own the table.
+        """
+        columns = columns_of(pa.schema(new))
+        added = [sql.SQL("ADD COLUMN IF NOT EXISTS {}").format(_declared(each)) for each in columns]
+        statement = self._sql("ALTER TABLE {table} {added}", place, added=sql.SQL(", ").join(added))
+        try:
+            cursor.execute(statement)
+        except errors.InsufficientPrivilege as error:
+            raise TableError(
+                f"{self} cannot get new columns: {message_of(error)}. As its owner:"
+                f" {statement.as_string(cursor)}"
+            ) from None
+        logger.info("%s has new columns: %s", self, ", ".join(map(str, new)))
 
     def _columns(self, cursor: Cursor, place: _Place) -> tuple[TableColumns, Targets]:
         """Return the columns of the table, to which rows are fitted, and how they take values."""
         if place.oid is None:
-            return TableColumns(str(self), POSTGRES), Targets()
+            return TableColumns(str(self), POSTGRES, evolves=self._evolves), Targets()
         cursor.execute(FIND_COLUMNS, {"oid": place.oid})
-        return columns_of_table(str(self), cursor.fetchall())
+        columns, targets = columns_of_table(str(self), cursor.fetchall())
+        return replace(columns, evolves=self._evolves), targets
 
     def _change(
         self, cursor: Cursor, place: _Place, group_id: str, changes: Sequence[EntryChange]
@@ -646,3 +682,9 @@ def _cast(column: Column, targets: Targets) -> sql.Composed:
     """Return a staged column as a value of the table's."""
     wanted = targets.types.get(column.name, column.table_type)
     return sql.SQL("{}::{}").format(sql.Identifier(column.name), sql.SQL(wanted))
+
+
+def _declared(column: Column) -> sql.Composed:
+    """Return a column as a statement declares it."""
+    # Names of types are texts of this package, and need no quotes.
+    return sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.table_type))

@@ -27,6 +27,7 @@ from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules
 from spark_groups.spark.tables.column_values import Limits
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
+from spark_groups.spark.tables.growth import evolves
 from spark_groups.spark.tables.left_out import LETTER_COLUMNS, letter_rows
 from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described, no_rows
@@ -71,7 +72,9 @@ _TAKEN: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
 """The Arrow types whose values a column of each affinity does not change."""
 
 
-def sqlite_table(path: str | Path, table: str, *, dead_letters: str | None = None) -> SqliteTable:
+def sqlite_table(
+    path: str | Path, table: str, *, dead_letters: str | None = None, evolve: str | None = None
+) -> SqliteTable:
     """Return an SQLite table for `spark_groups.write_table`; the first batch may create it.
 
     Dates, times and decimal numbers become text. The Spark master has to be local.
@@ -81,13 +84,14 @@ def sqlite_table(path: str | Path, table: str, *, dead_letters: str | None = Non
         table: The table's name.
         dead_letters: The name of a table that gets dead letters of `on_error` in the transaction of
             their batch, so exactly once; None: a topic gets them.
+        evolve: `add`: a batch's new columns are added to the table; None: they are an error.
 
     Raises:
         OptionsError: The database is in memory.
     """
     if not str(path) or str(path).startswith((":memory:", "file:")):
         raise OptionsError("tasks cannot reach a database in memory: name a file")
-    return SqliteTable(Path(path).resolve(), table, dead_letters)
+    return SqliteTable(Path(path).resolve(), table, dead_letters, evolves=evolves(evolve))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,13 @@ class ArrowTaskWriter:
 class SqliteTable(StagedTable):
     """An SQLite table with a fence; `sqlite_table` makes one, and makes the path absolute."""
 
-    def __init__(self, path: Path, table: str, letters: str | None = None) -> None:
+    def __init__(
+        self, path: Path, table: str, letters: str | None = None, *, evolves: bool = False
+    ) -> None:
         super().__init__(f"the SQLite table {table} in {path}", letters)
         self._path = path
         self._table = table
+        self._evolves = evolves
 
     @property
     def staged(self) -> Path:
@@ -193,7 +200,7 @@ class SqliteTable(StagedTable):
                 f"{self} is a file of this machine, and the master is {master}: use local[*], or"
                 " spark_groups.postgres_table"
             )
-        columns = TableColumns(str(self), _RULES)
+        columns = TableColumns(str(self), _RULES, evolves=self._evolves)
         if self._path.exists():
             with self._transaction("DEFERRED") as connection:
                 columns = self._columns(connection)
@@ -281,7 +288,7 @@ class SqliteTable(StagedTable):
         """Return the columns of the table, to which rows are fitted."""
         found = connection.execute(f"PRAGMA table_xinfo({_quoted(self._table)})").fetchall()
         if not found:
-            return TableColumns(str(self), _RULES)
+            return TableColumns(str(self), _RULES, evolves=self._evolves)
         fields, others, texts = [], {}, set()
         for _, name, kind, needed, _, _, hidden in found:
             if hidden:
@@ -304,6 +311,7 @@ class SqliteTable(StagedTable):
             },
             shown={name: kind or "BLOB" for _, name, kind, *_ in found},
             any_decimal=frozenset(texts),
+            evolves=self._evolves,
         )
 
     def _is_there(self, connection: sqlite3.Connection) -> bool:
@@ -314,7 +322,9 @@ class SqliteTable(StagedTable):
         with pa.memory_map(str(self.staged / piece.name)) as source:
             reader = pa.ipc.open_file(source)
             self._make(connection, reader.schema)
-            self._columns(connection).check_staged([reader.schema])
+            altered = f"ALTER TABLE {_quoted(self._table)}"
+            for each in self._columns(connection).check_staged([reader.schema]):
+                connection.execute(f"{altered} ADD COLUMN {_declared(each)}")
             names = ", ".join(map(_quoted, reader.schema.names))
             marks = ", ".join("?" * len(reader.schema))
             into = f"INSERT INTO {_quoted(self._table)} ({names}) VALUES ({marks})"
@@ -338,9 +348,7 @@ class SqliteTable(StagedTable):
     def _make(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
         """Create the table, if there is none; decimal numbers become text."""
         if not self._is_there(connection):
-            fields = ", ".join(
-                f"{_quoted(each.name)} {_TYPES.get(each.type, 'TEXT')}" for each in schema
-            )
+            fields = ", ".join(map(_declared, schema))
             connection.execute(f"CREATE TABLE {_quoted(self._table)} ({fields})")
 
     def _values(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
@@ -382,6 +390,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
+
+
+def _declared(column: pa.Field) -> str:
+    return f"{_quoted(column.name)} {_TYPES.get(column.type, 'TEXT')}"
 
 
 def _quoted(name: str) -> str:

@@ -525,3 +525,15 @@ def test_function_that_cannot_be_called_as_configured_is_refused(
 def test_function_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     text = FUNCTION_SINK.replace("json:loads", "json:nothing") + 'strategy = "Relinquish"'
     assert "json has no function nothing" in refusal(written(tmp_path, text))
+
+
+def test_tables_may_evolve_and_other_sinks_may_not(tmp_path: Path) -> None:
+    for kind, problem in (
+        ("parquet", "sink.evolve: is for the tables of sink.format"),
+        ("delta", "sink.evolve: "),
+    ):
+        value = "merge" if kind == "delta" else "add"
+        text = MINIMAL + f'[sink]\nformat = "{kind}"\nevolve = "{value}"\n'
+        assert problem in refusal(written(tmp_path, text))
+    text = MINIMAL + '[sink]\nformat = "delta"\nevolve = "add"\n'
+    assert load_job(ConsumeOptions, written(tmp_path, text)).sink_evolve == "add"

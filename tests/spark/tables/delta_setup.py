@@ -31,8 +31,8 @@ class DeltaPlace(Place):
     created_by_another = "another writer has created"
     second_version = 1
 
-    def fenced(self) -> DeltaTable:
-        return delta_table(self.path, partition_by=self.partition_by)
+    def fenced(self, **more: Any) -> DeltaTable:
+        return delta_table(self.path, partition_by=self.partition_by, **more)
 
     def create(self, schema: pa.Schema) -> None:
         columns = deltalake.Schema.from_arrow(schema)

@@ -58,10 +58,9 @@ class Lake(Place):
     def catalog(self) -> Catalog:
         return load_catalog(self.name, **self.properties)
 
-    def fenced(self) -> IcebergTable:
-        return iceberg_table(
-            self.identifier, self.name, self.properties, partition_by=self.partition_by
-        )
+    def fenced(self, **more: Any) -> IcebergTable:
+        more = {"partition_by": self.partition_by, **more}
+        return iceberg_table(self.identifier, self.name, self.properties, **more)
 
     def table(self) -> Table:
         """Return the current table, loaded by the library."""

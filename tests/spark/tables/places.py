@@ -30,8 +30,8 @@ class Place:
     second_version: int | None = None
     """The version that the second commit to a table records; None: tables have no versions."""
 
-    def fenced(self) -> FencedTable:
-        """Return the table as an application opens it."""
+    def fenced(self, **more: Any) -> FencedTable:
+        """Return the table as an application opens it, with more arguments."""
         raise NotImplementedError
 
     def create(self, schema: pa.Schema) -> None:
@@ -104,8 +104,8 @@ class PostgresPlace(Database):
             connection.execute(f"CREATE SCHEMA {self.schema}")
         self.dsn = f"{dsn} options=-csearch_path={self.schema}"
 
-    def fenced(self) -> FencedTable:
-        return spark_groups.postgres_table(self.dsn, "rows")
+    def fenced(self, **more: Any) -> FencedTable:
+        return spark_groups.postgres_table(self.dsn, "rows", **more)
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn) as connection:
@@ -140,8 +140,8 @@ class SqlitePlace(Database):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def fenced(self) -> FencedTable:
-        return spark_groups.sqlite_table(self.path, "rows")
+    def fenced(self, **more: Any) -> FencedTable:
+        return spark_groups.sqlite_table(self.path, "rows", **more)
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.path)) as connection, connection:
