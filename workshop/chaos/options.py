@@ -54,6 +54,8 @@ def parse(arguments: Sequence[str] | None, text: str) -> argparse.Namespace:
 def _wrong(chosen: argparse.Namespace) -> Iterator[str]:
     if chosen.record and chosen.plant:
         yield "--record is for runs without a planted bug"
+    if chosen.upserts and chosen.values is not Values.AVRO:
+        yield "--upserts needs --values avro: only those values have keys"
     least = 0 if chosen.values is Values.AVRO else 1
     if not (chosen.minutes > 0 and least <= chosen.queries <= 8 and chosen.rows_per_second > 0):
         yield "--minutes and --rows-per-second are above 0, --queries is 1 to 8"
@@ -119,6 +121,11 @@ def parser_of(outputs: argparse.ArgumentParser, text: str) -> argparse.ArgumentP
         metavar="FORMAT",
         help="text, or avro: a registry has the schemas, writers change theirs, and applications"
         " decode; default text",
+    )
+    parser.add_argument(
+        "--upserts",
+        action="store_true",
+        help="with --values avro: a table, too, that has the last record of each of 2,000 keys",
     )
     parser.add_argument(
         "--plant",

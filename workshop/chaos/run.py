@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -43,6 +43,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
 from spark_groups.spark.reading.compiled import AVRO, NotCompiledError, prepare
+from spark_groups.spark.tables.table import FencedTable
 from spark_groups.types import parse_topic_id
 from workshop.chaos.bounds import ChaosError, hard_end, run_directory
 from workshop.chaos.faults.brokers import BrokerFaults, draw_for_brokers
@@ -75,7 +76,7 @@ from workshop.chaos.members.kinds import (
 from workshop.chaos.options import parse
 from workshop.chaos.results import runs
 from workshop.chaos.results.account import Account, Evidence, SinkRow, TableEvidence, account
-from workshop.chaos.results.facts import read_facts
+from workshop.chaos.results.facts import Partition, read_facts
 from workshop.chaos.results.page import NAME, page_of
 from workshop.chaos.results.recovery import recoveries
 from workshop.chaos.results.report import (
@@ -87,13 +88,13 @@ from workshop.chaos.results.report import (
 )
 from workshop.chaos.results.trial import shortfalls
 from workshop.chaos.setting import Files, Setting
-from workshop.chaos.systems import evolving
+from workshop.chaos.systems import evolving, upserted
 from workshop.chaos.systems.cluster import Broker, ClusterError, CommittedWatch
 from workshop.chaos.systems.elsewhere import Elsewhere
 from workshop.chaos.systems.production import Production
 from workshop.chaos.systems.record import Values, record_value
 from workshop.chaos.systems.sinks import APPENDED, appended_rows
-from workshop.chaos.systems.tables import USE_POSTGRES, open_table, table_rows
+from workshop.chaos.systems.tables import USE_POSTGRES, open_table, open_upserted, table_rows
 from workshop.parts.kafka_cluster import CLUSTER_SESSION_MS, EmbeddedCluster
 from workshop.parts.postgres import PostgresError, running_postgres
 from workshop.parts.schema_registry import Registry, RegistryError, running_registry
@@ -215,6 +216,7 @@ class Chaos:
             short_lived=tuple(self._optional.short_lived),
             later=self._optional.later,
             registry=None if self._registry is None else self._registry.url,
+            has_upserted=chosen.upserts,
         )
         self._files.make()
         self._optional.prepare(self._files)
@@ -464,29 +466,42 @@ class Chaos:
 
     def _evidence(self, kind: TableKind) -> TableEvidence:
         places = self._setting.places(self._files)
-        topics = {parse_topic_id(text): name for name, text in self._setting.topics.items()}
-        entries = open_table(kind, places).read(GROUP_ID).entries
-        return TableEvidence(
-            # Where no batch was ever written, there is no table.
-            rows=self._rows(kind) if entries else (),
-            entries={
-                # A topic of another cluster has no name here: its entries fit no rows.
-                (topics.get(key.topic_id, str(key.topic_id)), key.partition): (
-                    entry.start_offset,
-                    entry.next_offset,
-                )
-                for key, entry in entries.items()
-            },
-        )
+        entries = self._entries(open_table(kind, places))
+        # Where no batch was ever written, there is no table.
+        rows: Iterable[SinkRow] = ()
+        if entries:
+            is_avro = self._writers is not None
+            rows = evolving.delta_rows(places.delta) if is_avro else table_rows(kind, places)
+        return TableEvidence(rows, entries)
 
-    def _rows(self, kind: TableKind) -> Iterator[SinkRow]:
+    def _entries(self, table: FencedTable) -> dict[Partition, tuple[int, int]]:
+        topics = {parse_topic_id(text): name for name, text in self._setting.topics.items()}
+        return {
+            # A topic of another cluster has no name here: its entries fit no rows.
+            (topics.get(key.topic_id, str(key.topic_id)), key.partition): (
+                entry.start_offset,
+                entry.next_offset,
+            )
+            for key, entry in table.read(GROUP_ID).entries.items()
+        }
+
+    def _upserted(self, ends: Mapping[Partition, int]) -> tuple[int, list[str]]:
+        """Return how many rows the table with keys has, and how it differs from the log."""
+        if self._writers is None or not self._setting.has_upserted:
+            return 0, []
         places = self._setting.places(self._files)
-        return evolving.delta_rows(places.delta) if self._writers else table_rows(kind, places)
+        entries = self._entries(open_upserted(places))
+        found = list(evolving.table_rows(places.upserted)) if entries else []
+        expected = upserted.replayed(self._writers.log(ends))
+        wrong = upserted.unlike_ends(entries, ends) + upserted.differences(expected, found)
+        return len(found), [f"upserted: {each}" for each in wrong]
 
     def _circumstances(self, evidence: Evidence, drained_s: float | None) -> Circumstances:
         ends = evidence.ends
         produced, acknowledged = sum(ends.values()), self._production.acknowledged
         problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
+        keys, wrong = self._upserted(ends)
+        problems += wrong
         if produced != acknowledged:
             problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
         faults = self._faults()
@@ -533,6 +548,7 @@ class Chaos:
                 for path in self._files.logs.glob("*.log")
             ),
             schemas=versions,
+            keys=keys,
         )
 
     def _faults(self) -> dict[str, dict[str, int]]:

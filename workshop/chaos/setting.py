@@ -30,6 +30,7 @@ class Setting:
         short_lived: Topics whose records may be deleted before they are read.
         later: Topics that members subscribe to, and that may not exist yet.
         registry: The address of the registry with the schemas of values; None: they are text.
+        has_upserted: Whether there is a table with one row for each key, too.
     """
 
     bootstrap_servers: str
@@ -46,6 +47,7 @@ class Setting:
     short_lived: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     registry: str | None = None
+    has_upserted: bool = False
 
     @property
     def subscribed(self) -> tuple[str, ...]:

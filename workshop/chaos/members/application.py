@@ -45,7 +45,12 @@ from workshop.chaos.setting import Files, Setting
 from workshop.chaos.systems import evolving
 from workshop.chaos.systems.record import is_right
 from workshop.chaos.systems.sinks import SCHEMA, AppendSink, Row, SinkBatch, rows_digest
-from workshop.chaos.systems.tables import WrappedTable, open_table, reach_in_commit
+from workshop.chaos.systems.tables import (
+    WrappedTable,
+    open_table,
+    open_upserted,
+    reach_in_commit,
+)
 
 MEMORY = "600m"
 ERROR_MAX = 4_000
@@ -116,7 +121,14 @@ class Application:
             evolving.is_right_row if setting.registry else is_right,
         )
         self._execution = ""
-        self._tables = [self._opened(TableKind(sink)) for sink in setting.sinks]
+        places = setting.places(files)
+        self._tables = [
+            self._writer(TableKind(sink), open_table(TableKind(sink), places))
+            for sink in setting.sinks
+        ]
+        if setting.has_upserted:
+            table = self._reaching(TableKind.DELTA, open_upserted(places))
+            self._tables.append(spark_groups.write_table(table, evolving.fields_of_values))
 
     def work(self) -> None:
         """Run the query until SIGTERM.
@@ -194,10 +206,12 @@ class Application:
             ]
         return tuple(sorted(found, key=lambda row: row[:3]))
 
-    def _opened(self, kind: TableKind) -> TableWriter:
-        table = open_table(kind, self._setting.places(self._files))
+    def _reaching(self, kind: TableKind, table: FencedTable) -> ReachingTable:
         reach_in_commit(table, kind, partial(self._points.reach, Point.IN_COMMIT))
-        reaching = ReachingTable(planted(table, self._setting.plant), self._points)
+        return ReachingTable(planted(table, self._setting.plant), self._points)
+
+    def _writer(self, kind: TableKind, table: FencedTable) -> TableWriter:
+        reaching = self._reaching(kind, table)
         if self._setting.registry:
             return spark_groups.write_table(reaching, expand="value")
         return spark_groups.write_table(reaching, self._marked)

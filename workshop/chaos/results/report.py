@@ -68,6 +68,7 @@ class Circumstances:
             one link in a minute.
         named_waits: How often members logged what they wait for.
         schemas: With how many schemas values were written.
+        keys: How many rows the table with one row for each key has.
     """
 
     command: str
@@ -97,6 +98,7 @@ class Circumstances:
     connections: tuple[int, int] = (0, 0)
     named_waits: int = 0
     schemas: int = 0
+    keys: int = 0
 
 
 def all_problems(circumstances: Circumstances, account: Account) -> list[str]:
@@ -205,6 +207,8 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
         yield "waits that members named in their logs", f"{c.named_waits:,}"
     if c.schemas:
         yield "schemas of the writers, one after the other", f"{c.schemas:,}"
+    if c.keys:
+        yield "rows of the table with one for each key", f"{c.keys:,}"
     yield "everything committed after the faults", drained
 
 

@@ -12,14 +12,18 @@ import hashlib
 import io
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 import fastavro
+import pyarrow as pa
 
 from workshop.chaos.results.account import SinkRow
+from workshop.chaos.results.facts import Partition
+from workshop.chaos.systems.upserted import DELETED, KEY
 
 SUBJECT: Final = "readings"
 READERS_VERSION: Final = 1
@@ -27,6 +31,8 @@ BEHIND: Final = 0.3
 """The share of records whose writer has not got the newest schema yet."""
 CYCLES: Final = 3
 """How often there is a change of each kind."""
+KEYS: Final = 286
+"""How many keys a partition has: 2,000 in the seven that a run begins with."""
 _AUTHOR: Final = "its writer, which the rows do not name"
 
 
@@ -47,6 +53,8 @@ _ALWAYS: Final[tuple[dict[str, Any], ...]] = (
     {"name": "partition", "type": "int"},
     {"name": "offset", "type": "long"},
     {"name": "version", "type": "int"},
+    {"name": KEY, "type": "string"},
+    {"name": DELETED, "type": "boolean"},
     {"name": "text", "type": ["null", "string"], "default": None},
     {"name": "numbers", "type": {"type": "array", "items": "long"}},
 )
@@ -111,6 +119,8 @@ def written(topic: str, partition: int, offset: int, version: int) -> dict[str, 
         "partition": partition,
         "offset": offset,
         "version": version,
+        KEY: f"{topic}-{partition}-{int.from_bytes(drawn[16:20], 'big') % KEYS}",
+        DELETED: drawn[5] % 8 == 0,
         "text": drawn.hex()[: drawn[1] % 64] if drawn[0] % 4 else None,
         "numbers": [_signed(drawn[at : at + 8]) for at in range(drawn[2] % 4)],
     }
@@ -197,6 +207,8 @@ class Writers:
         self._say = say
         self._began_s: float | None = None
         self._schemas: dict[int, tuple[int, Any]] = {}
+        self._written: dict[Partition, bytearray] = defaultdict(bytearray)
+        """The version of each record, in the order of offsets."""
 
     def __call__(self, topic: str, partition: int, offset: int, filling: str) -> bytes:  # noqa: ARG002
         """Return the value of a record, in the frame of Confluent's serializers."""
@@ -205,10 +217,23 @@ class Writers:
             self._began_s = now_s
         version = version_at(now_s - self._began_s, self._interval_s, self._chance.random())
         schema_id, schema = self._schema(version)
+        versions = self._written[topic, partition]
+        # A record that was not taken at the end of a run has none after it.
+        versions[offset:] = bytes([version])
         out = io.BytesIO()
         out.write(b"\0" + schema_id.to_bytes(4, "big"))
         fastavro.schemaless_writer(out, schema, written(topic, partition, offset, version))
         return out.getvalue()
+
+    def log(self, ends: Mapping[Partition, int]) -> Iterator[dict[str, Any]]:
+        """Return the row of each record.
+
+        Args:
+            ends: The next offset to be written of each partition.
+        """
+        for (topic, partition), end in ends.items():
+            for offset, version in enumerate(self._written[topic, partition][:end]):
+                yield row_of(topic, partition, offset, version)
 
     def _schema(self, version: int) -> tuple[int, Any]:
         if version not in self._schemas:
@@ -235,13 +260,28 @@ def source_options(registry_url: str) -> dict[str, str]:
     }
 
 
+def fields_of_values(rows: Any) -> Any:
+    """Return the fields of values as columns: of a record batch, or of a DataFrame.
+
+    `expand` would refuse them for a table with one row for each key, as fields have the names of
+    the columns that order records.
+
+    Args:
+        rows: The rows of a batch.
+    """
+    if not isinstance(rows, pa.RecordBatch):
+        return rows.select("value.*")
+    column = rows.column("value")
+    return pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema([*column.type]))
+
+
 def delta_rows(path: Path) -> Iterator[SinkRow]:
     """Return the rows of a Delta table whose columns are those of the readers.
 
     Args:
         path: Its directory.
     """
-    for row in _rows(path):
+    for row in table_rows(path):
         place = (row["topic"], row["partition"], row["offset"])
         yield SinkRow(_AUTHOR, *place, is_right_row(row, *place))
 
@@ -259,7 +299,12 @@ def unread_versions(path: Path, written_versions: int) -> list[str]:
     return [f"of {VERSIONS} schemas, writers had {written_versions}, and rows have {read}"]
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def table_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Return the rows of a Delta table as they are, by a client that is not this package.
+
+    Args:
+        path: Its directory.
+    """
     for batch in _dataset(path).to_batches():
         yield from batch.to_pylist()
 

@@ -250,6 +250,7 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
         ["--record", "--plant", "no-compare"],
         ["--values", "avro", "--queries", "1"],
         ["--values", "json"],
+        ["--upserts"],
     ],
 )
 def test_wrong_options_are_refused(wrong: list[str]) -> None:

@@ -117,6 +117,9 @@ def test_schema_is_registered_before_its_first_record(
         found.append(record["version"])
     assert set(found) == expected
     assert writers.versions == len(expected) == len(said) == len(schemas) - 1
+    log = list(writers.log({("ants", 3): 49}))
+    assert [row["version"] for row in log] == found[:49], "the last one was not taken"
+    assert all(is_right_row(row, *PLACE[:2], offset) for offset, row in enumerate(log))
 
 
 def test_table_tells_wrong_rows_and_schemas_that_were_not_read(tmp_path: Path) -> None:
