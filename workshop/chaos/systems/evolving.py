@@ -210,7 +210,7 @@ class Writers:
         self._written: dict[Partition, bytearray] = defaultdict(bytearray)
         """The version of each record, in the order of offsets."""
 
-    def __call__(self, topic: str, partition: int, offset: int, filling: str) -> bytes:  # noqa: ARG002
+    def __call__(self, topic: str, partition: int, offset: int, _: str) -> bytes:
         """Return the value of a record, in the frame of Confluent's serializers."""
         now_s = time.monotonic()
         if self._began_s is None:
