@@ -52,7 +52,7 @@ def run_directory(console: Console, kept: Path | None) -> Iterator[tuple[Path, C
     """Yield an empty directory and what keeps it; without that, a temporary one is deleted.
 
     Args:
-        console: Where it is shown what is kept.
+        console: Where the kept directory is shown.
         kept: The directory that is kept in any case; None: there is none.
 
     Raises:
