@@ -3,18 +3,66 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from spark_groups.cli.table_names import TableKind
 from workshop.chaos.faults.schedule import FaultClass
-from workshop.chaos.members.kinds import add_arguments
+from workshop.chaos.members.kinds import add_arguments, check_counts
 from workshop.chaos.plants import Plant
 from workshop.chaos.results import runs
+from workshop.chaos.systems.record import Values
 from workshop.parts.kafka_cluster import NODES
 
 QUERIES: Final = 5
 PER_SECOND: Final = 300.0
+OF_AVRO: Final[Mapping[str, Any]] = MappingProxyType(
+    {"queries": 0, "plain_consumers": 0, "applications": 3, "sinks": [TableKind.DELTA]}
+)
+"""The defaults where members decode values: only applications do."""
+
+
+def parse(arguments: Sequence[str] | None, text: str) -> argparse.Namespace:
+    """Return the options of a run, its seed among them, and the command that repeats it.
+
+    Wrong options end the program.
+
+    Args:
+        arguments: Those of the command line; None: of this process.
+        text: What the program does; its first line is the program's own.
+    """
+    outputs = outputs_parser()
+    parser = parser_of(outputs, text)
+    chosen = parser.parse_args(arguments)
+    if chosen.values is Values.AVRO:
+        parser.set_defaults(**OF_AVRO)
+        chosen = parser.parse_args(arguments)
+    for wrong in _wrong(chosen):
+        parser.error(wrong)
+    _, made_of = outputs.parse_known_args(arguments)
+    if chosen.seed is None:
+        chosen.seed = time.time_ns() % 1_000_000
+        made_of += ["--seed", str(chosen.seed)]
+    chosen.command = shlex.join(["python", "-m", "workshop.chaos.run", *made_of])
+    return chosen
+
+
+def _wrong(chosen: argparse.Namespace) -> Iterator[str]:
+    if chosen.record and chosen.plant:
+        yield "--record is for runs without a planted bug"
+    if chosen.upserts and chosen.values is not Values.AVRO:
+        yield "--upserts needs --values avro: only those values have keys"
+    least = 0 if chosen.values is Values.AVRO else 1
+    if not (chosen.minutes > 0 and least <= chosen.queries <= 8 and chosen.rows_per_second > 0):
+        yield "--minutes and --rows-per-second are above 0, --queries is 1 to 8"
+    if FaultClass.CLUSTER in chosen.faults and chosen.brokers > 1:
+        yield "--faults cluster needs --brokers 1: it starts a second one"
+    if wrong := check_counts(chosen):
+        yield wrong
 
 
 def outputs_parser() -> argparse.ArgumentParser:
@@ -65,6 +113,19 @@ def parser_of(outputs: argparse.ArgumentParser, text: str) -> argparse.ArgumentP
         default=[TableKind.SQLITE],
         help=f"tables, between commas: {', '.join(each.value for each in TableKind)};"
         " default sqlite",
+    )
+    parser.add_argument(
+        "--values",
+        type=Values,
+        default=Values.TEXT,
+        metavar="FORMAT",
+        help="text, or avro: a registry has the schemas, writers change theirs, and applications"
+        " decode; default text",
+    )
+    parser.add_argument(
+        "--upserts",
+        action="store_true",
+        help="with --values avro: a table, too, that has the last record of each of 2,000 keys",
     )
     parser.add_argument(
         "--plant",

@@ -11,9 +11,10 @@ one at a time. With `--faults network,disk,clock,retention`, the network between
 is cut or slow, disks of members and brokers become full, clocks of members jump, and records are
 deleted before they are read. With `--faults resets`, all members end at times, and an operator
 resets offsets, deletes them, replaces checkpoints and adds a topic; with `--faults cluster`,
-connections lead to another cluster at times. The exit status is 0 only if nothing is lost, nothing
-is doubled in a table, each table's fence is that of its rows, and every double in the file has a
-cause.
+connections lead to another cluster at times. With `--values avro`, all members are applications
+that decode values, whose writers change their schema, into the columns of a Delta table. The exit
+status is 0 only if nothing is lost, nothing is doubled in a table, each table's fence is that of
+its rows, and every double in the file has a cause.
 """
 
 from __future__ import annotations
@@ -23,17 +24,14 @@ import contextlib
 import json
 import os
 import random
-import shlex
-import shutil
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -44,8 +42,10 @@ from demo.signals import interrupt_on_termination
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
-from spark_groups.spark.reading.compiled import NotCompiledError, prepare
+from spark_groups.spark.reading.compiled import AVRO, NotCompiledError, prepare
+from spark_groups.spark.tables.table import FencedTable
 from spark_groups.types import parse_topic_id
+from workshop.chaos.bounds import ChaosError, hard_end, run_directory
 from workshop.chaos.faults.brokers import BrokerFaults, draw_for_brokers
 from workshop.chaos.faults.clocks import ClockError, start_fork_server
 from workshop.chaos.faults.disks import DiskError
@@ -59,7 +59,6 @@ from workshop.chaos.faults.schedule import (
     Fault,
     FaultClass,
     FaultKind,
-    draw_faults,
     draw_queries,
     with_a_clock,
     with_losses,
@@ -70,14 +69,14 @@ from workshop.chaos.members.journal import lines_of
 from workshop.chaos.members.kinds import (
     MemberKind,
     Others,
-    check_counts,
     draw_faults_of_others,
     draw_others,
+    draw_usual_faults,
 )
-from workshop.chaos.options import outputs_parser, parser_of
+from workshop.chaos.options import parse
 from workshop.chaos.results import runs
-from workshop.chaos.results.account import Account, Evidence, TableEvidence, account
-from workshop.chaos.results.facts import read_facts
+from workshop.chaos.results.account import Account, Evidence, SinkRow, TableEvidence, account
+from workshop.chaos.results.facts import Partition, read_facts
 from workshop.chaos.results.page import NAME, page_of
 from workshop.chaos.results.recovery import recoveries
 from workshop.chaos.results.report import (
@@ -89,13 +88,16 @@ from workshop.chaos.results.report import (
 )
 from workshop.chaos.results.trial import shortfalls
 from workshop.chaos.setting import Files, Setting
+from workshop.chaos.systems import evolving, upserted
 from workshop.chaos.systems.cluster import Broker, ClusterError, CommittedWatch
 from workshop.chaos.systems.elsewhere import Elsewhere
 from workshop.chaos.systems.production import Production
+from workshop.chaos.systems.record import Values, record_value
 from workshop.chaos.systems.sinks import APPENDED, appended_rows
-from workshop.chaos.systems.tables import USE_POSTGRES, open_table, table_rows
+from workshop.chaos.systems.tables import USE_POSTGRES, open_table, open_upserted, table_rows
 from workshop.parts.kafka_cluster import CLUSTER_SESSION_MS, EmbeddedCluster
 from workshop.parts.postgres import PostgresError, running_postgres
+from workshop.parts.schema_registry import Registry, RegistryError, running_registry
 
 GROUP_ID: Final = "chaos"
 NAMED_WAIT: Final = "waiting for the answer"
@@ -129,13 +131,9 @@ RECORDS_S: Final = 30.0
 TICK_S: Final = 0.05
 
 
-class ChaosError(Exception):
-    """The run failed to start: it has no result about the promises."""
-
-
 FAILURES: Final = (
     *(SparkGroupsError, ChaosError, ClusterError, PostgresError, KafkaException),
-    *(ClockError, DiskError),
+    *(ClockError, DiskError, RegistryError),
 )
 """Why a run could not be made."""
 
@@ -151,6 +149,7 @@ class Chaos:
         disks: The disks that become full.
         postgres: How libpq reaches PostgreSQL, if a table needs it.
         network: The network that members reach the brokers over, if it has faults.
+        registry: The registry with the schemas of values, if members decode them.
     """
 
     def __init__(
@@ -163,12 +162,13 @@ class Chaos:
         disks: Disks,
         postgres: str | None = None,
         network: Network | None = None,
+        registry: Registry | None = None,
     ) -> None:
         self._console = console
         self._kafka = kafka
         self._files = files
         self._chosen = chosen
-        self._postgres = postgres
+        self._postgres, self._registry = postgres, registry
         self._kinds: list[TableKind] = chosen.sinks
         cluster = kafka if isinstance(kafka, EmbeddedCluster) else None
         self._broker = Broker(kafka.bootstrap_servers, chosen.brokers)
@@ -193,7 +193,8 @@ class Chaos:
         """Make the run, and compare the sinks with the records produced."""
         chosen = self._chosen
         chance = random.Random(chosen.seed)
-        is_slow, fast = self._kinds != [TableKind.SQLITE], _has_fast_reader(self._console)
+        is_slow = self._kinds != [TableKind.SQLITE]
+        fast = _has_fast_reader(self._console, is_avro=self._registry is not None)
         queries = draw_queries(chance, chosen.queries, fast=fast, is_slow=is_slow)
         queries = with_a_clock(queries, fast=fast and FaultClass.CLOCK in chosen.faults)
         queries = with_losses(queries) if FaultClass.RESETS in chosen.faults else queries
@@ -214,6 +215,8 @@ class Chaos:
             plant=chosen.plant,
             short_lived=tuple(self._optional.short_lived),
             later=self._optional.later,
+            registry=None if self._registry is None else self._registry.url,
+            has_upserted=chosen.upserts,
         )
         self._files.make()
         self._optional.prepare(self._files)
@@ -221,20 +224,17 @@ class Chaos:
         for kind in self._kinds:
             # Members that begin at once would all make the tables of Iceberg's catalog.
             open_table(kind, setting.places(self._files))
-        faults = draw_faults(
-            chance,
-            duration_s=chosen.minutes * 60,
-            session_s=setting.session_s,
-            queries=names,
-            plain_consumers=others.usual,
-            topics=tuple(TOPICS),
-        )
-        faults += draw_faults_of_others(
-            chosen.seed, others, duration_s=chosen.minutes * 60, session_s=setting.session_s
-        )
+        times: dict[str, float] = {
+            "duration_s": chosen.minutes * 60,
+            "session_s": setting.session_s,
+        }
+        faults = draw_usual_faults(chance, others, names, tuple(TOPICS), **times)
+        faults += draw_faults_of_others(chosen.seed, others, **times)
         broker_faults = draw_for_brokers(chance, chosen, CLUSTER_SESSION_MS / 1000)
         records = (self._topics, chosen.rows_per_second, chosen.seed)
-        self._production = Production(setting.bootstrap_servers, *records)
+        self._writers = self._begun_writers()
+        value = self._writers or record_value
+        self._production = Production(setting.bootstrap_servers, *records, value=value)
         other = self._network.elsewhere if self._network else None
         self._elsewhere = Elsewhere(other.bootstrap_servers, GROUP_ID, *records) if other else None
         self._ensemble = Ensemble(self._files, others.kinds(names), self._grow)
@@ -268,10 +268,20 @@ class Chaos:
             may_move=self._know_their_cluster,
         )
 
-    def _begin(self, names: tuple[str, ...]) -> None:
+    def _begun_writers(self) -> evolving.Writers | None:
+        """Register the schema that readers have; return who writes values with other ones."""
+        if self._registry is None:
+            return None
+        chosen = self._chosen
+        register = partial(self._registry.register, evolving.SUBJECT)
+        interval_s = chosen.minutes * 60 / evolving.VERSIONS
+        return evolving.Writers(register, interval_s, chosen.seed, self._say)
+
+    def _begin(self, queries: tuple[str, ...]) -> None:
         """Start the queries, and then all else: `latest` is where a topic ends when it is asked."""
-        self._say("the queries join; nothing is produced before each partition has its start")
-        self._ensemble.start(names)
+        first = queries or self._others.names
+        self._say("members join; nothing is produced before each partition has its start")
+        self._ensemble.start(first)
         wanted = {(name, index) for name, count in self._topics.items() for index in range(count)}
 
         def has_begun() -> bool:
@@ -282,7 +292,7 @@ class Chaos:
         self._production.start()
         if self._elsewhere is not None:
             self._elsewhere.start()
-        self._ensemble.start(self._others.names)
+        self._ensemble.start(name for name in self._others.names if name not in first)
         self._say(f"records are produced, and {self._chosen.minutes:g} minutes of faults begin")
 
     def _work(self, faults: list[Fault], broker_faults: list[BrokerFault]) -> None:
@@ -456,25 +466,42 @@ class Chaos:
 
     def _evidence(self, kind: TableKind) -> TableEvidence:
         places = self._setting.places(self._files)
+        entries = self._entries(open_table(kind, places))
+        # Where no batch was ever written, there is no table.
+        rows: Iterable[SinkRow] = ()
+        if entries:
+            is_avro = self._writers is not None
+            rows = evolving.delta_rows(places.delta) if is_avro else table_rows(kind, places)
+        return TableEvidence(rows, entries)
+
+    def _entries(self, table: FencedTable) -> dict[Partition, tuple[int, int]]:
         topics = {parse_topic_id(text): name for name, text in self._setting.topics.items()}
-        entries = open_table(kind, places).read(GROUP_ID).entries
-        return TableEvidence(
-            # Where no batch was ever written, there is no table.
-            rows=table_rows(kind, places) if entries else (),
-            entries={
-                # A topic of another cluster has no name here: its entries fit no rows.
-                (topics.get(key.topic_id, str(key.topic_id)), key.partition): (
-                    entry.start_offset,
-                    entry.next_offset,
-                )
-                for key, entry in entries.items()
-            },
-        )
+        return {
+            # A topic of another cluster has no name here: its entries fit no rows.
+            (topics.get(key.topic_id, str(key.topic_id)), key.partition): (
+                entry.start_offset,
+                entry.next_offset,
+            )
+            for key, entry in table.read(GROUP_ID).entries.items()
+        }
+
+    def _upserted(self, ends: Mapping[Partition, int]) -> tuple[int, list[str]]:
+        """Return how many rows the table with keys has, and how it differs from the log."""
+        if self._writers is None or not self._setting.has_upserted:
+            return 0, []
+        places = self._setting.places(self._files)
+        entries = self._entries(open_upserted(places))
+        found = list(evolving.table_rows(places.upserted)) if entries else []
+        expected = upserted.replayed(self._writers.log(ends))
+        wrong = upserted.unlike_ends(entries, ends) + upserted.differences(expected, found)
+        return len(found), [f"upserted: {each}" for each in wrong]
 
     def _circumstances(self, evidence: Evidence, drained_s: float | None) -> Circumstances:
         ends = evidence.ends
         produced, acknowledged = sum(ends.values()), self._production.acknowledged
         problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
+        keys, wrong = self._upserted(ends)
+        problems += wrong
         if produced != acknowledged:
             problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
         faults = self._faults()
@@ -485,6 +512,10 @@ class Chaos:
             brokers=self._chosen.brokers,
             done={kind: found[Outcome.DONE.value] for kind, found in faults.items()},
         )
+        versions = self._writers.versions if self._writers else 0
+        if self._writers and evidence.tables[TableKind.DELTA.value].entries:
+            delta = self._setting.places(self._files).delta
+            missing += evolving.unread_versions(delta, versions)
         died = (*self._broker_faults.problems, *self._optional.problems, *self._watch.problems)
         return Circumstances(
             command=self._chosen.command,
@@ -516,6 +547,8 @@ class Chaos:
                 path.read_text(errors="replace").count(NAMED_WAIT)
                 for path in self._files.logs.glob("*.log")
             ),
+            schemas=versions,
+            keys=keys,
         )
 
     def _faults(self) -> dict[str, dict[str, int]]:
@@ -541,10 +574,12 @@ def _finished_s(files: Files, others: Others) -> dict[tuple[str, int], float]:
     }
 
 
-def _has_fast_reader(console: Console) -> bool:
+def _has_fast_reader(console: Console, *, is_avro: bool) -> bool:
     try:
         # Once for all: members are not to wait for it while faults are due.
         prepare()
+        if is_avro:
+            prepare(AVRO)
     except NotCompiledError as error:
         console.print(f"all ranges are read by librdkafka: {error}", markup=False)
         return False
@@ -553,22 +588,7 @@ def _has_fast_reader(console: Console) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     """Make a run; the exit status is 0 only if all is well."""
-    outputs = outputs_parser()
-    parser = parser_of(outputs, __doc__)
-    chosen = parser.parse_args(arguments)
-    if chosen.record and chosen.plant:
-        parser.error("--record is for runs without a planted bug")
-    if not (chosen.minutes > 0 and 1 <= chosen.queries <= 8 and chosen.rows_per_second > 0):
-        parser.error("--minutes and --rows-per-second are above 0, --queries is 1 to 8")
-    if FaultClass.CLUSTER in chosen.faults and chosen.brokers > 1:
-        parser.error("--faults cluster needs --brokers 1: it starts a second one")
-    if wrong := check_counts(chosen):
-        parser.error(wrong)
-    _, made_of = outputs.parse_known_args(arguments)
-    if chosen.seed is None:
-        chosen.seed = time.time_ns() % 1_000_000
-        made_of += ["--seed", str(chosen.seed)]
-    chosen.command = shlex.join(["python", "-m", "workshop.chaos.run", *made_of])
+    chosen = parse(arguments, __doc__)
     console = Console(stderr=chosen.json, highlight=False, soft_wrap=not sys.stdout.isatty())
     interrupt_on_termination()
     console.print(f"seed {chosen.seed}, {chosen.minutes:g} minutes")
@@ -590,11 +610,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(console: Console, chosen: argparse.Namespace) -> int:
     with (
-        _directory(console, chosen.keep) as (directory, keep),
+        run_directory(console, chosen.keep) as (directory, keep),
         tempfile.TemporaryDirectory(prefix="chaos-") as sockets,
     ):
         with (
             _postgres(chosen) as postgres,
+            _registry(chosen) as registry,
             Disks(chosen.faults) as disks,
             running_kafka(
                 chosen.brokers,
@@ -608,9 +629,13 @@ def _run(console: Console, chosen: argparse.Namespace) -> int:
                 start_fork_server()
             files = Files(directory, Path(sockets))
             chaos = Chaos(
-                console, kafka, files, chosen, disks=disks, postgres=postgres, network=network
+                *(console, kafka, files, chosen),
+                disks=disks,
+                postgres=postgres,
+                network=network,
+                registry=registry,
             )
-            with _hard_end(chosen.minutes * 60 * STANDS + SPARE_S):
+            with hard_end(chosen.minutes * 60 * STANDS + SPARE_S):
                 circumstances, found = chaos.run()
         report = json.dumps(as_plain(circumstances, found), indent=2)
         (directory / "report.json").write_text(report + "\n", encoding="utf-8")
@@ -637,52 +662,8 @@ def _postgres(chosen: argparse.Namespace) -> AbstractContextManager[str | None]:
     return contextlib.nullcontext()
 
 
-@contextlib.contextmanager
-def _hard_end(timeout_s: float) -> Iterator[None]:
-    """End the run with an error when everything takes too long."""
-    is_late = threading.Event()
-
-    def end() -> None:
-        is_late.set()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    timer = threading.Timer(timeout_s, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except KeyboardInterrupt:
-        if is_late.is_set():
-            raise ChaosError(f"it did not end within {timeout_s:g} s") from None
-        raise
-    finally:
-        timer.cancel()
-
-
-@contextlib.contextmanager
-def _directory(console: Console, kept: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """Yield an empty directory and what keeps it; without that, a temporary one is deleted."""
-    if kept is not None:
-        if kept.exists() and any(kept.iterdir()):
-            raise ChaosError(f"{kept} is not empty: name a new directory")
-        kept.mkdir(parents=True, exist_ok=True)
-        yield kept.absolute(), lambda: None
-        return
-    path = Path(tempfile.mkdtemp(prefix="chaos-"))
-    is_kept: list[bool] = []
-
-    def keep() -> None:
-        is_kept.append(True)
-        console.print(f"notes, logs and sinks are kept in {path}", markup=False)
-
-    try:
-        yield path, keep
-    except Exception:
-        keep()
-        raise
-    finally:
-        if not is_kept:
-            shutil.rmtree(path, ignore_errors=True)
+def _registry(chosen: argparse.Namespace) -> AbstractContextManager[Registry | None]:
+    return running_registry() if chosen.values is Values.AVRO else contextlib.nullcontext()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ class Setting:
         plant: The bug that is planted; None: there is none.
         short_lived: Topics whose records may be deleted before they are read.
         later: Topics that members subscribe to, and that may not exist yet.
+        registry: The address of the registry with the schemas of values; None: they are text.
+        has_upserted: Whether there is a table with one row for each key, too.
     """
 
     bootstrap_servers: str
@@ -44,6 +46,8 @@ class Setting:
     plant: Plant | None
     short_lived: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
+    registry: str | None = None
+    has_upserted: bool = False
 
     @property
     def subscribed(self) -> tuple[str, ...]:

@@ -308,6 +308,7 @@ class QueryTraits:
         trigger_s: How long a trigger without rows waits, in seconds.
         interval_s: How far batches are apart at least, in seconds.
         fails_on_loss: `failOnDataLoss`.
+        emit: `emit`: records or ranges.
     """
 
     name: str
@@ -321,6 +322,7 @@ class QueryTraits:
     trigger_s: float
     interval_s: float = 0.0
     fails_on_loss: bool = True
+    emit: str = "records"
 
     def __str__(self) -> str:
         parts = [
@@ -332,6 +334,8 @@ class QueryTraits:
         ]
         if not self.fails_on_loss:
             parts.append("failOnDataLoss=false")
+        if self.emit != "records":
+            parts.append(f"emit={self.emit}")
         if self.instance_id is not None:
             left = "leaves when it is stopped" if self.leave_on_stop else "stays when it is stopped"
             parts.append(f"static: {left}")

@@ -1,7 +1,8 @@
 """A Spark application with one query of the group, as a user would write it, with notes.
 
 It writes each batch to the same sinks as the other members: the rows that it collects to the append
-sink, and the batch to the tables, by `write_table`. It runs as a process of its own
+sink, and the batch to the tables, by `write_table`. With `emit=ranges` it reads the ranges for the
+append sink itself, and the tasks of `write_table` read them again. It runs as a process of its own
 (`python -m workshop.chaos.members.application`), under
 `workshop.chaos.members.application_session`.
 """
@@ -13,8 +14,10 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 from pyspark.sql.functions import lit
 
 import spark_groups
@@ -23,9 +26,12 @@ from spark_groups.errors import TableGapError
 from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import TableState
 from spark_groups.group.ledger.plan_text import plan_from_json
+from spark_groups.spark.control.running_query import running_query
 from spark_groups.spark.control.shutdown import stop_on_sigterm
-from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.spark.reading.reader import read_decoded
+from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
 from spark_groups.spark.tables.write import TableWriter
+from spark_groups.types import OffsetRange
 from workshop.chaos.faults.schedule import Point
 from workshop.chaos.members.application_session import send_to_all
 from workshop.chaos.members.checkpoint import Checkpoint
@@ -36,8 +42,15 @@ from workshop.chaos.members.query import REFUSED_GAP, failed_as, source_options
 from workshop.chaos.plants import planted
 from workshop.chaos.results.facts import Note, RunKey, execution_name
 from workshop.chaos.setting import Files, Setting
+from workshop.chaos.systems import evolving
+from workshop.chaos.systems.record import is_right
 from workshop.chaos.systems.sinks import SCHEMA, AppendSink, Row, SinkBatch, rows_digest
-from workshop.chaos.systems.tables import WrappedTable, open_table, reach_in_commit
+from workshop.chaos.systems.tables import (
+    WrappedTable,
+    open_table,
+    open_upserted,
+    reach_in_commit,
+)
 
 MEMORY = "600m"
 ERROR_MAX = 4_000
@@ -58,17 +71,22 @@ class ReachingTable(WrappedTable):
         super().__init__(table)
         self._points = points
 
+    def task_writer(self, attempt: Attempt) -> TaskWriter:
+        """Return the task writer, which stages the rows of ranges."""
+        self._points.reach(Point.BEFORE_STAGING)
+        return super().task_writer(attempt)
+
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Stage rows as the table does."""
         self._points.reach(Point.BEFORE_STAGING)
-        pieces = super().write_rows(rows, attempt)
-        self._points.reach(Point.BEFORE_COMMIT)
-        return pieces
+        return super().write_rows(rows, attempt)
 
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
         """Commit as the table does; without rows it is no step of a batch."""
+        if pieces:
+            self._points.reach(Point.BEFORE_COMMIT)
         super().commit(attempt, pieces, decision, state)
         if pieces:
             self._points.reach(Point.AFTER_COMMIT)
@@ -88,6 +106,7 @@ class Application:
         self._setting = setting
         self._files = files
         self._key = key
+        self._traits = setting.queries[key.member]
         self._journal = Journal(files.journals, key)
         self._checkpoint = Checkpoint(files.checkpoint(key.member))
         last = self._checkpoint.last_planned()
@@ -97,10 +116,19 @@ class Application:
             self._journal, Orders(files.orders(key.member)), send=send_to_all
         )
         self._append = AppendSink(
-            files.appended / f"{key.member}.rows", partial(points.reach, Point.IN_APPEND)
+            files.appended / f"{key.member}.rows",
+            partial(points.reach, Point.IN_APPEND),
+            evolving.is_right_row if setting.registry else is_right,
         )
         self._execution = ""
-        self._tables = [self._opened(TableKind(sink)) for sink in setting.sinks]
+        places = setting.places(files)
+        self._tables = [
+            self._writer(TableKind(sink), open_table(TableKind(sink), places))
+            for sink in setting.sinks
+        ]
+        if setting.has_upserted:
+            table = self._reaching(TableKind.DELTA, open_upserted(places))
+            self._tables.append(spark_groups.write_table(table, evolving.fields_of_values))
 
     def work(self) -> None:
         """Run the query until SIGTERM.
@@ -109,13 +137,14 @@ class Application:
             StreamingQueryException: The query failed.
         """
         self._journal.note(Note.BEGINS, pid=os.getpid())
-        traits = self._setting.queries[self._key.member]
+        traits, registry = self._traits, self._setting.registry
         spark = self._session()
         spark.dataSource.register(NotingDataSource)
         if traits.listens:
             spark_groups.listen(spark)
         end = stop_on_sigterm(spark)
         options = source_options(self._setting, traits)
+        options |= evolving.source_options(registry) if registry else {}
         rows = spark.readStream.format("kafka-group").options(**options).load()
         writer = rows.writeStream.foreachBatch(self.write)
         writer = writer.option("checkpointLocation", str(self._files.checkpoint(self._key.member)))
@@ -145,8 +174,7 @@ class Application:
         self._journal.note(Note.LOGGED, batch=number, plan=planned)
         self._points.reach(Point.AFTER_OFFSET_LOG)
         self._journal.note_reads(number, planned, ranges, is_replay=is_replay)
-        collected = batch.select(*Row._fields).collect()
-        rows = tuple(sorted(Row(e[0], e[1], e[2], e[3] and bytes(e[3])) for e in collected))
+        rows = self._read(batch, ranges)
         self._journal.note(Note.READ, batch=number, digest=rows_digest(rows))
         self._points.reach(Point.AFTER_READ)
         if ranges:
@@ -164,10 +192,28 @@ class Application:
             raise
         self._points.reach(Point.AFTER_SINKS)
 
-    def _opened(self, kind: TableKind) -> TableWriter:
-        table = open_table(kind, self._setting.places(self._files))
+    def _read(self, batch: DataFrame, ranges: tuple[OffsetRange, ...]) -> tuple[Row, ...]:
+        """Return the rows of a batch, as its plane reads them."""
+        if self._traits.emit == "records":
+            collected = batch.select(*Row._fields).collect()
+            found = [Row(each[0], each[1], each[2], _plain(each[3])) for each in collected]
+        else:
+            settings = running_query(batch, "chaos").reading_settings()
+            found = [
+                Row(**row)
+                for each in read_decoded(settings, ranges)
+                for row in each.rows.select([*Row._fields]).to_pylist()
+            ]
+        return tuple(sorted(found, key=lambda row: row[:3]))
+
+    def _reaching(self, kind: TableKind, table: FencedTable) -> ReachingTable:
         reach_in_commit(table, kind, partial(self._points.reach, Point.IN_COMMIT))
-        reaching = ReachingTable(planted(table, self._setting.plant), self._points)
+        return ReachingTable(planted(table, self._setting.plant), self._points)
+
+    def _writer(self, kind: TableKind, table: FencedTable) -> TableWriter:
+        reaching = self._reaching(kind, table)
+        if self._setting.registry:
+            return spark_groups.write_table(reaching, expand="value")
         return spark_groups.write_table(reaching, self._marked)
 
     def _marked(self, rows: DataFrame) -> DataFrame:
@@ -190,6 +236,13 @@ class Application:
         }
         builder = SparkSession.builder.master("local[1]").appName(self._key.member)
         return builder.config(map=settings).getOrCreate()
+
+
+def _plain(value: Any) -> Any:
+    """Return a collected value as bytes, or as a dictionary of its fields."""
+    if value is None:
+        return None
+    return value.asDict(recursive=True) if isinstance(value, SparkRow) else bytes(value)
 
 
 def main() -> int:

@@ -12,8 +12,10 @@ from enum import Enum
 from random import Random
 from typing import Final
 
+from spark_groups.cli.table_names import TableKind
 from workshop.chaos.faults.schedule import (
     FAULTS,
+    GAP_S,
     Fault,
     FaultClass,
     FaultKind,
@@ -21,6 +23,7 @@ from workshop.chaos.faults.schedule import (
     draw_faults,
     draw_queries,
 )
+from workshop.chaos.systems.record import Values
 
 MEMBERS_MAX: Final = 12
 """How many members a run may have."""
@@ -44,6 +47,8 @@ CONSUMER_GAP_S: Final = 18.0
 APPLICATION_GAP_S: Final = 50.0
 """The same for one application, which takes longer to start."""
 APPLICATION_INTERVAL_S: Final = 1.0
+GROWTH_GAP_S: Final = 60.0
+"""The same for the topics, where only applications are members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +132,24 @@ def check_counts(chosen: Namespace) -> str | None:
     if chosen.applications and FaultClass.RETENTION in chosen.faults:
         return "--faults retention needs --applications 0: they write all topics to the tables"
     counts = [getattr(chosen, name) for name in COUNTS]
+    if chosen.values is Values.AVRO:
+        return _check_decoding(chosen)
     is_enough = chosen.plain_consumers >= 1 and min(counts) >= 0
     if is_enough and chosen.queries + sum(counts) <= MEMBERS_MAX:
         return None
     return f"there is a plain consumer, and there are at most {MEMBERS_MAX} members"
+
+
+def _check_decoding(chosen: Namespace) -> str | None:
+    """Return the problem with a run whose members decode values; None: there is none."""
+    others = chosen.queries, chosen.plain_consumers, chosen.classic
+    if any(others) or not 1 <= chosen.applications <= MEMBERS_MAX:
+        return f"--values avro needs 1 to {MEMBERS_MAX} applications: no other members decode"
+    if chosen.sinks != [TableKind.DELTA]:
+        return "--values avro needs --sinks delta: the table has the fields of the values"
+    if not {FaultClass.NETWORK}.issuperset(chosen.faults):
+        return "--values avro has no --faults but network: the others are those of queries"
+    return None
 
 
 def draw_others(chosen: Namespace, *, fast: bool, is_slow: bool) -> Others:
@@ -152,9 +171,42 @@ def draw_others(chosen: Namespace, *, fast: bool, is_slow: bool) -> Others:
                 name=f"a{number}",
                 instance_id=each.instance_id and f"instance-a{number}",
                 interval_s=each.interval_s or APPLICATION_INTERVAL_S,
+                emit="ranges" if chosen.values is Values.AVRO and number % 2 else "records",
             )
             for number, each in enumerate(drawn, 1)
         ),
+    )
+
+
+def draw_usual_faults(
+    chance: Random,
+    others: Others,
+    queries: tuple[str, ...],
+    topics: tuple[str, ...],
+    *,
+    duration_s: float,
+    session_s: float,
+) -> tuple[Fault, ...]:
+    """Draw what goes wrong with queries, the usual consumer and topics, in the order of time.
+
+    Args:
+        chance: Where it is drawn from.
+        others: The members beside the queries.
+        queries: The queries.
+        topics: The topics.
+        duration_s: How long faults are due, in seconds.
+        session_s: The group's session timeout, in seconds.
+    """
+    has_members = bool(queries or others.usual)
+    return draw_faults(
+        chance,
+        duration_s=duration_s,
+        session_s=session_s,
+        queries=queries,
+        plain_consumers=others.usual,
+        topics=topics,
+        gap_s=GAP_S if has_members else GROWTH_GAP_S,
+        kinds=tuple(FAULTS) if has_members else (FaultKind.GROW,),
     )
 
 

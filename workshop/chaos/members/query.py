@@ -229,6 +229,7 @@ def source_options(setting: Setting, traits: QueryTraits) -> dict[str, str]:
         "reader": traits.reader,
         "failOnDataLoss": str(not setting.short_lived and traits.fails_on_loss).lower(),
         "leaveOnStop": str(traits.leave_on_stop).lower(),
+        "emit": traits.emit,
     }
     if traits.max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(traits.max_offsets)

@@ -67,6 +67,8 @@ class Circumstances:
         connections: How many connections members made over the network of the run, and the most on
             one link in a minute.
         named_waits: How often members logged what they wait for.
+        schemas: With how many schemas values were written.
+        keys: How many rows the table with one row for each key has.
     """
 
     command: str
@@ -95,6 +97,8 @@ class Circumstances:
     shortfalls: tuple[str, ...] = ()
     connections: tuple[int, int] = (0, 0)
     named_waits: int = 0
+    schemas: int = 0
+    keys: int = 0
 
 
 def all_problems(circumstances: Circumstances, account: Account) -> list[str]:
@@ -201,6 +205,10 @@ def _run_rows(circumstances: Circumstances, account: Account) -> Iterable[tuple[
         most = f"{c.connections[0]:,}, {c.connections[1]:,}"
         yield "connections of members: all, the most to a broker in a minute", most
         yield "waits that members named in their logs", f"{c.named_waits:,}"
+    if c.schemas:
+        yield "schemas of the writers, one after the other", f"{c.schemas:,}"
+    if c.keys:
+        yield "rows of the table with one for each key", f"{c.keys:,}"
     yield "everything committed after the faults", drained
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -30,6 +30,7 @@ class Production:
         per_second: How many records are written in a second, if the broker takes them.
         seed: What partitions and sizes are drawn from.
         mark: What the topics in the records end with: they belong nowhere else.
+        value: Returns a value for a topic, a partition, a sequence number and a filling.
     """
 
     def __init__(
@@ -39,8 +40,11 @@ class Production:
         per_second: float,
         seed: int,
         mark: str = "",
+        *,
+        value: Callable[[str, int, int, str], bytes] = record_value,
     ) -> None:
         self._mark = mark
+        self._value = value
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -97,7 +101,7 @@ class Production:
             topic, index = self._chance.choice(list(self._sequences))
             sequence = self._sequences[topic, index]
         filling = os.urandom(self._chance.randint(0, FILLING_BYTES_MAX)).hex()
-        value = record_value(topic + self._mark, index, sequence, filling)
+        value = self._value(topic + self._mark, index, sequence, filling)
         while not self._is_taken(topic, index, sequence, value):
             if self._ended.is_set():
                 return

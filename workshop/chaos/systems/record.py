@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from enum import Enum
 from typing import Final
 
 CHECKSUM_BYTES: Final = 8
+
+
+class Values(str, Enum):
+    """What the values of all records are."""
+
+    TEXT = "text"
+    AVRO = "avro"
 
 
 def record_value(topic: str, partition: int, sequence: int, filling: str = "") -> bytes:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -36,12 +36,12 @@ SCHEMA: Final = pa.schema(
 
 
 class Row(NamedTuple):
-    """A record as it was read."""
+    """A record as it was read, with bytes or with the fields of a decoded value."""
 
     topic: str
     partition: int
     offset: int
-    value: bytes | None
+    value: Any
 
 
 def rows_digest(rows: Iterable[Row]) -> str:
@@ -82,9 +82,16 @@ class AppendSink:
     Args:
         path: The file.
         midway: Called when half of a batch is written.
+        is_right: Whether a value is the one that was written at a topic, a partition and an offset.
     """
 
-    def __init__(self, path: Path, midway: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self,
+        path: Path,
+        midway: Callable[[], None] = _nothing,
+        is_right: Callable[[Any, str, int, int], bool] = is_right,
+    ) -> None:
+        self._is_right = is_right
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._midway = midway
 
@@ -96,7 +103,7 @@ class AppendSink:
         self._append(batch.execution, batch.rows[half:])
 
     def _append(self, execution: str, rows: tuple[Row, ...]) -> None:
-        places = [(*row[:3], is_right(row.value, *row[:3])) for row in rows]
+        places = [(*row[:3], self._is_right(row.value, *row[:3])) for row in rows]
         lines = [f"{execution} {topic} {at[0]} {at[1]} {at[2]:d} ." for topic, *at in places]
         # What comes before may have been cut off.
         left = memoryview(("\n" + "\n".join(lines) + "\n").encode("ascii")) if lines else b""

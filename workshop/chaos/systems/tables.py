@@ -20,6 +20,7 @@ from spark_groups.types import TopicId
 from workshop.chaos.results.account import SinkRow
 from workshop.chaos.systems.record import is_right
 from workshop.chaos.systems.sinks import SCHEMA
+from workshop.chaos.systems.upserted import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +35,7 @@ IN_COMMIT: Final[Mapping[TableKind, str]] = {
     TableKind.SQLITE: "_add",
     TableKind.POSTGRES: "_move",
     TableKind.ICEBERG: "_stage",
-    TableKind.DELTA: "_append",
+    TableKind.DELTA: "_write_checkpoint",
 }
 """A step of each kind's commit: in its transaction, or, for Delta, after the new log entry."""
 
@@ -104,6 +105,11 @@ class Places:
         return self.directory / "delta"
 
     @property
+    def upserted(self) -> Path:
+        """The directory of the Delta table with one row for each key."""
+        return self.directory / "upserted"
+
+    @property
     def catalog(self) -> Mapping[str, str]:
         """The properties of Iceberg's catalog, which is in PostgreSQL."""
         import psycopg  # noqa: PLC0415
@@ -135,6 +141,17 @@ def open_table(kind: TableKind, places: Places) -> FencedTable:
             return spark_groups.postgres_table(str(places.postgres), "rows")
         case TableKind.ICEBERG:
             return spark_groups.iceberg_table(ICEBERG_NAME, "chaos", places.catalog)
+
+
+def open_upserted(places: Places) -> FencedTable:
+    """Return the Delta table with one row for each key, as an application opens it.
+
+    Args:
+        places: The places of tables.
+    """
+    import spark_groups  # noqa: PLC0415
+
+    return spark_groups.delta_table(places.upserted, **OPTIONS)
 
 
 def command_name(kind: TableKind, places: Places) -> str | None:

@@ -25,6 +25,7 @@ from workshop.chaos.results.page import NAME
 from workshop.chaos.results.report import Circumstances
 from workshop.chaos.results.trial import KINDS
 from workshop.chaos.setting import Files
+from workshop.chaos.systems.evolving import VERSIONS
 from workshop.parts.processes import descendants, is_alive
 from workshop.parts.waiting import wait_until
 from workshop.tests.chaos.results.page_setup import eventful, kept
@@ -106,6 +107,21 @@ def test_all_kinds_of_members_share_a_group(tmp_path: Path) -> None:
     # Whether all of them get as far as a batch depends on the machine.
     began = {path.stem for path in (kept / "journals").iterdir() if "begins" in path.read_text()}
     assert began == {"q1", "q2", "c1", "c2", "classic1", "a1", "a2"}
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_run_is_good_whose_writers_change_their_schema() -> None:
+    command = (*CHAOS, "--minutes", "1", "--seed", "7", "--values", "avro", "--json")
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["schemas"] == VERSIONS
+    assert report["produced"] == report["tables"]["delta"]["rows"] > 0
 
 
 @pytest.mark.broker
@@ -232,6 +248,9 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
         ["--brokers", "3", "--faults", "cluster"],
         ["--applications", "7"],
         ["--record", "--plant", "no-compare"],
+        ["--values", "avro", "--queries", "1"],
+        ["--values", "json"],
+        ["--upserts"],
     ],
 )
 def test_wrong_options_are_refused(wrong: list[str]) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections import Counter
+from random import Random
+from typing import Any
 
 import pytest
 
-from workshop.chaos.faults.schedule import PLAIN_POINTS, Fault, FaultClass, Point
+from spark_groups.cli.table_names import TableKind
+from workshop.chaos.faults.schedule import PLAIN_POINTS, Fault, FaultClass, FaultKind, Point
 from workshop.chaos.members.kinds import (
     FAULTS_OF_APPLICATIONS,
     FAULTS_OF_CONSUMERS,
@@ -17,7 +20,9 @@ from workshop.chaos.members.kinds import (
     check_counts,
     draw_faults_of_others,
     draw_others,
+    draw_usual_faults,
 )
+from workshop.chaos.systems.record import Values
 
 ALL = ("--plain-consumers", "2", "--classic", "1", "--applications", "2")
 
@@ -25,7 +30,8 @@ ALL = ("--plain-consumers", "2", "--classic", "1", "--applications", "2")
 def chosen(*given: str, seed: int = 7, queries: int = 5) -> Namespace:
     parser = ArgumentParser()
     add_arguments(parser)
-    return parser.parse_args(given, Namespace(seed=seed, queries=queries, faults=[]))
+    usual = Namespace(seed=seed, queries=queries, faults=[], values=Values.TEXT)
+    return parser.parse_args(given, usual)
 
 
 def others(*given: str, seed: int = 7) -> Others:
@@ -91,3 +97,44 @@ def test_applications_and_retention_are_refused_together() -> None:
     given = chosen("--applications", "1")
     given.faults.append(FaultClass.RETENTION)
     assert "--faults retention" in (check_counts(given) or "")
+
+
+def decoding(**other: Any) -> Namespace:
+    given = chosen("--plain-consumers", "0", "--applications", "3", queries=0)
+    given.values, given.sinks = Values.AVRO, [TableKind.DELTA]
+    vars(given).update(other)
+    return given
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"queries": 1}, "1 to 12 applications"),
+        ({"plain_consumers": 1}, "1 to 12 applications"),
+        ({"applications": 0}, "1 to 12 applications"),
+        ({"sinks": [TableKind.SQLITE, TableKind.DELTA]}, "--sinks delta"),
+        ({"faults": [FaultClass.NETWORK, FaultClass.DISK]}, "--faults but network"),
+    ],
+)
+def test_only_applications_decode_into_a_delta_table(wrong: dict[str, Any], named: str) -> None:
+    assert check_counts(decoding(faults=[FaultClass.NETWORK])) is None
+    assert named in (check_counts(decoding(**wrong)) or "")
+
+
+def test_applications_that_decode_are_of_both_planes() -> None:
+    def emits(given: Namespace) -> list[str]:
+        drawn = draw_others(given, fast=True, is_slow=True)
+        return [each.emit for each in drawn.applications]
+
+    assert emits(decoding()) == ["ranges", "records", "ranges"]
+    assert emits(decoding(values=Values.TEXT)) == ["records"] * 3
+
+
+def test_topics_grow_where_no_member_is_a_usual_one() -> None:
+    alone = draw_others(decoding(), fast=True, is_slow=True)
+    times = {"duration_s": 600.0, "session_s": 10.0}
+    drawn = draw_usual_faults(Random(7), alone, (), ("ants",), **times)
+    assert {each.kind for each in drawn} == {FaultKind.GROW}
+    assert 3 <= len(drawn) <= 30, "one in a minute"
+    usual = draw_usual_faults(Random(7), others(), ("q1",), ("ants",), **times)
+    assert {each.target for each in usual} == {"ants", "c1", "q1"}
