@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -35,6 +36,7 @@ from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
     LETTER_TABLE,
+    TOPIC,
     ConsumeOptions,
     Job,
     JobOptions,
@@ -374,17 +376,27 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
     transform = None
     if options.select_expr and not options.expand:
         transform = lambda rows: rows.selectExpr(*options.select_expr)  # noqa: E731
+    route = partial(_table, options, given)
     return write_table(
-        _table(options, given), transform, on_error=options.on_error(), expand=options.expand
+        route if options.is_routed else route(TOPIC),
+        transform,
+        on_error=options.on_error(),
+        expand=options.expand,
     )
 
 
-def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
+def _table(options: ConsumeOptions, all_given: Mapping[str, str], topic: str) -> FencedTable:
+    """Return the table of a topic, or the only one, whose name does not depend on the topic."""
+    names = ("table", "identifier", LETTER_TABLE)
+    given = {
+        name: value.replace(TOPIC, topic) if name in names else value
+        for name, value in all_given.items()
+    }
     # Each needs a package of its own.
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-        return delta_table(options.sink_path, given)
+        return delta_table(options.sink_path.replace(TOPIC, topic), given)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
