@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
 
 import spark_groups
+from spark_groups import AtLast, SkipOrDeadLetter
 from spark_groups.errors import OptionsError, TableError, TableGapError
 from spark_groups.fence.beginnings import LOOK_AGAIN_S, Batch
 from spark_groups.fence.compare import Decision
@@ -23,8 +28,9 @@ from spark_groups.types import OffsetRange, PlanTopic
 from tests.spark.tables.batches_setup import GROUP, rows
 from tests.spark.tables.delta_setup import DeltaPlace
 from tests.spark.tables.every_table_setup import KINDS, place_of
-from tests.spark.tables.places import SqlitePlace
-from tests.spark.tables.write_setup import CutLogs
+from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
+from tests.spark.tables.write_setup import WAYS, CutLogs, TableQuery
+from workshop.parts.brokers import Row, create_topic, produce
 
 ANY = Subscription.of_pattern("[a-z]+")
 DIES = "the driver dies here"
@@ -75,16 +81,17 @@ class Driver:
         )
 
 
-def dying(table: FencedTable, *, after: bool) -> FencedTable:
-    """Return a table whose driver dies before, or after, a commit with rows."""
+def dying(table: FencedTable, *, after: bool, batch_id: int | None = None) -> FencedTable:
+    """Return a table whose driver dies before, or after, a commit with rows of a batch."""
     commit = table.commit
 
     def dies(
         attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        if after or not pieces:
+        is_last = bool(pieces) and batch_id in {None, attempt.batch_id}
+        if after or not is_last:
             commit(attempt, pieces, decision, state)
-        if pieces:
+        if is_last:
             raise RuntimeError(DIES)
 
     table.commit = dies  # type: ignore[method-assign]
@@ -231,7 +238,9 @@ def test_topics_of_earlier_runs_need_no_table(tmp_path: Path, subscribed: Subscr
     assert (part.ranges, part.topics) == (batch.ranges[:1], topics[:1])
 
 
-def test_idle_tables_are_compared_now_and_then_so_that_their_entries_begin(tmp_path: Path) -> None:
+def test_idle_tables_are_compared_every_ten_seconds_so_that_their_entries_begin(
+    tmp_path: Path,
+) -> None:
     places = {name: DeltaPlace(tmp_path / name) for name in "ab"}
     topics = tuple(PlanTopic(of_topic(name, 0, 0).topic_id, name, 1) for name in "ab")
     targets = Targets({name: each.fenced() for name, each in places.items()}, None)
@@ -263,3 +272,145 @@ def test_tables_of_a_mapping_are_checked_at_once(tmp_path: Path) -> None:
         spark_groups.write_table({"a": good.fenced(), "b": missing})
     with pytest.raises(OptionsError, match="no table for the topic b"):
         spark_groups.write_table({"a": good.fenced(), "b": None})  # type: ignore[dict-item]
+
+
+# On Spark.
+
+
+@dataclass
+class RoutedQuery(TableQuery):
+    """A query on several topics, each of which has a place of its own."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def routed(self, *, dies_in: Mapping[str, bool] | None = None) -> Any:
+        """Return a writer whose driver dies in the second batch, before or after some commits."""
+
+        def route(topic: str) -> FencedTable:
+            table = self.places[topic].fenced()
+            after = (dies_in or {}).get(topic)
+            return table if after is None else dying(table, after=after, batch_id=1)
+
+        return spark_groups.write_table(route, self.transform, on_error=self.on_error)
+
+    def check(self) -> None:
+        """Compare each table with the records of its topic."""
+        for topic, place in self.places.items():
+            found = sorted(place.values("topic", "partition", "value"))
+            records = ((topic, number % 2, b"%d" % number) for number in range(EACH))
+            assert found == sorted(records), topic
+
+
+EACH = 30
+"""The records of each topic."""
+
+
+@pytest.fixture
+def routed_query(
+    spark: Any, kafka: Any, group_id: str, topic_name: str, tmp_path: Path
+) -> Callable[..., RoutedQuery]:
+    def made(places: Mapping[str, Place], **options: str) -> RoutedQuery:
+        named = {f"{topic_name}-{each}": place for each, place in places.items()}
+        for topic in named:
+            create_topic(kafka.bootstrap_servers, topic, 2)
+            values = [Row(b"%d" % number, partition=number % 2) for number in range(EACH)]
+            produce(kafka.bootstrap_servers, topic, values)
+        subscribed = {"subscribe": ",".join(named)}
+        half = str(EACH * len(named) // 2)
+        return RoutedQuery(
+            *(spark, kafka, group_id, topic_name, tmp_path),
+            options={"maxOffsetsPerTrigger": half, **options},
+            chosen=subscribed,
+            places=named,
+        )
+
+    return made
+
+
+def of_one_topic(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Refuse records of two tables."""
+    assert len(set(records["topic"].to_pylist())) <= 1
+    return records.select(["topic", "partition", "value"])
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_crash_between_commits_to_twenty_tables_repeats_nothing_and_a_batch_is_one_job(
+    routed_query: Callable[..., RoutedQuery], tmp_path: Path
+) -> None:
+    places = {f"{number}": DeltaPlace(tmp_path / f"lake-{number}") for number in range(20)}
+    query = routed_query(places, emit="ranges")
+    query.transform = of_one_topic
+    topics = [*query.places]
+    dies_in = {topics[3]: False, topics[7]: True, topics[19]: False}
+    assert DIES in query.run(query.routed(dies_in=dies_in))
+    rows = {topic: len(place.values("value")) for topic, place in query.places.items()}
+    assert [topic for topic, count in rows.items() if count < EACH] == [topics[3], topics[19]]
+    context, jobs = query.spark.sparkContext, list[int]()
+    writer = query.routed()
+
+    def counted(batch: DataFrame, batch_id: int) -> None:
+        group = context.getLocalProperty("spark.jobGroup.id")
+        before = len(context.statusTracker().getJobIdsForGroup(group))
+        writer(batch, batch_id)
+        jobs.append(len(context.statusTracker().getJobIdsForGroup(group)) - before)
+
+    assert query.run(counted) == ""
+    assert jobs[0] == 1
+    assert max(jobs) == 1
+    query.check()
+
+
+def numbers_by_spark(rows: DataFrame) -> DataFrame:
+    number = col("value").cast("string").cast("int")
+    return rows.select("topic", "partition", "value", number.alias("number"))
+
+
+def numbers_by_arrow(records: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = pa.array([int(each) for each in records["value"].to_pylist()], pa.int32())
+    return of_one_topic(records).append_column("number", numbers)
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.parametrize("way", WAYS)
+def test_tables_of_several_kinds_get_their_topics_and_leave_out_what_they_cannot_have(
+    routed_query: Callable[..., RoutedQuery],
+    on_postgres: PostgresPlace,
+    tmp_path: Path,
+    way: str,
+) -> None:
+    places = {
+        "delta": DeltaPlace(tmp_path / "delta"),
+        "sqlite": SqlitePlace(tmp_path / "rows.db"),
+        "postgres": on_postgres,
+    }
+    query = routed_query(places, emit=way, includeHeaders="true")
+    query.transform = numbers_by_arrow if way == "ranges" else numbers_by_spark
+    query.on_error = SkipOrDeadLetter(at_last=AtLast.SKIP)
+    bad = next(topic for topic in query.places if topic.endswith("sqlite"))
+    produce(query.kafka.bootstrap_servers, bad, [Row(b"none", partition=1)])
+    dies_in = {bad: True, next(iter(query.places)): False}
+    assert DIES in query.run(query.routed(dies_in=dies_in))
+    writer = query.routed()
+    assert query.run(writer) == ""
+    query.check()
+    assert sum(writer.totals.values()) <= 1
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_check_refuses_topics_without_a_table_and_columns_that_do_not_fit(
+    routed_query: Callable[..., RoutedQuery], tmp_path: Path
+) -> None:
+    places = {name: SqlitePlace(tmp_path / f"{name}.db") for name in ("good", "bad")}
+    places["bad"].run("CREATE TABLE rows (value BLOB)")
+    query = routed_query(places, emit="ranges")
+    with pytest.raises(TableError, match=r"does not fit the SQLite table rows.*topic is not a col"):
+        query.routed().check(query.source())
+    (good, bad) = query.places
+    half = spark_groups.write_table({good: query.places[good].fenced()})
+    with pytest.raises(OptionsError, match=f"no table for the topic {bad}"):
+        half.check(query.source())
+    assert f"the route has no table for the topic {bad}" in query.run(half)
+    assert not places["good"].path.exists()
