@@ -218,7 +218,7 @@ def write_together(
                 if isinstance(step, Asked):
                     asked[target] = step
                 elif step is not None:
-                    if isinstance(step, TableError) and len(writings) > 1:
+                    if isinstance(step, TableError) and target.topics:
                         step.args = (target.blamed(step),)
                     failed.append(step)
             for error in failed[1:]:

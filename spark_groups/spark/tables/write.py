@@ -459,20 +459,7 @@ def write_steps(
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Writing:
-    """Do as `write_batch` does, but yield the ranges to stage, and get their staged rows.
-
-    Args:
-        table: The table.
-        batch: The batch.
-        notices: Remembers which WARNs were logged.
-        logs: Reports deleted records and the group's committed offsets; None: there are none.
-        unsaved: Remembers where the group began partitions, while the table does not exist.
-        pause: Waits before a refused writer compares again.
-        now: The clock, in seconds.
-
-    Raises:
-        TableError: The batch cannot be written.
-    """
+    """Do as `write_batch` does, but yield the ranges to stage, and get their staged rows."""
     write = BatchWrite(batch, str(table), unsaved or UnsavedEntries(), random.uniform)
     attempt: Attempt = _new_attempt(batch)
     pieces: Sequence[Piece] = ()

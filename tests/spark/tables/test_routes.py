@@ -157,6 +157,8 @@ def test_table_whose_store_cannot_be_reached_is_named_with_its_topic(tmp_path: P
     with pytest.raises(TableError, match=r"PostgreSQL .*cannot be reached.*\(the table gets b\)"):
         Driver(route).write(batch_of(of_topic("a", 0, 10), of_topic("b", 0, 10)))
     assert not (tmp_path / "a").exists()
+    with pytest.raises(TableError, match=r"PostgreSQL .*cannot be reached.*\(the table gets b\)"):
+        Driver(route).write(batch_of(of_topic("b", 0, 10)))
 
 
 def test_rows_of_all_tables_are_staged_together_and_again_for_those_that_refuse(
