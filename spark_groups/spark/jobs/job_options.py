@@ -61,6 +61,8 @@ AT_LAST: Final[Mapping[str, AtLast | None]] = {
     "dead-letter": AtLast.DEAD_LETTER,
 }
 """What becomes of a record that a table cannot have, by the value of `onError`."""
+TOPIC: Final = "{topic}"
+"""What the name of a table has in the place of the topic's name, if each topic has a table."""
 LETTER_TABLE: Final = "deadLetterTable"
 """The option with a table for dead letters, in the database of the table."""
 PARTITION_BY: Final = "partitionBy"
@@ -209,7 +211,8 @@ class ConsumeOptions(JobOptions):
     Args:
         sink_format: `delta`, `iceberg` and `postgres` hold each record exactly once.
         sink_path: Parent directory of outputs, one per application; for `delta` the table itself,
-            shared by all applications of the group.
+            shared by all applications of the group. With `{topic}` in it, as in the `table` of
+            `postgres` and the `identifier` of `iceberg`, each topic has its own table.
         sink_options: Options of Spark's writer; for `delta` those of its object store, for
             `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
             the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
@@ -232,6 +235,12 @@ class ConsumeOptions(JobOptions):
     def is_fenced(self) -> bool:
         """Whether a table is written by `spark_groups.write_table`."""
         return self.sink_format in {"delta", "iceberg", "postgres"}
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether each topic has a table of its own, in whose name the topic's name stands."""
+        named = {"postgres": "table", "iceberg": "identifier"}.get(self.sink_format)
+        return TOPIC in str(self.sink_options.get(named, "") if named else self.sink_path)
 
     @property
     def table_options(self) -> Mapping[str, str | int | bool]:
@@ -284,6 +293,8 @@ class ConsumeOptions(JobOptions):
             yield f"sink.options.{LETTER_TABLE}", 'is for sink.format = "postgres"'
         if self.sink_evolve is not None and not self.is_fenced:
             yield "sink.evolve", _FOR_TABLES
+        if self.is_routed and not self.is_fenced:
+            yield "sink.path", f'has {TOPIC}, which only a table of sink.format = "delta" takes'
         is_expression = self.select_expr and not self.expand
         if self.is_fenced and is_expression and self.source.get("emit") == "ranges":
             why = 'needs the rows of source.emit = "records", unless it is ["value.*"]'

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -37,6 +38,7 @@ from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
     LETTER_TABLE,
     PARTITION_BY,
+    TOPIC,
     ConsumeOptions,
     Job,
     JobOptions,
@@ -376,13 +378,22 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
     transform = None
     if options.select_expr and not options.expand:
         transform = lambda rows: rows.selectExpr(*options.select_expr)  # noqa: E731
+    route = partial(_table, options, given)
     return write_table(
-        _table(options, given), transform, on_error=options.on_error(), expand=options.expand
+        route if options.is_routed else route(TOPIC),
+        transform,
+        on_error=options.on_error(),
+        expand=options.expand,
     )
 
 
-def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
-    properties = {**given}
+def _table(options: ConsumeOptions, given: Mapping[str, str], topic: str) -> FencedTable:
+    """Return the table of a topic, or the only one, whose name does not depend on the topic."""
+    names = ("table", "identifier", LETTER_TABLE)
+    properties = {
+        name: value.replace(TOPIC, topic) if name in names else value
+        for name, value in given.items()
+    }
     # Commas between parentheses do not separate values: day(ts), bucket(16, id).
     values = re.findall(r"[^,(]+(?:\([^)]*\))?", properties.pop(PARTITION_BY, ""))
     partition_by = [each.strip() for each in values if each.strip()]
@@ -391,7 +402,8 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-        return delta_table(options.sink_path, properties, partition_by=partition_by, evolve=evolve)
+        path = options.sink_path.replace(TOPIC, topic)
+        return delta_table(path, properties, partition_by=partition_by, evolve=evolve)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
@@ -402,7 +414,10 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
     return postgres_table(
-        given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE), evolve=evolve
+        properties["dsn"],
+        properties["table"],
+        dead_letters=properties.get(LETTER_TABLE),
+        evolve=evolve,
     )
 
 

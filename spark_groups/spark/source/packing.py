@@ -8,9 +8,12 @@ KafkaOffsetRangeCalculator.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicId
+
+_Unit = tuple[OffsetRange, ...]
+"""Ranges that share a task."""
 
 
 def pack(
@@ -19,6 +22,7 @@ def pack(
     default_tasks: int,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
+    table_of: Mapping[TopicId, int] | None = None,
 ) -> tuple[tuple[OffsetRange, ...], ...]:
     """Return sorted, non-empty tuples of ranges, one per task; deterministic.
 
@@ -26,14 +30,40 @@ def pack(
         default_tasks: The maximum number of tasks, unless `min_partitions` is larger.
         min_partitions: The minimum number of tasks, if there are enough offsets.
         max_records_per_partition: The maximum number of offsets per task.
+        table_of: The table of each topic. The ranges of a table with no more than a task's share of
+            the offsets go to one task, so that the table gets one file.
     """
     pieces = sorted(offset_range for offset_range in ranges if len(offset_range))
     if max_records_per_partition is not None:
         pieces = [piece for each in pieces for piece in _split(each, max_records_per_partition)]
     if min_partitions is not None and len(pieces) < min_partitions:
         pieces = _split_into(pieces, min_partitions)
-    tasks = min(len(pieces), max(min_partitions or 0, default_tasks))
-    return _balanced(pieces, tasks, max_records_per_partition)
+    tasks_max = max(min_partitions or 0, default_tasks)
+    units: list[_Unit] = [(piece,) for piece in pieces]
+    if table_of is not None and len(set(table_of.values())) > 1:
+        share = min(sum(map(len, pieces)) / tasks_max, max_records_per_partition or float("inf"))
+        units = [*_units(pieces, table_of, share)]
+    return _balanced(units, min(len(units), tasks_max), max_records_per_partition)
+
+
+def _units(
+    pieces: Iterable[OffsetRange], table_of: Mapping[TopicId, int], share: float
+) -> Iterator[_Unit]:
+    """Yield the pieces of small tables together, and those of others one by one.
+
+    Args:
+        pieces: The pieces.
+        table_of: The table of each topic.
+        share: How many offsets a small table has at most.
+    """
+    by_table: dict[int, list[OffsetRange]] = {}
+    for piece in pieces:
+        by_table.setdefault(table_of[piece.topic_id], []).append(piece)
+    for of_table in by_table.values():
+        if sum(map(len, of_table)) <= share:
+            yield tuple(of_table)
+        else:
+            yield from ((piece,) for piece in of_table)
 
 
 def _split(each: OffsetRange, offsets_max: int) -> Iterator[OffsetRange]:
@@ -71,17 +101,21 @@ def _cut(each: OffsetRange, count: int) -> Iterator[OffsetRange]:
 
 
 def _balanced(
-    pieces: list[OffsetRange], tasks: int, offsets_max: int | None
+    units: Iterable[_Unit], tasks: int, offsets_max: int | None
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Assign pieces, largest first, to the emptiest task."""
+    """Assign units, largest first, to the emptiest task."""
     filled: list[list[OffsetRange]] = [[] for _ in range(tasks)]
     emptiest = [(0, index) for index in range(tasks)]
-    for piece in sorted(pieces, key=len, reverse=True):
+    for unit in sorted(units, key=_offsets, reverse=True):
         size, index = emptiest[0]
-        if offsets_max is not None and size and size + len(piece) > offsets_max:
-            filled.append([piece])
-            heapq.heappush(emptiest, (len(piece), len(filled) - 1))
+        if offsets_max is not None and size and size + _offsets(unit) > offsets_max:
+            filled.append([*unit])
+            heapq.heappush(emptiest, (_offsets(unit), len(filled) - 1))
             continue
-        filled[index].append(piece)
-        heapq.heapreplace(emptiest, (size + len(piece), index))
+        filled[index] += unit
+        heapq.heapreplace(emptiest, (size + _offsets(unit), index))
     return tuple(sorted(tuple(sorted(ranges)) for ranges in filled))
+
+
+def _offsets(unit: _Unit) -> int:
+    return sum(map(len, unit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from spark_groups.errors import OptionsError
@@ -46,17 +46,17 @@ class LetterBox:
         self._written: set[tuple[str, int, int]] = set()
         """Records of the batch whose letters were written: a batch may be compared again."""
 
-    def check(self, options: SourceOptions) -> None:
+    def check(self, options: SourceOptions, topics: Collection[str]) -> None:
         """Refuse now what the first batch would be refused for, of topics with known names.
 
         Args:
             options: The options of the stream.
+            topics: Those topics.
 
         Raises:
             OptionsError: The stream has no headers, or a dead-letter topic does not exist.
         """
         _check_headers(self.strategy, options)
-        topics = options.subscription.topic_names
         if topics and not self._is_in_table:
             with cluster_of(options) as cluster:
                 destinations(cluster, self.strategy, topics, options)

@@ -6,7 +6,7 @@ Executors import this module, so it imports little.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ from spark_groups.spark.tables.columns import TableColumns, TaskConversion
 from spark_groups.spark.tables.halving import Refusal, is_of_all_records, taken
 from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords, reason_of
 from spark_groups.spark.tables.table import Piece, TaskWriter, no_rows
-from spark_groups.types import OffsetRange
+from spark_groups.types import OffsetRange, TopicId
 
 if TYPE_CHECKING:
     # Tasks import this module, and need no DataFrame.
@@ -155,6 +155,33 @@ class RangesToTable:
         if of_table := _problem(found.error):
             problem = f"{place} does not fit {self.writer.columns.table}: {of_table}"
         return RecordRefusedError(f"{problem}. {CURE}")
+
+
+@dataclass(frozen=True, slots=True)
+class RangesToTables:
+    """Reads ranges and stages the rows of several tables in one job; pickled to executors.
+
+    Args:
+        works: Reads and stages the ranges of each table.
+        table_of: The index of the table that gets a topic.
+    """
+
+    works: Sequence[RangesToTable]
+    table_of: Mapping[TopicId, int]
+
+    def __call__(
+        self, tasks: Iterable[tuple[OffsetRange, ...]]
+    ) -> Iterator[tuple[int, Piece | LeftOut]]:
+        """Stage the rows of one partition of the RDD, table by table, with the index of each.
+
+        Args:
+            tasks: The ranges of each task.
+        """
+        for ranges in tasks:
+            for index in sorted({self.table_of[each.topic_id] for each in ranges}):
+                of_table = tuple(each for each in ranges if self.table_of[each.topic_id] == index)
+                for found in self.works[index]([of_table]):
+                    yield index, found
 
 
 def _problem(error: Exception) -> str:

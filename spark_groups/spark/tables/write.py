@@ -13,7 +13,8 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -69,12 +70,21 @@ from spark_groups.spark.schemas.row_formats import OnUndecodable
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
 from spark_groups.spark.tables.left_out import LeftOut
-from spark_groups.spark.tables.letter_box import LetterBox
+from spark_groups.spark.tables.routes import (
+    Asked,
+    Route,
+    Target,
+    Targets,
+    Writing,
+    resumed,
+    write_together,
+)
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
     Expanded,
     RangesToTable,
+    RangesToTables,
     arrow_schema,
     changed,
     refusals_of_tasks,
@@ -93,7 +103,7 @@ Stage = Callable[[tuple[OffsetRange, ...], Attempt], Sequence[Piece]]
 
 
 def write_table(
-    table: FencedTable,
+    table: FencedTable | Route,
     transform: RowsTransform | ArrowTransform | None = None,
     *,
     on_error: SkipOrDeadLetter | None = None,
@@ -109,7 +119,10 @@ def write_table(
 
     Args:
         table: A table from `delta_table`, `iceberg_table`, `postgres_table`, `sqlite_table` or
-            `own_table`.
+            `own_table`. Or the table of each topic: a mapping of topics to tables, or a function
+            that takes the name of a topic, is called once for each topic, and returns a table.
+            Topics may share a table, which is then the same object. Each table has a fence of its
+            own, and the transform gets the rows of one table at a time.
         transform: Takes the rows of a batch as a DataFrame and returns a DataFrame; with
             `emit=ranges`, takes a `pyarrow.RecordBatch` and returns one, on executors.
         on_error: What becomes of a record that the transform or the table cannot take: it is left
@@ -127,38 +140,34 @@ def write_table(
         if transform is not None:
             raise OptionsError("transform and expand are both given: leave expand to the transform")
         transform = Expanded(expand)
-    writer = TableWriter(table, transform, on_error)
-    with suppress(TableChangedError):
+    targets = Targets(table, on_error)
+    for target in targets.known():
         # Another writer that changes the table now says nothing about the first batch.
-        table.check()
-    return writer
+        with suppress(TableChangedError):
+            target.table.check()
+    return TableWriter(targets, transform, on_error)
 
 
 class TableWriter:
     """A function for `foreachBatch`; `write_table` makes one.
 
     Args:
-        table: The table.
+        targets: The table, or the tables of the topics.
         transform: Changes the rows; None: they are written as they are.
         on_error: What becomes of records that cannot be written; None: the batch fails.
     """
 
     def __init__(
         self,
-        table: FencedTable,
+        targets: Targets,
         transform: RowsTransform | ArrowTransform | None,
         on_error: SkipOrDeadLetter | None = None,
     ) -> None:
-        self._table = table
+        self._targets = targets
         self._transform: Any = transform
-        self._letter_box = (
-            None if on_error is None else LetterBox(on_error, is_in_table=table.keeps_letters)
-        )
+        self._on_error = on_error
         self._totals = RecordTotals()
-        self._left_out: Sequence[LeftOut] = ()
-        """What the batch leaves out, as it was staged last."""
         self._notices = Notices()
-        self._unsaved = UnsavedEntries()
         self._frames: dict[int, tuple[str, int]] = {}
         """The run and batch of the last frame."""
 
@@ -170,14 +179,15 @@ class TableWriter:
     def check(self, stream: DataFrame) -> None:
         """Refuse now what the first batch would be refused for.
 
-        The transform is called with no rows, to learn its columns.
+        The transform is called with no rows, to learn its columns; with `emit=ranges` and several
+        tables it is not, because it may look at the topic.
 
         Args:
             stream: The stream that `load()` has returned.
 
         Raises:
             OptionsError: The stream is not the one that `load()` returned, or its options do not
-                fit the table or `on_error`; or a dead-letter topic does not exist.
+                fit the table or `on_error`; or a topic has no table, or no dead-letter topic.
             TableError: The table cannot be written, or lacks the columns.
             AnalysisException: Expressions of the transform do not fit the stream.
         """
@@ -185,14 +195,21 @@ class TableWriter:
         if not is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
         self._check_formats(checked)
-        columns = self._table.check()
-        if self._letter_box is not None:
-            self._letter_box.check(checked)
-        if checked.emit is Emit.RANGES and columns is None:
-            self._table.task_writer(Attempt(checked.group_id, 0, "check"))
-        given = _given_columns(self._transform, stream, checked)
-        if given is not None and columns is not None:
-            columns.check(given)
+        topics = checked.subscription.topic_names
+        is_of_ranges, transform = checked.emit is Emit.RANGES, self._transform
+        is_known = transform is None or isinstance(transform, Expanded) or not is_of_ranges
+        given = None
+        if self._targets.is_one or is_known:
+            given = _given_columns(transform, stream, checked)
+        for target in self._targets.known(topics):
+            columns = target.table.check()
+            if target.letter_box is not None:
+                own = topics if self._targets.is_one else target.topics.intersection(topics)
+                target.letter_box.check(checked, own)
+            if is_of_ranges and columns is None:
+                target.table.task_writer(Attempt(checked.group_id, 0, "check"))
+            if given is not None and columns is not None:
+                columns.check(given)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch.
@@ -202,8 +219,8 @@ class TableWriter:
             batch_id: Spark's number for it.
 
         Raises:
-            OptionsError: The stream is not the one that `load()` returned, or the frame is not the
-                batch.
+            OptionsError: The stream is not the one that `load()` returned, the frame is not the
+                batch, or a topic has no table.
             TableError: The batch cannot be written; the message has the reason and the remedy.
         """
         running = running_query(batch, "write_table")
@@ -211,25 +228,30 @@ class TableWriter:
             raise OptionsError(_NOT_AS_LOADED)
         self._check_formats(running.checked)
         self._check_frame(batch, (running.run_id, batch_id))
-        self._left_out = []
-        if self._letter_box is not None:
-            self._letter_box.open(running)
-        write_batch(
-            self._table,
-            Batch(
-                running.checked.group_id,
-                batch_id,
-                running.ranges,
-                topics=running.topics,
-                before=running.before,
-                run_id=running.run_id,
-            ),
-            lambda ranges, attempt: self._staged(batch, running, ranges, attempt, batch_id),
-            self._notices,
-            GroupLogs(running),
-            self._unsaved,
+        batch_of_all = Batch(
+            running.checked.group_id,
+            batch_id,
+            running.ranges,
+            topics=running.topics,
+            before=running.before,
+            run_id=running.run_id,
         )
-        self._totals.add([count for out in self._left_out for count in out.counts], batch_id)
+        subscription = running.checked.subscription
+        parts = self._targets.parts(batch_of_all, time.monotonic(), subscription)
+        for target, part in parts.items():
+            target.left_out = ()
+            if target.letter_box is not None:
+                target.letter_box.open(replace(running, ranges=part.ranges))
+        logs = GroupLogs(running)
+        write_together(
+            {
+                target: write_steps(target.table, part, self._notices, logs, target.unsaved)
+                for target, part in parts.items()
+            },
+            lambda asked: self._staged(batch, running, asked, batch_id),
+        )
+        counts = (each.counts for target in parts for each in target.left_out)
+        self._totals.add(chain.from_iterable(counts), batch_id)
         self._totals.report(running)
 
     def _check_formats(self, checked: SourceOptions) -> None:
@@ -239,12 +261,12 @@ class TableWriter:
             OptionsError: Records that are left out have no bytes, or have no place to go.
         """
         is_decoded = checked.range_settings().formats is not None
-        if checked.on_undecodable is OnUndecodable.DEAD_LETTERS and self._letter_box is None:
+        if checked.on_undecodable is OnUndecodable.DEAD_LETTERS and self._on_error is None:
             raise OptionsError(
                 "onUndecodable is deadLetters: give write_table an on_error, such as"
                 " SkipOrDeadLetter(), which says what becomes of such records"
             )
-        if is_decoded and self._letter_box is not None and checked.emit is not Emit.RANGES:
+        if is_decoded and self._on_error is not None and checked.emit is not Emit.RANGES:
             raise OptionsError(
                 "with keyFormat or valueFormat, on_error requires emit=ranges: other rows lack the"
                 " bytes of their records, which dead letters keep"
@@ -263,55 +285,81 @@ class TableWriter:
         self._frames = {frame: of}
 
     def _staged(
-        self,
-        batch: DataFrame,
-        running: RunningQuery,
-        ranges: tuple[OffsetRange, ...],
-        attempt: Attempt,
-        batch_id: int,
-    ) -> Sequence[Piece]:
+        self, batch: DataFrame, running: RunningQuery, asked: Mapping[Target, Asked], batch_id: int
+    ) -> dict[Target, Sequence[Piece]]:
         """Stage the rows of some ranges, and write the letters of records that are left out.
 
         The letters are written before the table's commit: after it, nothing would repeat them.
         """
-        box = self._letter_box
-        at_last = None if box is None else box.strategy.at_last
-        if running.checked.emit is Emit.RANGES:
-            found = self._staged_by_tasks(batch, running, ranges, attempt, at_last)
+        at_last = None if self._on_error is None else self._on_error.at_last
+        is_of_ranges = running.checked.emit is Emit.RANGES
+        stage = self._staged_by_tasks if is_of_ranges else self._staged_rows
+        staged: dict[Target, Sequence[Piece]] = {}
+        for target, found in stage(batch, running, asked, at_last).items():
+            target.left_out = [each for each in found if isinstance(each, LeftOut)]
             pieces: Sequence[Piece] = [each for each in found if isinstance(each, Piece)]
-            self._left_out = [each for each in found if isinstance(each, LeftOut)]
-        else:
-            search_max_s = NAMING_MAX_S
-            if at_last is not None:
-                search_max_s = BUDGET_SHARE * running.checked.max_poll_interval_ms / 1000
-            rows = RowsToStage(batch, running.ranges, self._transform, self._table)
-            pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
-            self._left_out = [left_out]
-        if box is not None:
-            pieces = [*pieces, *box.write(self._left_out, running, batch_id)]
-        return pieces
+            if target.letter_box is not None:
+                pieces = [*pieces, *target.letter_box.write(target.left_out, running, batch_id)]
+            staged[target] = pieces
+        return staged
+
+    def _staged_rows(
+        self,
+        batch: DataFrame,
+        running: RunningQuery,
+        asked: Mapping[Target, Asked],
+        at_last: AtLast | None,
+    ) -> dict[Target, list[Piece | LeftOut]]:
+        """Stage the rows of some ranges with a job for each table."""
+        search_max_s = NAMING_MAX_S
+        if at_last is not None:
+            search_max_s = BUDGET_SHARE * running.checked.max_poll_interval_ms / 1000
+        found: dict[Target, list[Piece | LeftOut]] = {}
+        if len(asked) > 1:
+            # Else the job of each table would read the whole batch from Kafka.
+            batch.persist()
+        try:
+            for target, (ranges, attempt) in asked.items():
+                rows = RowsToStage(batch, running.ranges, self._transform, target.table)
+                pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
+                found[target] = [*pieces, left_out]
+        finally:
+            if len(asked) > 1:
+                batch.unpersist()
+        return found
 
     def _staged_by_tasks(
         self,
         batch: DataFrame,
         running: RunningQuery,
-        ranges: tuple[OffsetRange, ...],
-        attempt: Attempt,
+        asked: Mapping[Target, Asked],
         at_last: AtLast | None,
-    ) -> list[Piece | LeftOut]:
-        """Stage the rows of some ranges with tasks that read the ranges."""
+    ) -> dict[Target, list[Piece | LeftOut]]:
+        """Stage the rows of some ranges with tasks that read the ranges, in one job."""
         checked, context = running.checked, batch.sparkSession.sparkContext
+        settings = running.reading_settings()
+        works = [
+            RangesToTable(
+                settings, self._transform, target.table.task_writer(each.attempt), at_last
+            )
+            for target, each in asked.items()
+        ]
+        indexes = {r.topic_id: at for at, each in enumerate(asked.values()) for r in each.ranges}
         tasks = pack(
-            ranges,
+            chain.from_iterable(each.ranges for each in asked.values()),
             default_tasks=context.defaultParallelism,
             min_partitions=checked.min_partitions,
             max_records_per_partition=checked.max_records_per_partition,
+            table_of=indexes,
         )
-        work = RangesToTable(
-            running.reading_settings(), self._transform, self._table.task_writer(attempt), at_last
-        )
+        work = RangesToTables(works, indexes)
         with refusals_of_tasks():
-            return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+            staged = context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+        found: dict[Target, list[Piece | LeftOut]] = {target: [] for target in asked}
+        targets = [*asked]
+        for index, each in staged:
+            found[targets[index]].append(each)
+        return found
 
 
 def _given_columns(transform: Any, stream: DataFrame, checked: SourceOptions) -> pa.Schema | None:
@@ -380,7 +428,7 @@ def write_batch(  # noqa: PLR0917
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Write the part of a batch that the table lacks: take the steps of `BatchWrite`.
+    """Write the part of a batch that one table lacks: take the steps of `BatchWrite`.
 
     Args:
         table: The table.
@@ -395,6 +443,23 @@ def write_batch(  # noqa: PLR0917
     Raises:
         TableError: The batch cannot be written.
     """
+    writing = write_steps(table, batch, notices, logs, unsaved, pause=pause, now=now)
+    asked = resumed(writing)
+    while asked is not None:
+        asked = resumed(writing, stage(*asked))
+
+
+def write_steps(
+    table: FencedTable,
+    batch: Batch,
+    notices: Notices,
+    logs: GroupLogs | None = None,
+    unsaved: UnsavedEntries | None = None,
+    *,
+    pause: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> Writing:
+    """Do as `write_batch` does, but yield the ranges to stage, and get their staged rows."""
     write = BatchWrite(batch, str(table), unsaved or UnsavedEntries(), random.uniform)
     attempt: Attempt = _new_attempt(batch)
     pieces: Sequence[Piece] = ()
@@ -408,7 +473,7 @@ def write_batch(  # noqa: PLR0917
                 notices.log(table, skips, others)
             case StageRows(ranges=ranges):
                 attempt = _new_attempt(batch)
-                pieces = stage(ranges, attempt)
+                pieces = yield Asked(ranges, attempt)
             case Pause(seconds=seconds):
                 pause(seconds)
             case ReadFence() | CommitEntries() | CommitRows():

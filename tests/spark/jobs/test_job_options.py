@@ -437,6 +437,28 @@ def test_partitions_are_those_of_a_fenced_table_of_files(tmp_path: Path) -> None
     assert load_job(ConsumeOptions, written(tmp_path, text)).sink_format == "iceberg"
 
 
+@pytest.mark.parametrize(
+    ("text", "is_routed"),
+    [
+        ('format = "delta"\npath = "lake/{topic}"', True),
+        ('format = "delta"\npath = "lake"', False),
+        ('format = "postgres"\n[sink.options]\ndsn = "d"\ntable = "raw.{topic}"', True),
+        ('format = "postgres"\npath = "{topic}"\n[sink.options]\ndsn = "d"\ntable = "t"', False),
+        ('format = "iceberg"\n[sink.options]\nidentifier = "lake.{topic}"', True),
+    ],
+)
+def test_topic_in_the_name_of_a_table_gives_each_topic_a_table(
+    tmp_path: Path, text: str, is_routed: bool
+) -> None:
+    options = load_job(ConsumeOptions, written(tmp_path, f"{MINIMAL}[sink]\n{text}\n"))
+    assert options.is_routed is is_routed
+
+
+def test_topic_in_the_name_of_a_directory_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, MINIMAL + '[sink]\npath = "out/{topic}"\n')
+    assert "sink.path: has {topic}, which only a table of" in refusal(path)
+
+
 def test_counts_are_written_by_spark_alone(tmp_path: Path) -> None:
     delta = written(tmp_path, MINIMAL + '[sink]\nformat = "delta"\n')
     assert load_job(ConsumeOptions, delta).is_fenced

@@ -196,6 +196,17 @@ def test_applications_of_a_group_share_a_table(  # noqa: PLR0917
 
 @pytest.mark.broker
 @pytest.mark.spark
+def test_each_topic_has_a_table_where_the_path_has_its_name(
+    spark: SparkSession, options: ConsumeOptions, tmp_path: Path, topic: str
+) -> None:
+    update = {"sink_format": "delta", "sink_path": f"{tmp_path}/lake/{{topic}}"}
+    run_available(spark, options.model_copy(update=update))
+    values = deltalake.DeltaTable(tmp_path / "lake" / topic).to_pyarrow_table()["value"]
+    assert sorted(values.to_pylist()) == sorted(value for _, value, _, _ in FLIGHTS)
+
+
+@pytest.mark.broker
+@pytest.mark.spark
 @pytest.mark.long
 def test_delta_without_its_package_is_one_clear_error(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()

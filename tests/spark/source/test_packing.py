@@ -80,3 +80,28 @@ def test_order_of_the_ranges_does_not_matter(
 def test_sizes_of_the_tasks(sizes: list[int], limits: dict[str, int], expected: list[int]) -> None:
     packed = pack(ranges_of(sizes), **limits)
     assert sorted(sum(map(len, task)) for task in packed) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5_000)), max_size=40), TASKS, OPTIONAL)
+def test_small_tables_stay_in_one_task_and_no_task_has_much_more_than_its_share(
+    given: list[tuple[int, int]], tasks: int, most: int | None
+) -> None:
+    ranges = [
+        OffsetRange(uuid.UUID(int=table), f"t{table}", partition, 0, size)
+        for partition, (table, size) in enumerate(given)
+    ]
+    tables = {each.topic_id: each.topic_id.int for each in ranges}
+    packed = pack(ranges, default_tasks=tasks, max_records_per_partition=most, table_of=tables)
+    assert covered([sorted(each for task in packed for each in task)]) == covered(packed)
+    assert covered(packed) == sorted(covered([ranges]))
+    share = sum(map(len, ranges)) / tasks
+    for table in set(tables.values()):
+        of_table = [each for each in ranges if each.topic_id.int == table]
+        size = sum(map(len, of_table))
+        if 0 < size <= min(share, most or size) and len(set(tables.values())) > 1:
+            assert sum(any(each.topic_id.int == table for each in task) for task in packed) == 1
+    if most is None:
+        largest = max((len(each) for each in ranges), default=0)
+        assert all(sum(map(len, task)) <= share + max(share, largest) for task in packed)
+    else:
+        assert all(sum(map(len, task)) <= most for task in packed)
