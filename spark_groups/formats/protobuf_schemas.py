@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Final
 
 from google.protobuf import (  # type: ignore[import-untyped]
+    any_pb2,
+    api_pb2,
     descriptor_pb2,
     descriptor_pool,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
     message_factory,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
 )
 from google.protobuf.descriptor import (  # type: ignore[import-untyped]
     Descriptor,
     FieldDescriptor,
-    FileDescriptor,
 )
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
@@ -23,6 +33,16 @@ from spark_groups.errors import SchemaError
 BYTES_MAX: Final = 1 << 22
 FIELDS_MAX: Final = 10_000
 DEPTH_MAX: Final = 64
+_STANDARD: Final = tuple(
+    descriptor_pb2.FileDescriptorProto.FromString(each.DESCRIPTOR.serialized_pb)
+    for each in (
+        *(any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2),
+        *(source_context_pb2, struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2),
+    )
+)
+"""Google's own files, which sets need not have."""
+_MAIN: Final = "(schema)"
+"""The name of a file that a registry has without one."""
 
 
 def message_of(descriptor_set: bytes, name: str) -> Descriptor:
@@ -30,7 +50,7 @@ def message_of(descriptor_set: bytes, name: str) -> Descriptor:
 
     Args:
         descriptor_set: A serialized `FileDescriptorSet`.
-        name: The full name of the message.
+        name: The full name of the message; empty: the first one of the last file.
 
     Raises:
         SchemaError: There is none, or rows cannot have it.
@@ -47,7 +67,9 @@ def message_of(descriptor_set: bytes, name: str) -> Descriptor:
 
 
 def _message(files: list[descriptor_pb2.FileDescriptorProto], name: str) -> Descriptor:
-    pool = _pool({each.name: each for each in files})
+    pool = _pool(files)
+    if not name and files and files[-1].message_type:
+        name = f"{files[-1].package}.{files[-1].message_type[0].name}".lstrip(".")
     try:
         message = pool.FindMessageTypeByName(name)
     except KeyError as error:
@@ -61,7 +83,7 @@ def _message(files: list[descriptor_pb2.FileDescriptorProto], name: str) -> Desc
         raise SchemaError(f"the message {name} has no fields")
     list(_fields(message, (message.full_name,)))
     # ptars knows no editions: their features are written in terms of proto3.
-    plain = _pool({each.name: _without_editions(each, pool) for each in files})
+    plain = _pool([_without_editions(each, pool) for each in files])
     return plain.FindMessageTypeByName(name)
 
 
@@ -88,14 +110,41 @@ def longest_enum_name(message: Descriptor) -> int:
     return max((len(value.name) for enum in enums for value in enum.values), default=0)
 
 
-def index_prefixes(message: Descriptor) -> tuple[bytes, ...]:
-    """Return how the frame of a schema registry may name a message: its place in its file."""
+def set_of_registry(schema: str, references: Mapping[str, str]) -> str:
+    """Return the descriptor set, in base64, of a schema in a registry.
+
+    Args:
+        schema: The schema's descriptor in base64, as registries return it with format=serialized.
+        references: Those of the files that it imports, by name.
+
+    Raises:
+        SchemaError: One of them is no descriptor.
+    """
+    whole = descriptor_pb2.FileDescriptorSet()
+    for name, text in (*references.items(), (_MAIN, schema)):
+        try:
+            whole.file.add().ParseFromString(base64.b64decode(text, validate=True))
+        except (ValueError, DecodeError) as error:
+            raise SchemaError("it is no descriptor: format=serialized is not supported") from error
+        whole.file[-1].name = name
+    return base64.b64encode(whole.SerializeToString()).decode()
+
+
+def index_prefixes(descriptor_set: str, name: str) -> tuple[bytes, ...]:
+    """Return how the frame of a registry may name a message: its place in its schema.
+
+    Args:
+        descriptor_set: That of the schema, in base64.
+        name: The full name of the message; the result is empty if the schema has none such.
+    """
+    file = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(descriptor_set)).file[-1]
     path: list[int] = []
-    inner = message
-    while inner.containing_type is not None:
-        path.insert(0, [each.name for each in inner.containing_type.nested_types].index(inner.name))
-        inner = inner.containing_type
-    path.insert(0, list(message.file.message_types_by_name).index(inner.name))
+    inside, prefix = file.message_type, f"{file.package}." if file.package else ""
+    for part in name.removeprefix(prefix).split(".") if name.startswith(prefix) else ():
+        path += [place for place, each in enumerate(inside) if each.name == part][:1] or [-1]
+        inside = inside[path[-1]].nested_type if path[-1] >= 0 else ()
+    if not path or -1 in path:
+        return ()
     full = b"".join(_varint(number << 1) for number in (len(path), *path))
     return (b"\0", full) if path == [0] else (full,)
 
@@ -108,41 +157,20 @@ def _varint(number: int) -> bytes:
     return bytes((*octets, number))
 
 
-def _pool(files: dict[str, descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
+def _pool(given: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
+    files = {each.name: each for each in (*_STANDARD, *given)}
     pool = descriptor_pool.DescriptorPool()
-    waiting, added = dict(files), set[str]()
-    while waiting:
-        missing = {each for file in waiting.values() for each in file.dependency}
-        missing -= added | waiting.keys()
-        waiting |= {each: _standard_file(each) for each in missing}
-        ready = [name for name, file in waiting.items() if added.issuperset(file.dependency)]
-        if not ready:
+    imports = {name: [*file.dependency] for name, file in files.items()}
+    for name in TopologicalSorter(imports).static_order():
+        if name not in files:
             raise SchemaError(
-                f"files of the descriptor set import each other: {', '.join(waiting)}"
+                f"the descriptor set lacks the file {name}: make it with protoc --include_imports"
             )
-        for name in ready:
-            try:
-                pool.Add(waiting.pop(name))
-            except (TypeError, ValueError) as error:
-                raise SchemaError(f"the file {name} of the descriptor set: {error}") from error
-            added.add(name)
+        try:
+            pool.Add(files[name])
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"the file {name} of the descriptor set: {error}") from error
     return pool
-
-
-def _standard_file(name: str) -> descriptor_pb2.FileDescriptorProto:
-    """Return one of Google's own files."""
-    module = name.removesuffix(".proto").replace("/", ".")
-    if not (module.startswith("google.protobuf.") and module.count(".") == 2):
-        raise SchemaError(
-            f"the descriptor set lacks the file {name}: make it with protoc --include_imports"
-        )
-    try:
-        file: FileDescriptor = importlib.import_module(f"{module}_pb2").DESCRIPTOR
-    except ImportError as error:
-        raise SchemaError(f"the descriptor set lacks the file {name}") from error
-    copy = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(copy)
-    return copy
 
 
 def _fields(message: Descriptor, above: tuple[str, ...]) -> Iterator[FieldDescriptor]:

@@ -8,6 +8,7 @@ so a process looks each one up once.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import threading
@@ -17,15 +18,25 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 
-from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
+from spark_groups.errors import (
+    NotInstalledError,
+    SchemaError,
+    SchemaLookupError,
+    UnknownSchemaIdError,
+)
 from spark_groups.formats.avro.schema import TEXT_BYTES_MAX
 from spark_groups.formats.avro_references import with_references
 from spark_groups.masking import Secrets
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from spark_groups.values import dataclass
+from spark_groups.wire.security.config_references import Allowed, resolved
 
 _log = logging.getLogger(__name__)
 
+PREFIX: Final = "schemaRegistry."
+"""Before the client's settings in the source's options."""
+LOGIN: Final = "basic.auth.user.info"
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 IDS_MAX: Final = 2_000
 """How many schemas a process keeps."""
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -54,8 +65,9 @@ _SAY_EVERY_S: Final = 30.0
 _UNKNOWN_CODES: Final = frozenset({40401, 40402, 40403})
 """Confluent's codes for a subject, a version or an id that does not exist."""
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
-_LOGIN: Final = frozenset({401, 403})
-_AVRO: Final = "AVRO"
+_REFUSED: Final = frozenset({401, 403})
+_FORMATS: Final = {"AVRO": None, "PROTOBUF": "serialized"}
+"""The kinds of schemas that are looked up, and the format in which they are asked for."""
 
 Result = TypeVar("Result")
 _Key = tuple[str, int]
@@ -82,10 +94,13 @@ class SchemaRegistry:
 
     Args:
         access: How it is reached.
+        kind: AVRO, whose texts have the schemas that they refer to in them, or PROTOBUF, whose
+            texts are descriptor sets in base64.
     """
 
-    def __init__(self, access: RegistryAccess) -> None:
+    def __init__(self, access: RegistryAccess, kind: str = "AVRO") -> None:
         self._access = access
+        self._kind, self._format = kind, _FORMATS[kind]
         self._secrets = _secrets_of(dict(access.settings))
         self._shown = ", ".join(access.urls)
         self._client: Any = None
@@ -104,7 +119,7 @@ class SchemaRegistry:
             subject: A subject in the registry's context in which the id has its meaning.
 
         Raises:
-            UnknownSchemaIdError: There is none, or it is not of Avro.
+            UnknownSchemaIdError: There is none, or it is of another kind.
             SchemaLookupError: The registry did not answer in time, refuses, or answers otherwise.
         """
         key = _key(schema_id, subject)
@@ -152,7 +167,8 @@ class SchemaRegistry:
         context, schema_id = key
 
         def ask(client: Any) -> Any:
-            return client.get_schema(schema_id, subject_name=subject if context else None)
+            name = subject if context else None
+            return client.get_schema(schema_id, subject_name=name, fmt=self._format)
 
         is_late = key not in self._unknown and len(self._unknown) < _LATE_IDS_MAX
         for pause_s in _LATE_PAUSES_S if is_late else ():
@@ -200,7 +216,9 @@ class SchemaRegistry:
         until_s = time.monotonic() + timeout_s
         number = version.version or "latest"
         what = f"version {number} of subject {subject}"
-        found = self._ask(what, lambda client: client.get_version(subject, number), until_s)
+        found = self._ask(
+            what, lambda client: client.get_version(subject, number, fmt=self._format), until_s
+        )
         if not isinstance(found.schema_id, int) or not isinstance(found.version, int):
             raise self._unusable(what, "it has no id or version")
         text = self._text(found.schema, what, until_s)
@@ -224,17 +242,34 @@ class SchemaRegistry:
 
     def _text(self, schema: Any, what: str, until_s: float) -> str:
         """Return the text of a schema, with the schemas that it refers to in it."""
-        if (schema.schema_type or _AVRO) != _AVRO:
-            raise UnknownSchemaIdError(f"{what} is of {schema.schema_type}, not of Avro")
+        kind = schema.schema_type or "AVRO"
+        if kind != self._kind:
+            raise UnknownSchemaIdError(f"{what} is of {kind}, not of {self._kind}")
         if not isinstance(schema.schema_str, str):
             raise self._unusable(what, "it has no schema")
         found: dict[str, str] = {}
         if schema.references:
             found = self._references(schema, what, until_s)
-        text = with_references(schema.schema_str, found) if found else schema.schema_str
+        text = schema.schema_str
+        if self._kind == "PROTOBUF":
+            text = self._descriptor_set(text, found, what)
+        elif found:
+            text = with_references(text, found)
         if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise UnknownSchemaIdError(f"{what} has more than {TEXT_BYTES_MAX} bytes")
         return str(text)
+
+    def _descriptor_set(self, text: str, found: Mapping[str, str], what: str) -> str:
+        try:
+            from spark_groups.formats.protobuf_schemas import set_of_registry  # noqa: PLC0415
+
+            return set_of_registry(text, found)
+        except ImportError as error:
+            raise NotInstalledError(
+                f"Protobuf requires more packages ({error}): install spark-groups[protobuf]"
+            ) from error
+        except SchemaError as error:
+            raise self._unusable(what, str(error)) from error
 
     def _references(self, schema: Any, what: str, until_s: float) -> dict[str, str]:
         """Return the texts of schemas to which a schema refers, by name.
@@ -255,7 +290,7 @@ class SchemaRegistry:
             try:
                 registered = self._ask(
                     f"version {each.version} of subject {each.subject}, to which {what} refers",
-                    partial(_referred, each),
+                    partial(_referred, each, self._format),
                     until_s,
                 )
             except UnknownSchemaIdError as error:
@@ -342,7 +377,7 @@ class SchemaRegistry:
             raise UnknownSchemaIdError(
                 f"the schema registry {self._shown} has no {what}: {line}"
             ) from None
-        if status in _LOGIN:
+        if status in _REFUSED:
             raise SchemaLookupError(
                 f"the schema registry {self._shown} refuses to return {what}: {line}. Check"
                 " schemaRegistry.basic.auth.user.info or schemaRegistry.bearer.auth.*, and the"
@@ -395,14 +430,33 @@ def new_client(access: RegistryAccess, request_s: float) -> Any:
         raise SchemaLookupError(f"schemaRegistry.* cannot be used: {line}") from None
 
 
+def setting_of(name: str, text: str) -> str:
+    """Return a setting of the client with its references resolved.
+
+    Args:
+        name: Its name, without the prefix of the source's options.
+        text: As options or a file have it.
+
+    Raises:
+        ValueError: It cannot be resolved, or is not what the client takes.
+    """
+    allowed = Allowed.by(os.environ)
+    value = resolved(text, allowed).strip()
+    if name in _FILES:
+        allowed.check_store(value)
+    if name == LOGIN and ":" not in value:
+        raise ValueError("is not user:password")
+    return value
+
+
 def _secrets_of(settings: Mapping[str, Any]) -> Secrets:
-    password = str(settings.get("basic.auth.user.info", "")).partition(":")[2]
+    password = str(settings.get(LOGIN, "")).partition(":")[2]
     return Secrets.of({**settings, "password": password})
 
 
-def _referred(reference: Any, client: Any) -> Any:
+def _referred(reference: Any, fmt: str | None, client: Any) -> Any:
     # A schema keeps its meaning when one that it refers to is deleted.
-    return client.get_version(reference.subject, reference.version, deleted=True)
+    return client.get_version(reference.subject, reference.version, deleted=True, fmt=fmt)
 
 
 def _key(schema_id: int, subject: str) -> _Key:
@@ -411,6 +465,6 @@ def _key(schema_id: int, subject: str) -> _Key:
 
 
 @lru_cache(maxsize=8)
-def registry_of(access: RegistryAccess) -> SchemaRegistry:
+def registry_of(access: RegistryAccess, kind: str = "AVRO") -> SchemaRegistry:
     """Return this process's registry, which the tasks of a load or run share."""
-    return SchemaRegistry(access)
+    return SchemaRegistry(access, kind)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 
+import pyarrow as pa
 import pytest
 
 from spark_groups.errors import SchemaLookupError, UnknownSchemaIdError
+from spark_groups.formats.protobuf_values import ProtobufDecoder
 from spark_groups.spark.schemas.registry import SchemaRegistry
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from tests.spark.schemas.stub_registry import AVRO
@@ -42,6 +45,25 @@ def test_references_of_a_real_registry_are_resolved(registry: Registry, topic_na
     text = SchemaRegistry(RegistryAccess(urls=(registry.url,))).schema_of_id(schema_id, 20.0)
     price = json.loads(text)["fields"][0]["type"]
     assert (price["namespace"], price["name"], price["fields"]) == ("m", "Money", money["fields"])
+
+
+def test_a_real_registry_returns_descriptors_of_protobuf(
+    registry: Registry, topic_name: str
+) -> None:
+    money = 'syntax = "proto3"; package m; message Money { int64 cents = 1; }'
+    registry.register(f"{topic_name}-money", money)
+    order = """syntax = "proto3"; package t; import "money.proto"; import
+        "google/protobuf/timestamp.proto"; message Other {} message Order {
+        m.Money price = 1; google.protobuf.Timestamp at = 2; map<string, int32> tags = 3; }"""
+    refers = {"name": "money.proto", "subject": f"{topic_name}-money", "version": 1}
+    schema_id = registry.register(topic_name, order, [refers])
+    asked = SchemaRegistry(RegistryAccess(urls=(registry.url,)), "PROTOBUF")
+    text = asked.schema_of_id(schema_id, 20.0)
+    assert asked.schema_of_subject(topic_name, SchemaVersion(), 20.0).text == text
+    decoder = ProtobufDecoder(base64.b64decode(text), "t.Order", lambda _: text, bytes_max=1 << 20)
+    value = b"\0" + schema_id.to_bytes(4, "big") + b"\2\2\x0a\2\x08\5"
+    found = decoder.decode(pa.array([value])).values.to_pylist()
+    assert found == [{"price": {"cents": 5}, "at": None, "tags": []}]
 
 
 def test_paused_registry_is_waited_for(registry: Registry, topic_name: str) -> None:
