@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+import importlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf import (  # type: ignore[import-untyped]
-    any_pb2,
-    api_pb2,
     descriptor_pb2,
     descriptor_pool,
-    duration_pb2,
-    empty_pb2,
-    field_mask_pb2,
     message_factory,
-    source_context_pb2,
-    struct_pb2,
-    timestamp_pb2,
-    type_pb2,
-    wrappers_pb2,
 )
 from google.protobuf.descriptor import (  # type: ignore[import-untyped]
     Descriptor,
@@ -34,15 +27,19 @@ BYTES_MAX: Final = 1 << 22
 FIELDS_MAX: Final = 10_000
 DEPTH_MAX: Final = 64
 _STANDARD: Final = tuple(
-    descriptor_pb2.FileDescriptorProto.FromString(each.DESCRIPTOR.serialized_pb)
+    descriptor_pb2.FileDescriptorProto.FromString(
+        importlib.import_module(f"google.protobuf.{each}_pb2").DESCRIPTOR.serialized_pb
+    )
     for each in (
-        *(any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2),
-        *(source_context_pb2, struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2),
+        *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context"),
+        *("struct", "timestamp", "type", "wrappers"),
     )
 )
 """Google's own files, which sets need not have."""
-_MAIN: Final = "(schema)"
-"""The name of a file that a registry has without one."""
+_TOKEN: Final = re.compile(
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|([\w.]+|[{}=])""", re.DOTALL
+)
+"""A word or mark of a file of Protobuf; without a group: a comment or a text."""
 
 
 def message_of(descriptor_set: bytes, name: str) -> Descriptor:
@@ -50,7 +47,7 @@ def message_of(descriptor_set: bytes, name: str) -> Descriptor:
 
     Args:
         descriptor_set: A serialized `FileDescriptorSet`.
-        name: The full name of the message; empty: the first one of the last file.
+        name: The full name of the message.
 
     Raises:
         SchemaError: There is none, or rows cannot have it.
@@ -68,8 +65,6 @@ def message_of(descriptor_set: bytes, name: str) -> Descriptor:
 
 def _message(files: list[descriptor_pb2.FileDescriptorProto], name: str) -> Descriptor:
     pool = _pool(files)
-    if not name and files and files[-1].message_type:
-        name = f"{files[-1].package}.{files[-1].message_type[0].name}".lstrip(".")
     try:
         message = pool.FindMessageTypeByName(name)
     except KeyError as error:
@@ -110,43 +105,58 @@ def longest_enum_name(message: Descriptor) -> int:
     return max((len(value.name) for enum in enums for value in enum.values), default=0)
 
 
-def set_of_registry(schema: str, references: Mapping[str, str]) -> str:
-    """Return the descriptor set, in base64, of a schema in a registry.
-
-    Args:
-        schema: The schema's descriptor in base64, as registries return it with format=serialized.
-        references: Those of the files that it imports, by name.
-
-    Raises:
-        SchemaError: One of them is no descriptor.
-    """
-    whole = descriptor_pb2.FileDescriptorSet()
-    for name, text in (*references.items(), (_MAIN, schema)):
-        try:
-            whole.file.add().ParseFromString(base64.b64decode(text, validate=True))
-        except (ValueError, DecodeError) as error:
-            raise SchemaError("it is no descriptor: format=serialized is not supported") from error
-        whole.file[-1].name = name
-    return base64.b64encode(whole.SerializeToString()).decode()
-
-
-def index_prefixes(descriptor_set: str, name: str) -> tuple[bytes, ...]:
+def index_prefixes(schema: str, name: str) -> tuple[bytes, ...]:
     """Return how the frame of a registry may name a message: its place in its schema.
 
     Args:
-        descriptor_set: That of the schema, in base64.
+        schema: As registries return it: the text of a file, or its descriptor in base64.
         name: The full name of the message; the result is empty if the schema has none such.
     """
-    file = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(descriptor_set)).file[-1]
-    path: list[int] = []
-    inside, prefix = file.message_type, f"{file.package}." if file.package else ""
-    for part in name.removeprefix(prefix).split(".") if name.startswith(prefix) else ():
-        path += [place for place, each in enumerate(inside) if each.name == part][:1] or [-1]
-        inside = inside[path[-1]].nested_type if path[-1] >= 0 else ()
-    if not path or -1 in path:
+    try:
+        octets = base64.b64decode(schema, validate=True)
+        paths = _paths(descriptor_pb2.FileDescriptorProto.FromString(octets))
+    except (ValueError, DecodeError):
+        paths = _paths_in_text(schema)
+    path = paths.get(name)
+    if path is None:
         return ()
     full = b"".join(_varint(number << 1) for number in (len(path), *path))
-    return (b"\0", full) if path == [0] else (full,)
+    return (b"\0", full) if path == (0,) else (full,)
+
+
+def _paths(file: descriptor_pb2.FileDescriptorProto) -> dict[str, tuple[int, ...]]:
+    """Return the indexes of all messages by name."""
+    found: dict[str, tuple[int, ...]] = {}
+    left: list[tuple[str, tuple[int, ...], Any]]
+    left = [(f"{file.package}.".lstrip("."), (), file.message_type)]
+    while left:
+        prefix, path, inside = left.pop()
+        for place, each in enumerate(inside):
+            found[prefix + each.name] = (*path, place)
+            left.append((f"{prefix}{each.name}.", (*path, place), each.nested_type))
+    return found
+
+
+def _paths_in_text(text: str) -> dict[str, tuple[int, ...]]:
+    """Return the indexes of all messages by name; entries of maps count only in descriptors."""
+    tokens = ["", "", *(each[1] for each in _TOKEN.finditer(text) if each[1])]
+    found: dict[str, tuple[int, ...]] = {}
+    scopes: list[tuple[str, tuple[int, ...]]] = [("", ())]
+    counts = Counter[tuple[int, ...]]()
+    for at, token in enumerate(tokens):
+        prefix, path = scopes[-1]
+        if token == "package" and len(scopes) == 1 and len(tokens) > at + 1:
+            scopes[0] = (f"{tokens[at + 1]}.", ())
+        elif token == "{" and tokens[at - 2] == "message" and tokens[at - 1] != "=":
+            name, inner = prefix + tokens[at - 1], (*path, counts[path])
+            counts[path] += 1
+            found[name] = inner
+            scopes.append((f"{name}.", inner))
+        elif token == "{":
+            scopes.append(scopes[-1])
+        elif token == "}" and len(scopes) > 1:
+            scopes.pop()
+    return found
 
 
 def _varint(number: int) -> bytes:

@@ -45,9 +45,9 @@ class ProtobufDecoder:
     Args:
         descriptor_set: A serialized `FileDescriptorSet`, as `protoc --descriptor_set_out` makes it
             with `--include_imports`; Google's standard files may be missing.
-        message_name: The full name of the message; empty: the first one of the last file.
-        schema_of_id: Returns a writer's descriptor set, in base64, by the id in front of each
-            value, before message indexes; None: values are bare.
+        message_name: The full name of the message.
+        schema_of_id: Returns a writer's schema, as registries do, by the id in front of each value,
+            behind which message indexes stand; None: values are bare.
         bytes_max: About how much memory the values of one call may take.
 
     Raises:
@@ -80,13 +80,13 @@ class ProtobufDecoder:
         ddl_of(self.arrow_type)
         self._limit = RowLimit(self.arrow_type, 1, protobuf_schemas.longest_enum_name(message))
         self._bytes_max = bytes_max
-        self._name = message.full_name
+        self._name = message_name
         self._is_framed = schema_of_id is not None
 
         @lru_cache(_IDS_MAX)
         def prefixes(schema_id: int) -> tuple[bytes, ...]:
             assert schema_of_id is not None
-            return protobuf_schemas.index_prefixes(schema_of_id(schema_id), message.full_name)
+            return protobuf_schemas.index_prefixes(schema_of_id(schema_id), message_name)
 
         self._prefixes = prefixes
 

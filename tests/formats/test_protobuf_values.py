@@ -53,8 +53,8 @@ def raw(value: pa.Scalar) -> Any:
 
 
 def text_of(file: Any) -> str:
-    """Return a schema as a registry gives it to a decoder."""
-    return base64.b64encode(as_set(file)).decode()
+    """Return a schema as a registry gives it that keeps what serializers for Python send."""
+    return base64.b64encode(file.SerializeToString()).decode()
 
 
 def decoder_of(file: Any, **options: Any) -> ProtobufDecoder:
@@ -222,7 +222,7 @@ def test_a_schema_id_names_the_message_of_its_own_schema() -> None:
             raise UnknownSchemaIdError(f"there is no schema id {schema_id}")
         return texts[schema_id]
 
-    decoder = ProtobufDecoder(as_set(file), "", schema_of_id, bytes_max=BYTES_MAX)
+    decoder = ProtobufDecoder(as_set(file), "t.M", schema_of_id, bytes_max=BYTES_MAX)
     values = [b"\0\0\0\0" + each + b"\x08\x05" for each in (b"\1\0", b"\2\2\2", b"\1\0")]
     bad = [
         b"\0\0\0\0" + each + b"\x08\x05" for each in (b"\2\0", b"\1\2\2", b"\3\0", b"\4\0", b"\5\0")
@@ -237,19 +237,42 @@ def test_a_schema_id_names_the_message_of_its_own_schema() -> None:
     assert asked == [1, 2, 3, 4, 5, 5], "the registry is asked again only for what it does not have"
 
 
-def test_a_schema_of_a_registry_is_a_set_of_its_own_and_the_files_that_it_imports() -> None:
-    file, more = new_file("proto3", "t.proto"), new_file("proto3", "any name")
-    more.package = "more"
-    add_field(more.message_type.add(name="Money"), "cents", "int64")
-    file.dependency.append("more.proto")
-    add_field(file.message_type.add(name="M"), "price", "more.Money")
-    one, other = (base64.b64encode(each.SerializeToString()).decode() for each in (file, more))
-    text = protobuf_schemas.set_of_registry(one, {"more.proto": other})
-    decoder = ProtobufDecoder(base64.b64decode(text), "", bytes_max=BYTES_MAX)
-    assert ddl_of(decoder.arrow_type) == "struct<price:struct<cents:bigint>>"
-    for wrong in ('syntax = "proto3";', "AAAA"):
-        with pytest.raises(SchemaError, match="format=serialized is not supported"):
-            protobuf_schemas.set_of_registry(one, {"more.proto": wrong})
+TEXT = """
+// message Zero {}
+syntax = "proto2"; /* message Zero { */ package shop.v1;
+option (about) = { text: "message Zero {" message: { a: 1 } };
+import 'message Zero {';
+enum Kind { message = 0; package = 1; }
+message Order {
+  optional string message = 1 [default = "}"];
+  map<string, Line> lines = 2;
+  message Line { oneof what { int32 a = 1; string b = 2; } message Part {} enum E { X = 0; } }
+  extensions 100 to 200;
+  message Other { reserved 1, 2; }
+}
+service Orders { rpc Get (Order) returns (Order) { option (x) = {}; } }
+message message { optional Order order = 1; }
+extend Order { optional int32 more = 100; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "prefixes"),
+    [
+        ("shop.v1.Order", (b"\0", b"\2\0")),
+        ("shop.v1.Order.Line", (b"\4\0\0",)),
+        ("shop.v1.Order.Line.Part", (b"\6\0\0\0",)),
+        ("shop.v1.Order.Other", (b"\4\0\2",)),
+        ("shop.v1.message", (b"\2\2",)),
+        *((name, ()) for name in ("shop.v1.Zero", "Order", "shop.v1.Kind", "shop.v1.Order.E", "")),
+    ],
+)
+def test_a_message_has_its_place_in_the_text_of_a_schema(
+    name: str, prefixes: tuple[bytes, ...]
+) -> None:
+    assert protobuf_schemas.index_prefixes(TEXT, name) == prefixes
+    for wrong in (TEXT[:400], TEXT[::-1], "package", "message {", "}}{", "AAAA", "/*" * 100_000):
+        protobuf_schemas.index_prefixes(wrong, name)
 
 
 def test_a_call_decodes_as_many_rows_as_its_memory_holds() -> None:

@@ -128,7 +128,7 @@ def protobuf_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Ar
         return whole(ProtobufDecoder(as_set(file), name, bytes_max=BYTES_MAX, **options))
 
     def schema_of_id(_: int) -> str:
-        return base64.b64encode(as_set(file)).decode()
+        return base64.b64encode(file.SerializeToString()).decode()
 
     def plain(part: pa.Array) -> None:
         pa.array([row_of(message.FromString(each)) for each in part.to_pylist()])

@@ -198,7 +198,7 @@ def _message_decoder() -> ProtobufDecoder:
 def _schema_of_id(schema_id: int) -> str:
     if schema_id != 258:
         raise UnknownSchemaIdError(f"there is no schema id {schema_id}")
-    return base64.b64encode(as_set(full_file("proto3"))).decode()
+    return base64.b64encode(full_file("proto3").SerializeToString()).decode()
 
 
 def feed_messages(data: bytes) -> None:

@@ -96,15 +96,12 @@ _MEANINGS: Final[Mapping[str, tuple[str, str | None]]] = {
         "binary",
     ),
     "Schema": (
-        "The schema of the column COLUMN: for json Spark's DDL, such as `id bigint, name string`;"
-        " in place of the registry's, for avro its JSON, and for protobuf a descriptor set, as"
-        " base64 or as the path of a file on the driver's host.",
+        "The schema of the column COLUMN: for avro its JSON, without it the registry's; for json"
+        " Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, as base64"
+        " or as the path of a file on the driver's host.",
         None,
     ),
-    "MessageName": (
-        "The full name of the message, for protobuf; required with COLUMNSchema.",
-        "the first message of the registry's schema",
-    ),
+    "MessageName": ("The full name of the message in COLUMNSchema, for protobuf.", None),
     "Subject": (
         "The registry's subject with the schema of the column COLUMN; {topic} stands for the topic."
         " With the subject name strategies: {topic}-COLUMN (topic), com.shop.Order (record),"
@@ -163,24 +160,21 @@ class _Column(NamedTuple):
         name, kind = self.name, f"{self.name}Format is {self.format.value}"
         parts = [*_MEANINGS][1:]
         has = {part for part, value in zip(parts, self[2:], strict=True) if value is not None}
-        for part in sorted(has - _TAKEN.get(self.format, set())):
-            yield f"{name}{part} is set, but {kind}"
-        if self.format is Format.JSON and not self.schema:
-            yield f"{name}Schema is missing, and {kind}"
-        if self.format not in (Format.AVRO, Format.PROTOBUF):
-            return
-        if self.schema:
-            for part in sorted(has & _OF_REGISTRY):
-                yield f"{name}{part} and {name}Schema are both set: remove one"
-            if self.format is Format.PROTOBUF:
-                if not self.message_name:
-                    yield f"{name}MessageName is missing, and {kind}"
+        taken = _TAKEN.get(self.format, ())
+        yield from (f"{name}{part} is set, but {kind}" for part in parts if part in has - {*taken})
+        if self.format is not Format.AVRO:
+            yield from (f"{name}{part} is missing, and {kind}" for part in taken if part not in has)
+            if self.format is Format.PROTOBUF and self.schema:
                 try:
                     _descriptor_set(self.schema)
                 except ValueError as error:
                     yield f"{name}Schema: {error}"
+        elif self.schema:
+            for part in taken[1:]:
+                if part in has:
+                    yield f"{name}{part} and {name}Schema are both set: remove one"
         elif not has_registry:
-            yield f"{kind}: set {_URL}, or {name}Schema"
+            yield f"{kind}: set {_URL}, or {name}Schema for records without a schema id"
         elif self.schema_version and self.schema_id:
             yield f"{name}SchemaVersion and {name}SchemaId are both set: remove one"
         elif not self.schema_id and TOPIC in (self.subject or TOPIC) and len(topics) != 1:
@@ -190,12 +184,12 @@ class _Column(NamedTuple):
             )
 
 
-_OF_REGISTRY: Final = {"Subject", "SchemaVersion", "SchemaId"}
 _TAKEN: Final = {
-    Format.AVRO: {"Schema", *_OF_REGISTRY},
-    Format.JSON: {"Schema"},
-    Format.PROTOBUF: {"Schema", "MessageName", *_OF_REGISTRY},
+    Format.AVRO: ("Schema", "Subject", "SchemaVersion", "SchemaId"),
+    Format.JSON: ("Schema",),
+    Format.PROTOBUF: ("Schema", "MessageName"),
 }
+"""What may follow the name of a column; all of it must, unless it is of Avro."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))

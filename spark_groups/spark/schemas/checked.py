@@ -34,16 +34,16 @@ def checked_registry(urls: str, subject: str | None, settings: Mapping[str, str]
         SchemaLookupError: It does not answer, refuses, or has no such subject.
         OptionsError: Rows cannot have the schema, or a setting cannot be resolved.
     """
-    own = {}
+    own = []
     for name, text in settings.items():
         if name.startswith(PREFIX):
-            own_name = name.removeprefix(PREFIX)
+            short = name.removeprefix(PREFIX)
             try:
-                own[own_name] = setting_of(own_name, text)
+                own.append((short, setting_of(short, text)))
             except ValueError as error:
                 raise OptionsError(f"{name}: {error}") from error
     addresses = tuple(each.strip() for each in urls.split(",") if each.strip())
-    registry = SchemaRegistry(RegistryAccess(urls=addresses, settings=tuple(own.items())))
+    registry = SchemaRegistry(RegistryAccess(urls=addresses, settings=tuple(own)))
     if subject is None:
         return f"{urls} has {len(registry.subjects(_ANSWER_S))} subjects"
     found = registry.schema_of_subject(subject, SchemaVersion(), _ANSWER_S)

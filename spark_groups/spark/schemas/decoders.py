@@ -52,7 +52,7 @@ def looked_up(formats: RowFormats, timeout_s: float) -> tuple[RowFormats, tuple[
     for name, each in formats.by_column.items():
         if not each.needs_lookup:
             continue
-        registry = registry_of(access, each.format.name)
+        registry = registry_of(access)
         schema = registry.schema_of_subject(each.subject, each.version, timeout_s)
         version = SchemaVersion(schema.version, schema.schema_id)
         both[name] = replace(each, schema=schema.text, version=version)

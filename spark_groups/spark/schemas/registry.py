@@ -18,12 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 
-from spark_groups.errors import (
-    NotInstalledError,
-    SchemaError,
-    SchemaLookupError,
-    UnknownSchemaIdError,
-)
+from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
 from spark_groups.formats.avro.schema import TEXT_BYTES_MAX
 from spark_groups.formats.avro_references import with_references
 from spark_groups.masking import Secrets
@@ -66,9 +61,6 @@ _UNKNOWN_CODES: Final = frozenset({40401, 40402, 40403})
 """Confluent's codes for a subject, a version or an id that does not exist."""
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED: Final = frozenset({401, 403})
-_FORMATS: Final = {"AVRO": None, "PROTOBUF": "serialized"}
-"""The kinds of schemas that are looked up, and the format in which they are asked for."""
-
 Result = TypeVar("Result")
 _Key = tuple[str, int]
 """The context of a subject, which is empty for the default one, and an id."""
@@ -94,13 +86,13 @@ class SchemaRegistry:
 
     Args:
         access: How it is reached.
-        kind: AVRO, whose texts have the schemas that they refer to in them, or PROTOBUF, whose
-            texts are descriptor sets in base64.
+        kind: Of its schemas: AVRO, whose texts then have those that they refer to in them, or
+            PROTOBUF.
     """
 
     def __init__(self, access: RegistryAccess, kind: str = "AVRO") -> None:
         self._access = access
-        self._kind, self._format = kind, _FORMATS[kind]
+        self._kind = kind
         self._secrets = _secrets_of(dict(access.settings))
         self._shown = ", ".join(access.urls)
         self._client: Any = None
@@ -167,8 +159,7 @@ class SchemaRegistry:
         context, schema_id = key
 
         def ask(client: Any) -> Any:
-            name = subject if context else None
-            return client.get_schema(schema_id, subject_name=name, fmt=self._format)
+            return client.get_schema(schema_id, subject_name=subject if context else None)
 
         is_late = key not in self._unknown and len(self._unknown) < _LATE_IDS_MAX
         for pause_s in _LATE_PAUSES_S if is_late else ():
@@ -216,9 +207,7 @@ class SchemaRegistry:
         until_s = time.monotonic() + timeout_s
         number = version.version or "latest"
         what = f"version {number} of subject {subject}"
-        found = self._ask(
-            what, lambda client: client.get_version(subject, number, fmt=self._format), until_s
-        )
+        found = self._ask(what, lambda client: client.get_version(subject, number), until_s)
         if not isinstance(found.schema_id, int) or not isinstance(found.version, int):
             raise self._unusable(what, "it has no id or version")
         text = self._text(found.schema, what, until_s)
@@ -248,28 +237,12 @@ class SchemaRegistry:
         if not isinstance(schema.schema_str, str):
             raise self._unusable(what, "it has no schema")
         found: dict[str, str] = {}
-        if schema.references:
+        if schema.references and kind == "AVRO":
             found = self._references(schema, what, until_s)
-        text = schema.schema_str
-        if self._kind == "PROTOBUF":
-            text = self._descriptor_set(text, found, what)
-        elif found:
-            text = with_references(text, found)
+        text = with_references(schema.schema_str, found) if found else schema.schema_str
         if len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise UnknownSchemaIdError(f"{what} has more than {TEXT_BYTES_MAX} bytes")
         return str(text)
-
-    def _descriptor_set(self, text: str, found: Mapping[str, str], what: str) -> str:
-        try:
-            from spark_groups.formats.protobuf_schemas import set_of_registry  # noqa: PLC0415
-
-            return set_of_registry(text, found)
-        except ImportError as error:
-            raise NotInstalledError(
-                f"Protobuf requires more packages ({error}): install spark-groups[protobuf]"
-            ) from error
-        except SchemaError as error:
-            raise self._unusable(what, str(error)) from error
 
     def _references(self, schema: Any, what: str, until_s: float) -> dict[str, str]:
         """Return the texts of schemas to which a schema refers, by name.
@@ -290,7 +263,7 @@ class SchemaRegistry:
             try:
                 registered = self._ask(
                     f"version {each.version} of subject {each.subject}, to which {what} refers",
-                    partial(_referred, each, self._format),
+                    partial(_referred, each),
                     until_s,
                 )
             except UnknownSchemaIdError as error:
@@ -454,9 +427,9 @@ def _secrets_of(settings: Mapping[str, Any]) -> Secrets:
     return Secrets.of({**settings, "password": password})
 
 
-def _referred(reference: Any, fmt: str | None, client: Any) -> Any:
+def _referred(reference: Any, client: Any) -> Any:
     # A schema keeps its meaning when one that it refers to is deleted.
-    return client.get_version(reference.subject, reference.version, deleted=True, fmt=fmt)
+    return client.get_version(reference.subject, reference.version, deleted=True)
 
 
 def _key(schema_id: int, subject: str) -> _Key:

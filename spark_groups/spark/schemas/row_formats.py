@@ -51,7 +51,7 @@ class ColumnFormat:
     Args:
         schema: The schema that rows have: Avro's JSON, Spark's DDL for JSON, a descriptor set in
             base64 for Protobuf. Empty: a registry has it, or the format needs none.
-        message: The name of the Protobuf message; empty: the first one of the schema.
+        message: The name of the Protobuf message.
         subject: The registry's subject with the schema; empty: no registry has it.
         version: Its version in the registry.
     """
@@ -65,7 +65,7 @@ class ColumnFormat:
     @property
     def needs_lookup(self) -> bool:
         """Whether a registry has the schema that rows get."""
-        return self.format in (Format.AVRO, Format.PROTOBUF) and not self.schema
+        return self.format is Format.AVRO and not self.schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

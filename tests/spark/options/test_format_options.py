@@ -80,15 +80,6 @@ def test_version_is_latest_or_a_number_or_the_schema_has_an_id(
     assert found.value.version == version
 
 
-def test_schema_of_protobuf_may_be_that_of_the_registry() -> None:
-    for more in ({}, {"valueMessageName": "shop.Order"}):
-        found = formats(valueFormat="protobuf", **URL, **more)
-        assert found is not None
-        assert found.value.needs_lookup
-        assert (found.value.subject, found.value.schema) == ("orders-value", "")
-        assert found.value.message == more.get("valueMessageName", "")
-
-
 def test_own_schema_needs_no_registry() -> None:
     found = formats(valueFormat="json", valueSchema="id bigint", onUndecodable="NULL")
     assert found is not None
@@ -133,7 +124,7 @@ def test_login_of_a_proxy_is_a_reference(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ({"valueFormat": "xml"}, "valueFormat: 'xml' is neither binary nor string"),
         ({"valueFormat": "avro"}, "valueFormat is avro: set schemaRegistryUrl, or valueSchema"),
-        ({"valueFormat": "protobuf"}, "valueFormat is protobuf: set schemaRegistryUrl, or valueSc"),
+        ({"valueFormat": "protobuf", **URL}, "valueSchema is missing, and valueFormat is protobuf"),
         ({**AVRO, "valueSchemaVersion": "2", "valueSchemaId": "7"}, "valueSchemaVersion and value"),
         ({**AVRO, "valueSchemaId": "id:7"}, "valueSchemaId: "),
         ({"valueFormat": "json"}, "valueSchema is missing, and valueFormat is json"),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 
-import pyarrow as pa
 import pytest
 
 from spark_groups.errors import SchemaLookupError, UnknownSchemaIdError
-from spark_groups.formats.protobuf_values import ProtobufDecoder
+from spark_groups.formats.protobuf_schemas import index_prefixes
 from spark_groups.spark.schemas.registry import SchemaRegistry
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from tests.spark.schemas.stub_registry import AVRO
@@ -47,23 +45,16 @@ def test_references_of_a_real_registry_are_resolved(registry: Registry, topic_na
     assert (price["namespace"], price["name"], price["fields"]) == ("m", "Money", money["fields"])
 
 
-def test_a_real_registry_returns_descriptors_of_protobuf(
+def test_texts_of_protobuf_are_those_of_a_real_registry(
     registry: Registry, topic_name: str
 ) -> None:
-    money = 'syntax = "proto3"; package m; message Money { int64 cents = 1; }'
-    registry.register(f"{topic_name}-money", money)
-    order = """syntax = "proto3"; package t; import "money.proto"; import
-        "google/protobuf/timestamp.proto"; message Other {} message Order {
-        m.Money price = 1; google.protobuf.Timestamp at = 2; map<string, int32> tags = 3; }"""
-    refers = {"name": "money.proto", "subject": f"{topic_name}-money", "version": 1}
-    schema_id = registry.register(topic_name, order, [refers])
     asked = SchemaRegistry(RegistryAccess(urls=(registry.url,)), "PROTOBUF")
-    text = asked.schema_of_id(schema_id, 20.0)
-    assert asked.schema_of_subject(topic_name, SchemaVersion(), 20.0).text == text
-    decoder = ProtobufDecoder(base64.b64decode(text), "t.Order", lambda _: text, bytes_max=1 << 20)
-    value = b"\0" + schema_id.to_bytes(4, "big") + b"\2\2\x0a\2\x08\5"
-    found = decoder.decode(pa.array([value])).values.to_pylist()
-    assert found == [{"price": {"cents": 5}, "at": None, "tags": []}]
+    text = """syntax = "proto3"; package t; import "google/protobuf/timestamp.proto";
+        message Other { int32 x = 1; } message Order { google.protobuf.Timestamp at = 1; }"""
+    found = asked.schema_of_id(registry.register(topic_name, text), 20.0)
+    assert index_prefixes(found, "t.Order") == (b"\2\2",)
+    with pytest.raises(UnknownSchemaIdError, match="is of AVRO, not of PROTOBUF"):
+        asked.schema_of_id(registry.register(f"{topic_name}-avro", AVRO), 20.0)
 
 
 def test_paused_registry_is_waited_for(registry: Registry, topic_name: str) -> None:

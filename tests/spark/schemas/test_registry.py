@@ -18,11 +18,10 @@ import pytest
 
 from spark_groups.cli.doctor_cli import Outcome, check_registry
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
-from spark_groups.formats.ddl import ddl_of
 from spark_groups.spark.control.running_query import RunningQuery
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.schemas import registry as registries
-from spark_groups.spark.schemas.decoders import decoders_of, looked_up, row_schema
+from spark_groups.spark.schemas.decoders import decoders_of, looked_up
 from spark_groups.spark.schemas.registry import FoundSchema, SchemaRegistry, registry_of
 from spark_groups.spark.schemas.row_formats import (
     ColumnFormat,
@@ -32,7 +31,7 @@ from spark_groups.spark.schemas.row_formats import (
     SchemaVersion,
 )
 from tests.spark.schemas.stub_registry import AVRO, Stub, running_stub, schema
-from workshop.parts.messages import add_field, new_file
+from workshop.parts.messages import as_set, full_file
 
 LATEST = SchemaVersion()
 NONE = (404, {"error_code": 40403, "message": "none"})
@@ -149,38 +148,27 @@ def test_schema_of_another_format_is_none_of_avro(stub: Stub, registry: SchemaRe
         registry.schema_of_id(7, 5.0)
 
 
-def descriptor(name: str, **fields: str) -> str:
-    """Return a file of Protobuf with one message, as a registry returns it."""
-    file = new_file("proto3")
-    file.dependency.extend(f"{kind}.proto" for kind in fields.values() if "." in kind)
-    message = file.message_type.add(name=name)
-    for field_name, kind in fields.items():
-        add_field(message, field_name, kind)
-    return base64.b64encode(file.SerializeToString()).decode()
-
-
-def test_schema_of_protobuf_is_a_descriptor_set_with_the_files_that_it_imports(stub: Stub) -> None:
-    money = {"name": "t.Money.proto", "subject": "money", "version": 1}
-    order = schema(descriptor("Order", price="t.Money"), schemaType="PROTOBUF", references=[money])
-    stub.answers["/subjects/t-value/versions/latest"] = [(200, {**order, "id": 7, "version": 3})]
-    found = schema(descriptor("Money", cents="int64"), schemaType="PROTOBUF", id=6, version=1)
-    stub.answers["/subjects/money/versions/1"] = [(200, {**found, "subject": "money"})]
-    value = ColumnFormat(format=Format.PROTOBUF, subject="t-value")
+def test_schemas_of_protobuf_tell_which_message_a_frame_names(stub: Stub) -> None:
+    texts = {7: "package t; message M {}", 8: "package t; message N {}", 9: "message M {}"}
+    for schema_id, text in texts.items():
+        stub.answers[f"/schemas/ids/{schema_id}"] = [(200, schema(text, schemaType="PROTOBUF"))]
+    stub.answers["/schemas/ids/6"] = [(200, schema())]
+    descriptors = as_set(full_file("proto3"))
+    value = ColumnFormat(
+        format=Format.PROTOBUF, schema=base64.b64encode(descriptors).decode(), message="t.M"
+    )
     formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
-    formats, (note,) = looked_up(formats, 5.0)
-    assert note.startswith("the column value has the schema of version 3 of t-value, schema id 7")
-    assert all("format=serialized" in each for each in stub.queries)
-    rows = row_schema(pa.schema([("value", pa.binary())]), formats)
-    assert ddl_of(rows.field("value").type) == "struct<price:struct<cents:bigint>>"
-    stub.answers["/schemas/ids/9"] = [(200, schema("syntax = 'proto3';", schemaType="PROTOBUF"))]
-    asked = decoders_of(formats, timeout_s=5.0, memory_bytes=1 << 28, compiled=False)["value"]
-    values = [b"\0\0\0\0" + each for each in (b"\7\0\x0a\2\x08\5", b"\7\2\2", b"\x08\0")]
-    decoded = asked.decode(pa.array(values))
-    assert decoded.values.to_pylist() == [{"price": {"cents": 5}}, None, None]
-    assert "message indexes in its frame name another one" in decoded.refused[1].reason
-    assert "has no schema id 8" in decoded.refused[2].reason
-    with pytest.raises(SchemaLookupError, match="format=serialized is not supported"):
-        asked.decode(pa.array([b"\0\0\0\0\x09\0"]))
+    decoder = decoders_of(formats, timeout_s=5.0, memory_bytes=1 << 28, compiled=False)["value"]
+    found = decoder.decode(pa.array([bytes((0, 0, 0, 0, each, 0)) for each in range(5, 10)]))
+    assert [each is not None for each in found.values.to_pylist()] == [False, False, True] + [
+        False
+    ] * 2
+    assert "has no schema id 5" in found.refused[0].reason
+    assert "schema id 6 is of AVRO, not of PROTOBUF" in found.refused[1].reason
+    for row in (3, 4):
+        assert found.refused[row].reason == (
+            "it is no message t.M: the schema id and message indexes in its frame name another one"
+        )
 
 
 def test_registry_that_comes_back_is_waited_for_and_the_wait_is_logged(
