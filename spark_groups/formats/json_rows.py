@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -71,17 +71,16 @@ def refuse_deep(document: str) -> None:
             raise Misfit(f"its arrays and objects are nested deeper than {DEPTH_MAX}")
 
 
-def row_converter(arrow_type: pa.StructType, time_zone: tzinfo) -> Callable[[bytes], Any]:
+def row_converter(arrow_type: pa.StructType) -> Callable[[bytes], Any]:
     """Return the function that makes a row of the bytes of a document, or gives a `Misfit`.
 
     Args:
         arrow_type: The columns.
-        time_zone: Of texts of times without one.
 
     Raises:
         SchemaError: JSON has no values of a type among them.
     """
-    convert = _converter(arrow_type, "$", time_zone)
+    convert = _converter(arrow_type, "$")
     decoder = json.JSONDecoder(parse_float=_Number, parse_constant=_Number)
     slow = json.JSONDecoder(parse_float=_Number, parse_constant=_Number, parse_int=_any_integer)
 
@@ -106,9 +105,9 @@ def row_converter(arrow_type: pa.StructType, time_zone: tzinfo) -> Callable[[byt
     return row
 
 
-def _converter(arrow_type: pa.DataType, path: str, zone: tzinfo) -> Convert:
+def _converter(arrow_type: pa.DataType, path: str) -> Convert:
     """Return the function that makes a value of a parsed one; it raises `Misfit`."""
-    made = _nested(arrow_type, path, zone) or _simple(arrow_type, zone)
+    made = _nested(arrow_type, path) or _simple(arrow_type)
     if made is None:
         raise SchemaError(f"the column {path} has the type {arrow_type}, which JSON does not have")
     wanted = ddl_of(arrow_type).split("<")[0]
@@ -126,24 +125,22 @@ def _converter(arrow_type: pa.DataType, path: str, zone: tzinfo) -> Convert:
     return convert
 
 
-def _nested(arrow_type: pa.DataType, path: str, zone: tzinfo) -> Convert | None:
+def _nested(arrow_type: pa.DataType, path: str) -> Convert | None:
     if kinds.is_struct(arrow_type):
-        fields = {
-            each.name: _converter(each.type, f"{path}.{each.name}", zone) for each in arrow_type
-        }
+        fields = {each.name: _converter(each.type, f"{path}.{each.name}") for each in arrow_type}
         return lambda value: {name: convert(value.get(name)) for name, convert in fields.items()}
     if kinds.is_list(arrow_type):
-        item = _converter(arrow_type.value_type, f"{path}[]", zone)
+        item = _converter(arrow_type.value_type, f"{path}[]")
         return lambda value: [item(each) for each in _checked(value, list)]
     if kinds.is_map(arrow_type):
         if not kinds.is_string(arrow_type.key_type):
             raise SchemaError(f"the keys of the map {path} must be strings: JSON has no others")
-        item = _converter(arrow_type.item_type, f"{path}.*", zone)
+        item = _converter(arrow_type.item_type, f"{path}.*")
         return lambda value: [(_text(key), item(each)) for key, each in value.items()]
     return None
 
 
-def _simple(arrow_type: pa.DataType, zone: tzinfo) -> Convert | None:
+def _simple(arrow_type: pa.DataType) -> Convert | None:
     if kinds.is_integer(arrow_type):
         limit = 1 << (arrow_type.bit_width - 1)
         return lambda value: _integer(value, limit)
@@ -154,7 +151,7 @@ def _simple(arrow_type: pa.DataType, zone: tzinfo) -> Convert | None:
         unit = Decimal(1).scaleb(-arrow_type.scale)
         return lambda value: _decimal(value).quantize(unit, context=context)
     if kinds.is_timestamp(arrow_type):
-        return lambda value: _moment(value, zone if arrow_type.tz else None)
+        return lambda value: _moment(value, has_zone=arrow_type.tz is not None)
     by_kind: dict[Callable[[pa.DataType], bool], Convert] = {
         kinds.is_string: _text,
         kinds.is_floating: _float,
@@ -242,23 +239,18 @@ def _time(hour: str | None, minute: str | None, second: str | None) -> time:
     return time(int(hour or 0), int(minute or 0), int(second or 0))
 
 
-def _moment(value: Any, zone: tzinfo | None) -> int:
-    """Return microseconds since 1970: in UTC, or without a time zone where none is given."""
-    if type(value) is int and zone is not None:
+def _moment(value: Any, *, has_zone: bool) -> int:
+    """Return microseconds since 1970: in UTC, or without a time zone."""
+    if type(value) is int and has_zone:
         return (_EPOCH + timedelta(seconds=value) - _EPOCH) // _MICROSECOND
     match = _MOMENT.fullmatch(_checked(value, str))
     if match is None:
         raise ValueError
-    day = datetime.combine(_date(*match.groups()[:3]), _time(*match.groups()[3:6]), zone)
+    day = datetime.combine(_date(*match.groups()[:3]), _time(*match.groups()[3:6]))
     fraction, utc, sign, hours, minutes = match.groups()[6:]
-    if (utc or sign) and zone is None:
-        raise ValueError
     ahead = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    if ahead > _AHEAD_MAX:
+    if ahead > _AHEAD_MAX or ((utc or sign) and not has_zone):
         raise ValueError
-    if sign == "-":
-        ahead = -ahead
-    if zone is not None and not (utc or sign):
-        ahead = day.utcoffset() or ahead
     micros = int((fraction or "")[:6].ljust(6, "0"))
-    return (day.replace(tzinfo=None, microsecond=micros) - ahead - _EPOCH) // _MICROSECOND
+    moment = day.replace(microsecond=micros) - _EPOCH + (ahead if sign == "-" else -ahead)
+    return moment // _MICROSECOND

@@ -1,9 +1,8 @@
 """Values that are JSON documents, as columns: what Spark's `from_json` gives with the same DDL.
 
 pyarrow's reader decodes all values of a batch in one pass. Where it refuses the batch, it reads
-smaller parts, and Python reads the parts that it still refuses, which takes about ten times as
-long. The result of a record never depends on its neighbours. Columns with maps are read by Python
-beside the others, which takes about five times as long.
+smaller parts, and Python reads the parts that it still refuses, and all where a column has maps,
+which takes about ten times as long. The result of a record never depends on its neighbours.
 
 It differs from `from_json` in permissive mode:
 
@@ -14,6 +13,7 @@ It differs from `from_json` in permissive mode:
   refuses the record.
 - In a column of strings, other values are JSON without white space, with numbers as they were
   written; Spark writes them in its own form.
+- Times without a zone are in UTC, not in the zone of Spark's session.
 - Dates and times have the forms of ISO 8601 with at least year, month and day, from the year 1 to
   9999; times keep microseconds. Spark takes a year alone, times without a day, and zones by name,
   and no zone behind an hour alone.
@@ -26,7 +26,6 @@ import base64
 import re
 from collections.abc import Iterator
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,32 +56,20 @@ class JsonDecoder:
         ddl: The columns, like `id BIGINT, tags ARRAY<STRING>`.
         bytes_max: About how much memory the values of one call may take.
         framed: Whether a schema id stands before each document.
-        time_zone: Of texts of times without one: a name like Europe/Berlin.
 
     Raises:
         SchemaError: The DDL is wrong, is not of columns, or has a type that JSON does not have.
     """
 
-    def __init__(
-        self, ddl: str, *, bytes_max: int, framed: bool = False, time_zone: str = "UTC"
-    ) -> None:
+    def __init__(self, ddl: str, *, bytes_max: int, framed: bool = False) -> None:
         self.arrow_type = parse_ddl(ddl)
         if not kinds.is_struct(self.arrow_type):
             raise SchemaError(f"the DDL must name columns, like `id BIGINT`, not {ddl!r}")
-        try:
-            zone = ZoneInfo(time_zone)
-        except (ValueError, OSError, KeyError) as error:
-            raise SchemaError(f"{time_zone!r} is not the name of a time zone") from error
-        self._row = row_converter(self.arrow_type, zone)
-        self._time_zone = time_zone
+        self._row = row_converter(self.arrow_type)
         self._bytes_max = min(bytes_max, _BLOCK_BYTES_MAX)
         self._framed = framed
         self._limit = RowLimit(self.arrow_type, item_bytes=2)
-        read = {each.name: _read_type(each.type) for each in self.arrow_type}
-        self._read_schema = pa.schema([(name, found) for name, found in read.items() if found])
-        self._plain = pa.struct([each for each in self.arrow_type if read[each.name]])
-        self._rest = pa.struct([each for each in self.arrow_type if not read[each.name]])
-        self._rest_of = row_converter(self._rest, zone)
+        self._read_type = _read_type(self.arrow_type)
 
     def decode(self, column: pa.Array) -> DecodedColumn:
         """Decode the first records of a batch, or all.
@@ -125,7 +112,7 @@ class JsonDecoder:
         present = bodies.drop_null() if bodies.null_count else bodies
         if not len(present):
             return pa.nulls(len(bodies), self.arrow_type)
-        if not self._read_schema.names:
+        if self._read_type is None:
             return None
         try:
             block = _block(present)
@@ -133,7 +120,7 @@ class JsonDecoder:
                 pa.BufferReader(block),
                 read_options=pj.ReadOptions(use_threads=False, block_size=block.size + 1),
                 parse_options=pj.ParseOptions(
-                    explicit_schema=self._read_schema,
+                    explicit_schema=pa.schema(list(self._read_type)),
                     unexpected_field_behavior="ignore",
                 ),
             )
@@ -141,24 +128,10 @@ class JsonDecoder:
             if len(table) != len(present):
                 return None
             found = table.to_struct_array().combine_chunks()
-            found = self._with_rest(_finished(found, self._plain, self._time_zone), present)
+            found = _finished(found, self.arrow_type)
         except (ValueError, NotImplementedError):
             return None
         return with_nulls(found, bodies)
-
-    def _with_rest(self, found: pa.Array, present: pa.Array) -> pa.Array:
-        """Return rows with the columns that only Python reads."""
-        if not self._rest.num_fields:
-            return found
-        rows = [self._rest_of(value) for value in present.to_pylist()]
-        if any(isinstance(row, Misfit) for row in rows):
-            raise Misfit("one is for Python to judge")
-        rest = pa.array(rows, self._rest)
-        columns = [
-            (found if self._rest.get_field_index(each.name) < 0 else rest).field(each.name)
-            for each in self.arrow_type
-        ]
-        return pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
 
 
 def _block(values: pa.Array) -> pa.Buffer:
@@ -205,7 +178,7 @@ def _read_type(wanted: pa.DataType) -> pa.DataType | None:
     return pa.float64() if kinds.is_floating(wanted) else wanted
 
 
-def _finished(values: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array:
+def _finished(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return values that were read in the type that is wanted.
 
     Raises:
@@ -214,35 +187,29 @@ def _finished(values: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array
     if values.type == wanted:
         return values
     if kinds.is_struct(wanted):
-        children = [
-            _finished(values.field(place), each.type, time_zone)
-            for place, each in enumerate(wanted)
-        ]
+        children = [_finished(values.field(place), each.type) for place, each in enumerate(wanted)]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
     if kinds.is_list(wanted):
-        items = _finished(values.values, wanted.value_type, time_zone)
+        items = _finished(values.values, wanted.value_type)
         mask = values.is_null() if values.null_count else None
         return pa.ListArray.from_arrays(values.offsets, items, type=wanted, mask=mask)
     if kinds.is_binary(wanted):
         octets = (each and base64.b64decode(each, validate=True) for each in values.to_pylist())
         return pa.array(octets, wanted)
     if kinds.is_temporal(wanted):
-        found = _moments(values, wanted, time_zone)
+        found = _moments(values, wanted)
         if has_far_times(found):
             raise Misfit("one is of a year that Python does not have")
         return found
     return pc.cast(values, wanted)
 
 
-def _moments(texts: pa.Array, wanted: pa.DataType, time_zone: str) -> pa.Array:
+def _moments(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return the times that texts name; all have a time zone, or none has."""
     if (pc.max(pc.binary_length(texts)).as_py() or 0) > _MICROS_CHARACTERS:
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     first = next((each.as_py() for each in texts if each.is_valid), "")
-    if kinds.is_date(wanted) or wanted.tz is None or _ZONE.search(first[10:]):
-        return pc.cast(texts, wanted)
-    local = pc.cast(texts, pa.timestamp("us"))
-    return pc.cast(
-        pc.assume_timezone(local, time_zone, ambiguous="earliest", nonexistent="raise"), wanted
-    )
+    if kinds.is_timestamp(wanted) and wanted.tz and not _ZONE.search(first[10:]):
+        texts = pc.cast(texts, pa.timestamp("us"))
+    return pc.cast(texts, wanted)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from graphlib import TopologicalSorter
+from typing import Any, Final
 
 from google.protobuf import (  # type: ignore[import-untyped]
     descriptor_pb2,
@@ -14,7 +18,6 @@ from google.protobuf import (  # type: ignore[import-untyped]
 from google.protobuf.descriptor import (  # type: ignore[import-untyped]
     Descriptor,
     FieldDescriptor,
-    FileDescriptor,
 )
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
@@ -23,6 +26,20 @@ from spark_groups.errors import SchemaError
 BYTES_MAX: Final = 1 << 22
 FIELDS_MAX: Final = 10_000
 DEPTH_MAX: Final = 64
+_STANDARD: Final = tuple(
+    descriptor_pb2.FileDescriptorProto.FromString(
+        importlib.import_module(f"google.protobuf.{each}_pb2").DESCRIPTOR.serialized_pb
+    )
+    for each in (
+        *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context"),
+        *("struct", "timestamp", "type", "wrappers"),
+    )
+)
+"""Google's own files, which sets need not have."""
+_TOKEN: Final = re.compile(
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|([\w.]+|[{}=])""", re.DOTALL
+)
+"""A word or mark of a file of Protobuf; without a group: a comment or a text."""
 
 
 def message_of(descriptor_set: bytes, name: str) -> Descriptor:
@@ -47,7 +64,7 @@ def message_of(descriptor_set: bytes, name: str) -> Descriptor:
 
 
 def _message(files: list[descriptor_pb2.FileDescriptorProto], name: str) -> Descriptor:
-    pool = _pool({each.name: each for each in files})
+    pool = _pool(files)
     try:
         message = pool.FindMessageTypeByName(name)
     except KeyError as error:
@@ -61,7 +78,7 @@ def _message(files: list[descriptor_pb2.FileDescriptorProto], name: str) -> Desc
         raise SchemaError(f"the message {name} has no fields")
     list(_fields(message, (message.full_name,)))
     # ptars knows no editions: their features are written in terms of proto3.
-    plain = _pool({each.name: _without_editions(each, pool) for each in files})
+    plain = _pool([_without_editions(each, pool) for each in files])
     return plain.FindMessageTypeByName(name)
 
 
@@ -88,16 +105,58 @@ def longest_enum_name(message: Descriptor) -> int:
     return max((len(value.name) for enum in enums for value in enum.values), default=0)
 
 
-def index_prefixes(message: Descriptor) -> tuple[bytes, ...]:
-    """Return how the frame of a schema registry may name a message: its place in its file."""
-    path: list[int] = []
-    inner = message
-    while inner.containing_type is not None:
-        path.insert(0, [each.name for each in inner.containing_type.nested_types].index(inner.name))
-        inner = inner.containing_type
-    path.insert(0, list(message.file.message_types_by_name).index(inner.name))
+def index_prefixes(schema: str, name: str) -> tuple[bytes, ...]:
+    """Return how the frame of a registry may name a message: its place in its schema.
+
+    Args:
+        schema: As registries return it: the text of a file, or its descriptor in base64.
+        name: The full name of the message; the result is empty if the schema has none such.
+    """
+    try:
+        octets = base64.b64decode(schema, validate=True)
+        paths = _paths(descriptor_pb2.FileDescriptorProto.FromString(octets))
+    except (ValueError, DecodeError):
+        paths = _paths_in_text(schema)
+    path = paths.get(name)
+    if path is None:
+        return ()
     full = b"".join(_varint(number << 1) for number in (len(path), *path))
-    return (b"\0", full) if path == [0] else (full,)
+    return (b"\0", full) if path == (0,) else (full,)
+
+
+def _paths(file: descriptor_pb2.FileDescriptorProto) -> dict[str, tuple[int, ...]]:
+    """Return the indexes of all messages by name."""
+    found: dict[str, tuple[int, ...]] = {}
+    left: list[tuple[str, tuple[int, ...], Any]]
+    left = [(f"{file.package}.".lstrip("."), (), file.message_type)]
+    while left:
+        prefix, path, inside = left.pop()
+        for place, each in enumerate(inside):
+            found[prefix + each.name] = (*path, place)
+            left.append((f"{prefix}{each.name}.", (*path, place), each.nested_type))
+    return found
+
+
+def _paths_in_text(text: str) -> dict[str, tuple[int, ...]]:
+    """Return the indexes of all messages by name; entries of maps count only in descriptors."""
+    tokens = ["", "", *(each[1] for each in _TOKEN.finditer(text) if each[1])]
+    found: dict[str, tuple[int, ...]] = {}
+    scopes: list[tuple[str, tuple[int, ...]]] = [("", ())]
+    counts = Counter[tuple[int, ...]]()
+    for at, token in enumerate(tokens):
+        prefix, path = scopes[-1]
+        if token == "package" and len(scopes) == 1 and len(tokens) > at + 1:
+            scopes[0] = (f"{tokens[at + 1]}.", ())
+        elif token == "{" and tokens[at - 2] == "message" and tokens[at - 1] != "=":
+            name, inner = prefix + tokens[at - 1], (*path, counts[path])
+            counts[path] += 1
+            found[name] = inner
+            scopes.append((f"{name}.", inner))
+        elif token == "{":
+            scopes.append(scopes[-1])
+        elif token == "}" and len(scopes) > 1:
+            scopes.pop()
+    return found
 
 
 def _varint(number: int) -> bytes:
@@ -108,41 +167,20 @@ def _varint(number: int) -> bytes:
     return bytes((*octets, number))
 
 
-def _pool(files: dict[str, descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
+def _pool(given: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:
+    files = {each.name: each for each in (*_STANDARD, *given)}
     pool = descriptor_pool.DescriptorPool()
-    waiting, added = dict(files), set[str]()
-    while waiting:
-        missing = {each for file in waiting.values() for each in file.dependency}
-        missing -= added | waiting.keys()
-        waiting |= {each: _standard_file(each) for each in missing}
-        ready = [name for name, file in waiting.items() if added.issuperset(file.dependency)]
-        if not ready:
+    imports = {name: [*file.dependency] for name, file in files.items()}
+    for name in TopologicalSorter(imports).static_order():
+        if name not in files:
             raise SchemaError(
-                f"files of the descriptor set import each other: {', '.join(waiting)}"
+                f"the descriptor set lacks the file {name}: make it with protoc --include_imports"
             )
-        for name in ready:
-            try:
-                pool.Add(waiting.pop(name))
-            except (TypeError, ValueError) as error:
-                raise SchemaError(f"the file {name} of the descriptor set: {error}") from error
-            added.add(name)
+        try:
+            pool.Add(files[name])
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"the file {name} of the descriptor set: {error}") from error
     return pool
-
-
-def _standard_file(name: str) -> descriptor_pb2.FileDescriptorProto:
-    """Return one of Google's own files."""
-    module = name.removesuffix(".proto").replace("/", ".")
-    if not (module.startswith("google.protobuf.") and module.count(".") == 2):
-        raise SchemaError(
-            f"the descriptor set lacks the file {name}: make it with protoc --include_imports"
-        )
-    try:
-        file: FileDescriptor = importlib.import_module(f"{module}_pb2").DESCRIPTOR
-    except ImportError as error:
-        raise SchemaError(f"the descriptor set lacks the file {name}") from error
-    copy = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(copy)
-    return copy
 
 
 def _fields(message: Descriptor, above: tuple[str, ...]) -> Iterator[FieldDescriptor]:

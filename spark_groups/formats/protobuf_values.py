@@ -19,21 +19,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from spark_groups.errors import OptionsError, SchemaError
+from spark_groups.errors import OptionsError, SchemaError, UnknownSchemaIdError
 from spark_groups.formats.columns import RowLimit, has_far_times, with_nulls, without
 from spark_groups.formats.ddl import ddl_of
-from spark_groups.formats.decoding import DecodedColumn, Undecodable
-from spark_groups.formats.frames import behind, schema_id_of, unframed
+from spark_groups.formats.decoding import DecodedColumn, SchemaOfId, Undecodable
+from spark_groups.formats.frames import FRAME_BYTES, behind, schema_id_of, unframed
 
 _PREFIX: Final = "failed to decode Protobuf message: "
 LONG_BYTES: Final = 16 * 1024
 """A message as long as this may have groups nested so deep that ptars overflows its stack."""
+_IDS_MAX: Final = 2_000
+"""Of how many schemas a decoder knows where they have its message."""
 
 
 class ProtobufDecoder:
@@ -43,8 +46,9 @@ class ProtobufDecoder:
         descriptor_set: A serialized `FileDescriptorSet`, as `protoc --descriptor_set_out` makes it
             with `--include_imports`; Google's standard files may be missing.
         message_name: The full name of the message.
+        schema_of_id: Returns a writer's schema, as registries do, by the id in front of each value,
+            behind which message indexes stand; None: values are bare.
         bytes_max: About how much memory the values of one call may take.
-        framed: Whether a schema id and message indexes stand before each message.
 
     Raises:
         OptionsError: The extra is not installed.
@@ -52,7 +56,12 @@ class ProtobufDecoder:
     """
 
     def __init__(
-        self, descriptor_set: bytes, message_name: str, *, bytes_max: int, framed: bool = False
+        self,
+        descriptor_set: bytes,
+        message_name: str,
+        schema_of_id: SchemaOfId | None = None,
+        *,
+        bytes_max: int,
     ) -> None:
         try:
             import ptars  # noqa: PLC0415
@@ -71,8 +80,15 @@ class ProtobufDecoder:
         ddl_of(self.arrow_type)
         self._limit = RowLimit(self.arrow_type, 1, protobuf_schemas.longest_enum_name(message))
         self._bytes_max = bytes_max
-        self._prefixes = protobuf_schemas.index_prefixes(message) if framed else ()
         self._name = message_name
+        self._is_framed = schema_of_id is not None
+
+        @lru_cache(_IDS_MAX)
+        def prefixes(schema_id: int) -> tuple[bytes, ...]:
+            assert schema_of_id is not None
+            return protobuf_schemas.index_prefixes(schema_of_id(schema_id), message_name)
+
+        self._prefixes = prefixes
 
     def decode(self, column: pa.Array) -> DecodedColumn:
         """Decode the first records of a batch, or all.
@@ -81,10 +97,10 @@ class ProtobufDecoder:
             column: The bytes, null where a record has none.
         """
         column = column.slice(0, self._limit.rows(column, self._bytes_max))
-        bodies, refused = unframed(column) if self._prefixes else (column, {})
+        bodies, refused = unframed(column) if self._is_framed else (column, {})
         faults: dict[int, str] = {}
-        if self._prefixes:
-            bodies = self._without_indexes(bodies, faults)
+        if self._is_framed:
+            bodies = self._without_indexes(column, bodies, faults)
         is_long = pc.fill_null(pc.greater(pc.binary_length(bodies), LONG_BYTES), False)
         for row in pc.indices_nonzero(is_long).to_pylist():
             fault = self._fault_of(bodies[row].as_py())
@@ -99,19 +115,32 @@ class ProtobufDecoder:
             bodies = without(bodies, found)
             values = self._values(bodies)
         for row, reason in faults.items():
-            schema_id = schema_id_of(column[row].as_py()) if self._prefixes else None
+            schema_id = schema_id_of(column[row].as_py()) if self._is_framed else None
             refused[row] = Undecodable(f"it is no message {self._name}: {reason}", schema_id)
         return DecodedColumn(with_nulls(values, bodies), dict(sorted(refused.items())))
 
-    def _without_indexes(self, bodies: pa.Array, faults: dict[int, str]) -> pa.Array:
+    def _without_indexes(
+        self, column: pa.Array, bodies: pa.Array, faults: dict[int, str]
+    ) -> pa.Array:
         """Return the messages; those that are of another type in their schema are faults."""
+        ids = pc.if_else(bodies.is_valid(), pc.binary_slice(column, 0, FRAME_BYTES), None)
+        ids_of: dict[bytes, list[bytes]] = {}
+        unknown: dict[bytes, str] = {}
+        for each in ids.unique().drop_null().to_pylist():
+            try:
+                for prefix in self._prefixes(schema_id_of(each)):
+                    ids_of.setdefault(prefix, []).append(each)
+            except UnknownSchemaIdError as error:  # noqa: PERF203
+                unknown[each] = f"its schema is unknown: {error}"
         found = pa.nulls(len(bodies), bodies.type)
-        for prefix in self._prefixes:
-            rest = behind(bodies, pc.starts_with(bodies, prefix), len(prefix))
-            found = pc.coalesce(found, rest)
+        for prefix, known in ids_of.items():
+            is_known = pc.is_in(ids, pa.array(known, ids.type))
+            is_one = pc.and_(is_known, pc.starts_with(bodies, prefix))
+            found = pc.coalesce(found, behind(bodies, is_one, len(prefix)))
         is_other = pc.and_(found.is_null(), bodies.is_valid())
         for row in pc.indices_nonzero(is_other).to_pylist():
-            faults[row] = "the message indexes in its frame name another one"
+            why = unknown.get(ids[row].as_py())
+            faults[row] = why or "the schema id and message indexes in its frame name another one"
         return found
 
     def _faults(self, bodies: pa.Array, first_row: int = 0) -> dict[int, str]:

@@ -1,5 +1,6 @@
 """Protobuf messages as columns, with Protobuf's own library as the oracle."""
 
+import base64
 import itertools
 import random
 import sys
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import types as kinds
 
-from spark_groups.errors import OptionsError, SchemaError
-from spark_groups.formats.ddl import ddl_of, parse_ddl
+from spark_groups.errors import OptionsError, SchemaError, UnknownSchemaIdError
+from spark_groups.formats import protobuf_schemas
+from spark_groups.formats.ddl import ddl_of
 from spark_groups.formats.protobuf_values import LONG_BYTES, ProtobufDecoder
 from workshop.fuzz.json_and_protobuf import (
     descriptor_sets,
@@ -50,6 +52,11 @@ def raw(value: pa.Scalar) -> Any:
     return value.value if kinds.is_temporal(value.type) else value.as_py()
 
 
+def text_of(file: Any) -> str:
+    """Return a schema as a registry gives it that keeps what serializers for Python send."""
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
 def decoder_of(file: Any, **options: Any) -> ProtobufDecoder:
     return ProtobufDecoder(as_set(file), "t.M", bytes_max=BYTES_MAX, **options)
 
@@ -80,8 +87,6 @@ def test_columns_have_the_types_of_spark() -> None:
     assert ddl["many_wrapped"] == "array<decimal(20,0)>"
     assert ddl["inners"] == "map<string,struct<x:bigint,s:string,at:timestamp>>"
     assert ddl["names"] == "map<bigint,string>"
-    arrow_type = decoder_of(full_file("proto2")).arrow_type
-    assert parse_ddl(ddl_of(arrow_type)) == arrow_type
 
 
 def test_numbers_without_a_sign_keep_their_value() -> None:
@@ -185,7 +190,7 @@ def test_frames_name_the_message_by_indexes(
     add_field(outer, "x", "int32")
     for nested in ("D", "C"):
         add_field(outer.nested_type.add(name=nested), "x", "int32")
-    decoder = ProtobufDecoder(as_set(file), name, bytes_max=BYTES_MAX, framed=True)
+    decoder = ProtobufDecoder(as_set(file), name, {258: text_of(file)}.get, bytes_max=BYTES_MAX)
     good = [FRAME + each + b"\x08\x05" for each in indexes]
     bad = [FRAME + each + b"\x08\x05" for each in others]
     values = [*good, None, *bad, FRAME, FRAME[:3], b"", b"\1" + FRAME, good[0][:-1]]
@@ -195,8 +200,79 @@ def test_frames_name_the_message_by_indexes(
     assert sorted(found.refused) == list(range(len(good) + 1, len(values)))
     first = found.refused[len(good) + 1]
     assert first.schema_id == 258
-    assert "message indexes in its frame name another one" in first.reason
+    assert "schema id and message indexes in its frame name another one" in first.reason
     assert "has no frame" in found.refused[len(values) - 2].reason
+
+
+def test_a_schema_id_names_the_message_of_its_own_schema() -> None:
+    file, moved, other, nested = (new_file("proto3") for _ in range(4))
+    message = file.message_type.add(name="M")
+    add_field(message, "x", "int32")
+    add_field(moved.message_type.add(name="N"), "x", "int32")
+    moved.message_type.add().CopyFrom(message)
+    other.message_type.add().CopyFrom(moved.message_type[0])
+    nested.package = "t.M"
+    nested.message_type.add().CopyFrom(message)
+    texts = {1: text_of(file), 2: text_of(moved), 3: text_of(other), 4: text_of(nested)}
+    asked = []
+
+    def schema_of_id(schema_id: int) -> str:
+        asked.append(schema_id)
+        if schema_id not in texts:
+            raise UnknownSchemaIdError(f"there is no schema id {schema_id}")
+        return texts[schema_id]
+
+    decoder = ProtobufDecoder(as_set(file), "t.M", schema_of_id, bytes_max=BYTES_MAX)
+    values = [b"\0\0\0\0" + each + b"\x08\x05" for each in (b"\1\0", b"\2\2\2", b"\1\0")]
+    bad = [
+        b"\0\0\0\0" + each + b"\x08\x05" for each in (b"\2\0", b"\1\2\2", b"\3\0", b"\4\0", b"\5\0")
+    ]
+    for _ in range(2):
+        found = decoder.decode(pa.array([*values, None, *bad], pa.binary()))
+        assert found.values.to_pylist() == [{"x": 5}] * 3 + [None] * 6
+        assert list(found.refused) == [4, 5, 6, 7, 8]
+        assert found.refused[6].reason.startswith("it is no message t.M: the schema id and message")
+        assert found.refused[8].reason.endswith("its schema is unknown: there is no schema id 5")
+        assert found.refused[8].schema_id == 5
+    assert asked == [1, 2, 3, 4, 5, 5], "the registry is asked again only for what it does not have"
+
+
+TEXT = """
+// message Zero {}
+syntax = "proto2"; /* message Zero { */ package shop.v1;
+option (about) = { text: "message Zero {" message: { a: 1 } };
+import 'message Zero {';
+enum Kind { message = 0; package = 1; }
+message Order {
+  optional string message = 1 [default = "}"];
+  map<string, Line> lines = 2;
+  message Line { oneof what { int32 a = 1; string b = 2; } message Part {} enum E { X = 0; } }
+  extensions 100 to 200;
+  message Other { reserved 1, 2; }
+}
+service Orders { rpc Get (Order) returns (Order) { option (x) = {}; } }
+message message { optional Order order = 1; }
+extend Order { optional int32 more = 100; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "prefixes"),
+    [
+        ("shop.v1.Order", (b"\0", b"\2\0")),
+        ("shop.v1.Order.Line", (b"\4\0\0",)),
+        ("shop.v1.Order.Line.Part", (b"\6\0\0\0",)),
+        ("shop.v1.Order.Other", (b"\4\0\2",)),
+        ("shop.v1.message", (b"\2\2",)),
+        *((name, ()) for name in ("shop.v1.Zero", "Order", "shop.v1.Kind", "shop.v1.Order.E", "")),
+    ],
+)
+def test_a_message_has_its_place_in_the_text_of_a_schema(
+    name: str, prefixes: tuple[bytes, ...]
+) -> None:
+    assert protobuf_schemas.index_prefixes(TEXT, name) == prefixes
+    for wrong in (TEXT[:400], TEXT[::-1], "package", "message {", "}}{", "AAAA", "/*" * 100_000):
+        protobuf_schemas.index_prefixes(wrong, name)
 
 
 def test_a_call_decodes_as_many_rows_as_its_memory_holds() -> None:
@@ -264,7 +340,7 @@ def test_sets_that_cannot_be_used_are_refused() -> None:
     file.dependency[-1] = "google/protobuf/other.proto"
     assert "lacks the file google/protobuf/other.proto" in refusal(file)
     file.dependency[-1] = "t.proto"
-    assert "import each other: t.proto" in refusal(file)
+    assert "damaged" in refusal(file)
     del file.dependency[-1]
     add_field(file.message_type[0], "y", "t.Missing")
     assert "the file t.proto of the descriptor set" in refusal(file)

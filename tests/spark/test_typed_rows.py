@@ -113,7 +113,7 @@ def test_json_and_protobuf_become_structs_without_a_registry(
         .option("keySchema", "id int, tags array<string>, at timestamp, cost decimal(9,2)")
         .option("valueFormat", "protobuf")
         .option("valueSchema", base64.b64encode(as_set(file)).decode())
-        .option("valueMessage", "t.Order")
+        .option("valueMessageName", "t.Order")
         .load()
     )
     (row,) = rows.selectExpr("key.*", "value.id AS number").toArrow().to_pylist()

@@ -9,6 +9,7 @@ Time is the thread's own, so that neighbours on the machine count little.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import random
 from collections.abc import Callable
@@ -126,12 +127,18 @@ def protobuf_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Ar
     def one(name: str = "t.Flat", **options: Any) -> Callable[[pa.Array], None]:
         return whole(ProtobufDecoder(as_set(file), name, bytes_max=BYTES_MAX, **options))
 
+    def schema_of_id(_: int) -> str:
+        return base64.b64encode(file.SerializeToString()).decode()
+
     def plain(part: pa.Array) -> None:
         pa.array([row_of(message.FromString(each)) for each in part.to_pylist()])
 
     return {
         "Protobuf, flat": (one(), pa.array(values)),
-        "Protobuf, framed": (one(framed=True), pa.array([FRAME + each for each in values])),
+        "Protobuf, framed": (
+            one(schema_of_id=schema_of_id),
+            pa.array([FRAME + each for each in values]),
+        ),
         "Protobuf, 4 flat ones nested, each": (
             one("t.Nested"),
             pa.array(nested),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
 import json
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_groups.errors import SchemaError
+from spark_groups.errors import SchemaError, UnknownSchemaIdError
 from spark_groups.formats.ddl import ddl_of, parse_ddl
 from spark_groups.formats.decoding import DecodedColumn
 from spark_groups.formats.json_values import JsonDecoder
@@ -23,7 +24,7 @@ DDL: Final = (
     "i INT, l BIGINT, y TINYINT, f FLOAT, d DOUBLE, s STRING, b BOOLEAN, t TIMESTAMP,"
     " n TIMESTAMP_NTZ, da DATE, de DECIMAL(10,2), wide DECIMAL(38,30), bi BINARY,"
     " st STRUCT<x: INT, s: STRING, t: TIMESTAMP>, ar ARRAY<INT>,"
-    " labels MAP<STRING, INT>, many ARRAY<STRUCT<x: INT, d: DATE, l: ARRAY<TIMESTAMP>>>"
+    " many ARRAY<STRUCT<x: INT, d: DATE, l: ARRAY<TIMESTAMP>>>"
 )
 BYTES_MAX: Final = 1 << 20
 _RECORD: Final = b"\xfd\x1e"
@@ -98,7 +99,7 @@ def documents() -> list[bytes]:
 @cache
 def _decoders() -> tuple[JsonDecoder, JsonDecoder]:
     by_python = JsonDecoder(DDL, bytes_max=BYTES_MAX)
-    by_python._read_schema = pa.schema([])
+    by_python._read_type = None
     return JsonDecoder(DDL, bytes_max=BYTES_MAX), by_python
 
 
@@ -144,8 +145,7 @@ def feed_ddl(data: bytes) -> None:
     """
     with contextlib.suppress(SchemaError):
         arrow_type = parse_ddl(data.decode("utf-8", "replace"))
-        if "interval" not in ddl_of(arrow_type):
-            assert parse_ddl(ddl_of(arrow_type)) == arrow_type
+        assert parse_ddl(ddl_of(arrow_type)) == arrow_type
         JsonDecoder(data.decode("utf-8", "replace"), bytes_max=BYTES_MAX)
 
 
@@ -168,7 +168,7 @@ def feed_descriptor_set(data: bytes) -> None:
         data: The serialized set.
     """
     with contextlib.suppress(SchemaError):
-        decoder = ProtobufDecoder(data, "t.M", bytes_max=BYTES_MAX, framed=True)
+        decoder = ProtobufDecoder(data, "t.M", _schema_of_id, bytes_max=BYTES_MAX)
         _rows(decoder.decode(pa.array([_FRAME, _FRAME + b"\x08\x01", _FRAME + b"\x0a\x01\x08"])))
 
 
@@ -191,7 +191,14 @@ def messages() -> list[bytes]:
 @cache
 def _message_decoder() -> ProtobufDecoder:
     files = as_set(full_file("proto3"))
-    return ProtobufDecoder(files, "t.M", bytes_max=BYTES_MAX, framed=True)
+    return ProtobufDecoder(files, "t.M", _schema_of_id, bytes_max=BYTES_MAX)
+
+
+@cache
+def _schema_of_id(schema_id: int) -> str:
+    if schema_id != 258:
+        raise UnknownSchemaIdError(f"there is no schema id {schema_id}")
+    return base64.b64encode(full_file("proto3").SerializeToString()).decode()
 
 
 def feed_messages(data: bytes) -> None:

@@ -59,16 +59,21 @@ class Registry:
     pid: int
 
     def register(
-        self, subject: str, schema: Mapping[str, Any], references: Sequence[Mapping[str, Any]] = ()
+        self,
+        subject: str,
+        schema: Mapping[str, Any] | str,
+        references: Sequence[Mapping[str, Any]] = (),
     ) -> int:
-        """Register an Avro schema, and return its id.
+        """Register a schema, and return its id.
 
         Args:
             subject: The subject.
-            schema: The schema.
+            schema: Of Avro, or a text of Protobuf.
             references: The names, subjects and versions that it refers to.
         """
-        body = {"schema": json.dumps(schema), "references": [*references]}
+        body = {"schema": schema, "schemaType": "PROTOBUF", "references": [*references]}
+        if not isinstance(schema, str):
+            body |= {"schema": json.dumps(schema), "schemaType": "AVRO"}
         request = urllib.request.Request(
             f"{self.url}/subjects/{subject}/versions",
             json.dumps(body).encode(),

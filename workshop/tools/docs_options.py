@@ -20,8 +20,10 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("includeHeaders", "kafka.isolation.level", "emit"),
     ),
     "Formats": (
-        *("valueFormat", "valueSchema", "valueMessage", "valueSubject", "valueSchemaVersion"),
-        *("keyFormat", "keySchema", "keyMessage", "keySubject", "keySchemaVersion"),
+        *("valueFormat", "valueSchema", "valueMessageName", "valueSubject"),
+        *("valueSchemaVersion", "valueSchemaId"),
+        *("keyFormat", "keySchema", "keyMessageName", "keySubject"),
+        *("keySchemaVersion", "keySchemaId"),
         *("onUndecodable", "schemaRegistryUrl", *(name for name, _, _ in REGISTRY_OPTIONS)),
     ),
     "Batch reads": ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),

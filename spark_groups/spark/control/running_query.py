@@ -235,8 +235,7 @@ def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
 
 @lru_cache(maxsize=_RUNS_MAX)
 def _with_schemas(options: tuple[tuple[str, str], ...], run_id: str) -> RangeSettings:
-    checked = _checked(options)
-    settings, notes = with_schemas(checked.range_settings(), checked.api_timeout_ms / 1000)
+    settings, notes = with_schemas(_checked(options))
     for note in notes:
         logger.info("run %s: %s", run_id, note)
     return settings

@@ -7,16 +7,17 @@ import binascii
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ConfigDict
+from pydantic import BeforeValidator, ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from spark_groups.spark.options.declaring import OnRestart, Text, option
 from spark_groups.spark.options.option_values import one_of
+from spark_groups.spark.schemas.registry import LOGIN, PREFIX, setting_of
 from spark_groups.spark.schemas.row_formats import (
     TOPIC,
     ColumnFormat,
@@ -26,17 +27,14 @@ from spark_groups.spark.schemas.row_formats import (
     RowFormats,
     SchemaVersion,
 )
-from spark_groups.wire.security.config_references import Allowed, resolved
+from spark_groups.wire.security.config_references import Allowed
 
-_PREFIX: Final = "schemaRegistry."
 _URL: Final = "schemaRegistryUrl"
-_LOGIN: Final = "basic.auth.user.info"
-_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _DESCRIPTOR_BYTES_MAX: Final = 4 * 1024 * 1024
 _IS_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):[^}]*\}")
 _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     (
-        _LOGIN,
+        LOGIN,
         "The login, as user:password. Spark prints options with query plans, and does not know that"
         " this one is a secret, so it has to be a reference such as `${env:NAME}`.",
     ),
@@ -58,21 +56,18 @@ _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     ("proxy", "An HTTP proxy. One with a login has to be a reference, as the login above."),
 )
 REGISTRY_OPTIONS: Final[tuple[tuple[str, str, str], ...]] = tuple(
-    (f"{_PREFIX}{name}", "none", meaning) for name, meaning in _SETTINGS
+    (f"{PREFIX}{name}", "none", meaning) for name, meaning in _SETTINGS
 )
 """Name, default and meaning of the registry's settings, as confluent-kafka's client names them."""
 
 
-def _version(text: str) -> SchemaVersion:
-    if text.strip().lower() == "latest":
-        return SchemaVersion()
-    found = re.fullmatch(r"(id:)?([1-9][0-9]{0,8})", text.strip().lower())
-    if found is None:
-        raise ValueError(
-            f"{text!r} is neither latest nor the number of a version, nor id:N with a schema id"
-        )
-    number = int(found[2])
-    return SchemaVersion(schema_id=number) if found[1] else SchemaVersion(version=number)
+def _version(text: str) -> int | None:
+    given = text.strip().lower()
+    if given == "latest":
+        return None
+    if re.fullmatch(r"[1-9][0-9]{0,8}", given):
+        return int(given)
+    raise ValueError(f"{text!r} is neither latest nor the number of a version")
 
 
 def _urls(text: str) -> tuple[str, ...]:
@@ -83,7 +78,7 @@ def _urls(text: str) -> tuple[str, ...]:
             raise ValueError("write http:// or https:// addresses, separated by commas")
         if parts.username or parts.password:
             raise ValueError(
-                f"an address has a login, which Spark would print: set {_PREFIX}{_LOGIN}"
+                f"an address has a login, which Spark would print: set {PREFIX}{LOGIN}"
             )
     if not urls:
         raise ValueError("is empty")
@@ -91,71 +86,128 @@ def _urls(text: str) -> tuple[str, ...]:
 
 
 _Format = Annotated[Format, BeforeValidator(partial(one_of, Format))]
-_Version = Annotated[SchemaVersion, BeforeValidator(_version)]
+_Version = Annotated[int | None, BeforeValidator(_version)]
 
 
-def _column(kind: str) -> dict[str, Any]:
-    """Return the declarations of the options of one column, by what follows its name."""
-    return {
-        "Format": option(
-            f"{kind}Format",
-            f"What the column {kind} has: binary, the bytes; string, for UTF-8; or a struct that is"
-            " decoded from avro, json or protobuf.",
-            default=Format.BINARY,
-            on_restart=OnRestart.COLUMNS,
-        ),
-        "Schema": option(
-            f"{kind}Schema",
-            f"The schema of the column {kind}: for avro its JSON, without it the registry's; for"
-            " json Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, as"
-            " base64 or as the path of a file on the driver's host.",
-            default=None,
-            on_restart=OnRestart.COLUMNS,
-        ),
-        "Message": option(
-            f"{kind}Message",
-            f"The full name of the message in {kind}Schema, for protobuf.",
-            default=None,
-            on_restart=OnRestart.COLUMNS,
-        ),
-        "Subject": option(
-            f"{kind}Subject",
-            f"The registry's subject with the schema of the column {kind}; {{topic}} stands for the"
-            f" topic. With the subject name strategies: {{topic}}-{kind} (topic), com.shop.Order"
-            " (record), {topic}-com.shop.Order (topic-record).",
-            default=None,
-            shown=f"{{topic}}-{kind}",
-            on_restart=OnRestart.COLUMNS,
-        ),
-        "Version": option(
-            f"{kind}SchemaVersion",
-            f"The version of {kind}Subject whose schema rows have: latest, which is looked up when"
-            " the query starts; its number; or id:N for the schema with the registry's id N.",
-            default=SchemaVersion(),
-            shown="latest",
-            on_restart=OnRestart.COLUMNS,
-        ),
-    }
+_MEANINGS: Final[Mapping[str, tuple[str, str | None]]] = {
+    "Format": (
+        "What the column COLUMN has: binary, the bytes; string, for UTF-8; or a struct that is"
+        " decoded from avro, json or protobuf.",
+        "binary",
+    ),
+    "Schema": (
+        "The schema of the column COLUMN: for avro its JSON, without it the registry's; for json"
+        " Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, as base64"
+        " or as the path of a file on the driver's host.",
+        None,
+    ),
+    "MessageName": ("The full name of the message in COLUMNSchema, for protobuf.", None),
+    "Subject": (
+        "The registry's subject with the schema of the column COLUMN; {topic} stands for the topic."
+        " With the subject name strategies: {topic}-COLUMN (topic), com.shop.Order (record),"
+        " {topic}-com.shop.Order (topic-record).",
+        "{topic}-COLUMN",
+    ),
+    "SchemaVersion": (
+        "The version of COLUMNSubject whose schema rows have: latest, which is looked up when the"
+        " query starts, or its number.",
+        "latest",
+    ),
+    "SchemaId": (
+        "The registry's id of the schema that rows have, in place of COLUMNSchemaVersion.",
+        None,
+    ),
+}
+"""Meaning and shown default of the options of one column, by what follows its name."""
 
 
-_KEY: Final = _column("key")
-_VALUE: Final = _column("value")
+def _of_column(column: str, part: str, default: Format | None = None) -> Any:
+    meaning, shown = (each and each.replace("COLUMN", column) for each in _MEANINGS[part])
+    return option(
+        f"{column}{part}",
+        str(meaning),
+        default=default,
+        shown=shown,
+        on_restart=OnRestart.COLUMNS,
+    )
+
+
+class _Column(NamedTuple):
+    """The options of one column."""
+
+    name: str
+    format: Format
+    schema: str | None
+    message_name: str | None
+    subject: str | None
+    schema_version: int | None
+    schema_id: int | None
+
+    def row_format(self, topics: tuple[str, ...]) -> ColumnFormat:
+        schema = self.schema or ""
+        if self.format is Format.PROTOBUF and schema:
+            schema = _descriptor_set(schema)
+        subject = self.subject or f"{TOPIC}-{self.name}"
+        return ColumnFormat(
+            format=self.format,
+            schema=schema,
+            message=self.message_name or "",
+            subject="" if schema else subject.replace(TOPIC, ",".join(topics)),
+            version=SchemaVersion(self.schema_version, self.schema_id),
+        )
+
+    def problems(self, topics: tuple[str, ...], *, has_registry: bool) -> Iterator[str]:
+        name, kind = self.name, f"{self.name}Format is {self.format.value}"
+        parts = [*_MEANINGS][1:]
+        has = {part for part, value in zip(parts, self[2:], strict=True) if value is not None}
+        taken = _TAKEN.get(self.format, ())
+        yield from (f"{name}{part} is set, but {kind}" for part in parts if part in has - {*taken})
+        if self.format is not Format.AVRO:
+            yield from (f"{name}{part} is missing, and {kind}" for part in taken if part not in has)
+            if self.format is Format.PROTOBUF and self.schema:
+                try:
+                    _descriptor_set(self.schema)
+                except ValueError as error:
+                    yield f"{name}Schema: {error}"
+        elif self.schema:
+            for part in taken[1:]:
+                if part in has:
+                    yield f"{name}{part} and {name}Schema are both set: remove one"
+        elif not has_registry:
+            yield f"{kind}: set {_URL}, or {name}Schema for records without a schema id"
+        elif self.schema_version and self.schema_id:
+            yield f"{name}SchemaVersion and {name}SchemaId are both set: remove one"
+        elif not self.schema_id and TOPIC in (self.subject or TOPIC) and len(topics) != 1:
+            yield (
+                f"{name}Subject: the query may read several topics, and its rows have one schema:"
+                " set the subject with that schema"
+            )
+
+
+_TAKEN: Final = {
+    Format.AVRO: ("Schema", "Subject", "SchemaVersion", "SchemaId"),
+    Format.JSON: ("Schema",),
+    Format.PROTOBUF: ("Schema", "MessageName"),
+}
+"""What may follow the name of a column; all of it must, unless it is of Avro."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
 class FormatOptions:
     """The validated options of formats."""
 
-    value_format: _Format = _VALUE["Format"]
-    value_schema: Text | None = _VALUE["Schema"]
-    value_message: Text | None = _VALUE["Message"]
-    value_subject: Text | None = _VALUE["Subject"]
-    value_version: _Version = _VALUE["Version"]
-    key_format: _Format = _KEY["Format"]
-    key_schema: Text | None = _KEY["Schema"]
-    key_message: Text | None = _KEY["Message"]
-    key_subject: Text | None = _KEY["Subject"]
-    key_version: _Version = _KEY["Version"]
+    value_format: _Format = _of_column("value", "Format", Format.BINARY)
+    value_schema: Text | None = _of_column("value", "Schema")
+    value_message_name: Text | None = _of_column("value", "MessageName")
+    value_subject: Text | None = _of_column("value", "Subject")
+    value_schema_version: _Version = _of_column("value", "SchemaVersion")
+    value_schema_id: PositiveInt | None = _of_column("value", "SchemaId")
+    key_format: _Format = _of_column("key", "Format", Format.BINARY)
+    key_schema: Text | None = _of_column("key", "Schema")
+    key_message_name: Text | None = _of_column("key", "MessageName")
+    key_subject: Text | None = _of_column("key", "Subject")
+    key_schema_version: _Version = _of_column("key", "SchemaVersion")
+    key_schema_id: PositiveInt | None = _of_column("key", "SchemaId")
     on_undecodable: Annotated[OnUndecodable, BeforeValidator(partial(one_of, OnUndecodable))] = (
         option(
             "onUndecodable",
@@ -184,9 +236,10 @@ class FormatOptions:
         Args:
             topics: The topics that are read; with a pattern, none.
         """
+        key, value = (each.row_format(topics) for each in self._columns())
         formats = RowFormats(
-            key=self._column_format("key", topics),
-            value=self._column_format("value", topics),
+            key=key,
+            value=value,
             registry=None
             if self.registry_urls is None
             else RegistryAccess(urls=self.registry_urls, settings=self.registry),
@@ -194,18 +247,11 @@ class FormatOptions:
         )
         return formats if formats.by_column else None
 
-    def _column_format(self, name: str, topics: tuple[str, ...]) -> ColumnFormat:
-        given: Format = getattr(self, f"{name}_format")
-        subject = getattr(self, f"{name}_subject") or f"{TOPIC}-{name}"
-        schema = getattr(self, f"{name}_schema") or ""
-        if given is Format.PROTOBUF:
-            schema = _descriptor_set(schema)
-        return ColumnFormat(
-            format=given,
-            schema=schema,
-            message=getattr(self, f"{name}_message") or "",
-            subject="" if schema else subject.replace(TOPIC, ",".join(topics)),
-            version=getattr(self, f"{name}_version"),
+    def _columns(self) -> tuple[_Column, ...]:
+        parts = _Column._fields[1:]
+        return tuple(
+            _Column(name, *(getattr(self, f"{name}_{part}") for part in parts))
+            for name in ("key", "value")
         )
 
     def format_problems(self, topics: tuple[str, ...], *, emits_ranges: bool) -> Iterator[str]:
@@ -215,10 +261,10 @@ class FormatOptions:
             topics: The topics that are read; with a pattern, none.
             emits_ranges: Whether `emit` is ranges.
         """
-        formats = {"key": self.key_format, "value": self.value_format}
-        for name, given in formats.items():
-            yield from self._column_problems(name, given, topics)
-        is_bytes = {*formats.values()} <= {Format.BINARY}
+        for column in self._columns():
+            yield from column.problems(topics, has_registry=self.registry_urls is not None)
+        formats = {self.key_format, self.value_format}
+        is_bytes = formats <= {Format.BINARY}
         if self.on_undecodable is not OnUndecodable.FAIL and is_bytes:
             yield "onUndecodable is set, but neither keyFormat nor valueFormat is"
         if self.on_undecodable is OnUndecodable.DEAD_LETTERS and not emits_ranges:
@@ -226,55 +272,10 @@ class FormatOptions:
                 "onUndecodable is deadLetters, which spark_groups.write_table does for a stream"
                 " with emit=ranges: set emit to ranges, or onUndecodable to null"
             )
-        if self.registry_urls and {*formats.values()} <= {Format.BINARY, Format.STRING}:
+        if self.registry_urls and formats <= {Format.BINARY, Format.STRING}:
             yield f"{_URL} is set, but neither keyFormat nor valueFormat has schemas"
         if self.registry and not self.registry_urls:
-            yield f"{_PREFIX}{self.registry[0][0]} is set, but {_URL} is missing"
-
-    def _column_problems(self, name: str, given: Format, topics: tuple[str, ...]) -> Iterator[str]:
-        kind = f"{name}Format is {given.value}"
-        has = {
-            "Schema": getattr(self, f"{name}_schema") is not None,
-            "Message": getattr(self, f"{name}_message") is not None,
-            "Subject": getattr(self, f"{name}_subject") is not None,
-            "SchemaVersion": getattr(self, f"{name}_version") != SchemaVersion(),
-        }
-        taken = {
-            Format.AVRO: {"Schema", "Subject", "SchemaVersion"},
-            Format.JSON: {"Schema"},
-            Format.PROTOBUF: {"Schema", "Message"},
-        }.get(given, set())
-        for what, is_set in has.items():
-            if is_set and what not in taken:
-                yield f"{name}{what} is set, but {kind}"
-            elif given in (Format.JSON, Format.PROTOBUF) and what in taken and not is_set:
-                yield f"{name}{what} is missing, and {kind}"
-        if given is Format.PROTOBUF and has["Schema"]:
-            yield from _descriptor_problems(name, getattr(self, f"{name}_schema"))
-        if given is not Format.AVRO:
-            return
-        if has["Schema"]:
-            for what in ("Subject", "SchemaVersion"):
-                if has[what]:
-                    yield f"{name}{what} and {name}Schema are both set: remove one"
-        elif not self.registry_urls:
-            yield f"{kind}: set {_URL}, or {name}Schema for records without a schema id"
-        elif self._needs_topic(name) and len(topics) != 1:
-            yield (
-                f"{name}Subject: the query may read several topics, and its rows have one schema:"
-                " set the subject with that schema"
-            )
-
-    def _needs_topic(self, name: str) -> bool:
-        version: SchemaVersion = getattr(self, f"{name}_version")
-        return version.schema_id is None and TOPIC in (getattr(self, f"{name}_subject") or TOPIC)
-
-
-def _descriptor_problems(name: str, text: str) -> Iterator[str]:
-    try:
-        _descriptor_set(text)
-    except ValueError as error:
-        yield f"{name}Schema: {error}"
+            yield f"{PREFIX}{self.registry[0][0]} is set, but {_URL} is missing"
 
 
 def _descriptor_set(text: str) -> str:
@@ -283,16 +284,6 @@ def _descriptor_set(text: str) -> str:
     Raises:
         ValueError: It is neither, or the file cannot be read.
     """
-    try:
-        status = os.stat(text)
-    except (OSError, ValueError):
-        return _read_descriptor_set(text)
-    return _read_descriptor_set(text, status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=8)
-def _read_descriptor_set(text: str, *_: int) -> str:
-    """Return a descriptor set in base64; again, if the time or the size of a file is another."""
     try:
         if os.path.isfile(text):
             Allowed.by(os.environ).check_store(text)
@@ -315,31 +306,21 @@ def read_registry(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[
     """
     found = []
     for name, _ in _SETTINGS:
-        text = given.get(f"{_PREFIX}{name}".lower())
+        text = given.get(f"{PREFIX}{name}".lower())
         if text is None:
             continue
-        is_login = name == _LOGIN or (name == "proxy" and "@" in text)
+        is_login = name == LOGIN or (name == "proxy" and "@" in text)
         if is_login and not _IS_REFERENCE.fullmatch(text.strip()):
             problems.append(
-                f"{_PREFIX}{name}: Spark prints options with query plans, and does not know that"
+                f"{PREFIX}{name}: Spark prints options with query plans, and does not know that"
                 " this one is a secret: set a reference such as ${env:NAME} or"
                 " ${directory:PATH:FILE}"
             )
             continue
         try:
-            value = _checked(name, text)
+            value = setting_of(name, text)
         except ValueError as error:
-            problems.append(f"{_PREFIX}{name}: {error}")
+            problems.append(f"{PREFIX}{name}: {error}")
         else:
             found.append((name, value))
     return tuple(found)
-
-
-def _checked(name: str, text: str) -> str:
-    allowed = Allowed.by(os.environ)
-    value = resolved(text, allowed).strip()
-    if name in _FILES:
-        allowed.check_store(value)
-    if name == _LOGIN and ":" not in value:
-        raise ValueError("is not user:password")
-    return value

@@ -33,24 +33,22 @@ def columns(*, include_headers: bool) -> str:
     return f"{COLUMNS}, {HEADER_COLUMN}" if include_headers else COLUMNS
 
 
-def with_schemas(
-    settings: RangeSettings, timeout_s: float
-) -> tuple[RangeSettings, tuple[str, ...]]:
+def with_schemas(checked: SourceOptions) -> tuple[RangeSettings, tuple[str, ...]]:
     """Return settings with the schemas that rows have, and sentences about them for the log.
 
     Args:
-        settings: As options give them.
-        timeout_s: How long to wait for a registry that is away, in seconds.
+        checked: The options.
 
     Raises:
         SchemaLookupError: A registry does not have a schema, or does not return it.
     """
+    settings = checked.range_settings()
     if settings.formats is None:
         return settings, ()
-    from spark_groups.spark.schemas.decoders import looked_up, schema_notes
+    from spark_groups.spark.schemas.decoders import looked_up
 
-    found = looked_up(settings.formats, timeout_s)
-    return replace(settings, formats=found), tuple(schema_notes(settings.formats, found))
+    formats, notes = looked_up(settings.formats, checked.api_timeout_ms / 1000)
+    return replace(settings, formats=formats), notes
 
 
 def decoded_columns(names: str, settings: RangeSettings) -> str:
@@ -111,7 +109,7 @@ class Load:
         else:
             names = columns(include_headers=checked.include_headers)
             if settings.formats is not None:
-                settings, notes = with_schemas(settings, checked.api_timeout_ms / 1000)
+                settings, notes = with_schemas(checked)
                 names = decoded_columns(names, settings)
         return cls(
             columns=names,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 from spark_groups.errors import OptionsError
 from spark_groups.formats.ddl import ddl_of
 from spark_groups.spark.schemas.decoders import row_schema
-from spark_groups.spark.schemas.registry import SchemaRegistry
+from spark_groups.spark.schemas.registry import PREFIX, SchemaRegistry, setting_of
 from spark_groups.spark.schemas.row_formats import (
     ColumnFormat,
     Format,
@@ -19,9 +18,7 @@ from spark_groups.spark.schemas.row_formats import (
     RowFormats,
     SchemaVersion,
 )
-from spark_groups.wire.security.config_references import Allowed, resolved
 
-PREFIX: Final = "schemaRegistry."
 _ANSWER_S: Final = 10.0
 
 
@@ -37,23 +34,19 @@ def checked_registry(urls: str, subject: str | None, settings: Mapping[str, str]
         SchemaLookupError: It does not answer, refuses, or has no such subject.
         OptionsError: Rows cannot have the schema, or a setting cannot be resolved.
     """
-    own = {
-        name.removeprefix(PREFIX): _resolved(name, text)
-        for name, text in settings.items()
-        if name.startswith(PREFIX)
-    }
+    own = []
+    for name, text in settings.items():
+        if name.startswith(PREFIX):
+            short = name.removeprefix(PREFIX)
+            try:
+                own.append((short, setting_of(short, text)))
+            except ValueError as error:
+                raise OptionsError(f"{name}: {error}") from error
     addresses = tuple(each.strip() for each in urls.split(",") if each.strip())
-    registry = SchemaRegistry(RegistryAccess(urls=addresses, settings=tuple(own.items())))
+    registry = SchemaRegistry(RegistryAccess(urls=addresses, settings=tuple(own)))
     if subject is None:
         return f"{urls} has {len(registry.subjects(_ANSWER_S))} subjects"
     found = registry.schema_of_subject(subject, SchemaVersion(), _ANSWER_S)
     value = ColumnFormat(format=Format.AVRO, schema=found.text, subject=subject)
     kind = row_schema(pa.schema([("value", pa.binary())]), RowFormats(value=value)).field(0).type
     return f"version {found.version} of {subject} (id {found.schema_id}): {ddl_of(kind)}"
-
-
-def _resolved(name: str, text: str) -> str:
-    try:
-        return resolved(text, Allowed.by(os.environ)).strip()
-    except ValueError as error:
-        raise OptionsError(f"{name}: {error}") from error

@@ -6,7 +6,7 @@ import base64
 import importlib.util
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -37,8 +37,8 @@ _RECORD_SHARE: Final = 4
 """One record's values may take this part of a task's memory; the record itself takes a fifth."""
 
 
-def looked_up(formats: RowFormats, timeout_s: float) -> RowFormats:
-    """Return formats with the schemas that rows have, from the registry where it has them.
+def looked_up(formats: RowFormats, timeout_s: float) -> tuple[RowFormats, tuple[str, ...]]:
+    """Return formats with the schemas that rows have, and sentences about those for the log.
 
     Args:
         formats: As options give them.
@@ -48,45 +48,29 @@ def looked_up(formats: RowFormats, timeout_s: float) -> RowFormats:
         SchemaLookupError: The registry has no such schema, did not answer in time, refuses, or
             answers something else.
     """
-    found: dict[str, ColumnFormat] = {}
-    if formats.registry is not None:
-        access = replace(formats.registry, look_up_id=uuid.uuid4().hex)
-        formats = replace(formats, registry=access)
+    if formats.registry is None:
+        return formats, ()
+    access = replace(formats.registry, look_up_id=uuid.uuid4().hex)
+    both, notes = {"key": formats.key, "value": formats.value}, list[str]()
     for name, each in formats.by_column.items():
-        if each.needs_lookup:
-            assert formats.registry is not None
-            registry = registry_of(formats.registry)
-            schema = registry.schema_of_subject(each.subject, each.version, timeout_s)
-            found[name] = replace(
-                each, schema=schema.text, version=SchemaVersion(schema.version, schema.schema_id)
-            )
-    return replace(
-        formats, key=found.get("key", formats.key), value=found.get("value", formats.value)
-    )
-
-
-def schema_notes(before: RowFormats, formats: RowFormats) -> Iterator[str]:
-    """Yield a sentence for each schema that was looked up.
-
-    Args:
-        before: As options give them.
-        formats: With the schemas.
-    """
-    for name, each in formats.by_column.items():
-        wanted, found = before.by_column[name].version, each.version
-        if not before.by_column[name].needs_lookup or wanted.schema_id is not None:
+        if not each.needs_lookup:
             continue
-        yield (
-            f"the column {name} has the schema of version {found.version} of {each.subject}, schema"
-            f" id {found.schema_id}"
-            + (
-                ""
-                if wanted.version is not None
-                else ", the latest one. The next start looks it up again, and a batch that runs"
-                f" again then has the columns of that: set {name}SchemaVersion to"
-                f" {found.version} to keep these"
+        registry = registry_of(access)
+        schema = registry.schema_of_subject(each.subject, each.version, timeout_s)
+        version = SchemaVersion(schema.version, schema.schema_id)
+        both[name] = replace(each, schema=schema.text, version=version)
+        if each.version.schema_id is not None:
+            continue
+        note = f"the column {name} has the schema of version {schema.version} of {each.subject}"
+        note += f", schema id {schema.schema_id}"
+        if each.version.version is None:
+            note += (
+                ", the latest one. The next start looks it up again, and a batch that runs again"
+                f" then has the columns of that: set {name}SchemaVersion to {schema.version} to"
+                " keep these"
             )
-        )
+        notes.append(note)
+    return replace(formats, registry=access, key=both["key"], value=both["value"]), tuple(notes)
 
 
 def row_schema(schema: pa.Schema, formats: RowFormats | None) -> pa.Schema:
@@ -149,7 +133,9 @@ def _schema_of_id(formats: RowFormats, name: str, timeout_s: float) -> SchemaOfI
     """Return a function that looks writers' schemas up; None: records have no schema ids."""
     if formats.registry is None:
         return None
-    registry, reader = registry_of(formats.registry), formats.by_column[name]
+    reader = formats.by_column[name]
+    kind = "PROTOBUF" if reader.format is Format.PROTOBUF else "AVRO"
+    registry = registry_of(formats.registry, kind)
     # A task that failed at an unknown id runs with new decoders.
     registry.forget_unknown()
     own_id, is_said = reader.version.schema_id, False
@@ -191,7 +177,6 @@ def decoder_of(
         SchemaError: The schema cannot be used.
         OptionsError: The format's library is missing.
     """
-    is_framed = schema_of_id is not None
     match each.format:
         case Format.AVRO:
             from spark_groups.formats.avro.decoder import AvroDecoder  # noqa: PLC0415
@@ -205,15 +190,12 @@ def decoder_of(
         case Format.JSON:
             from spark_groups.formats.json_values import JsonDecoder  # noqa: PLC0415
 
-            return JsonDecoder(each.schema, bytes_max=bytes_max, framed=is_framed)
+            return JsonDecoder(each.schema, bytes_max=bytes_max, framed=schema_of_id is not None)
         case Format.PROTOBUF:
             from spark_groups.formats.protobuf_values import ProtobufDecoder  # noqa: PLC0415
 
             return ProtobufDecoder(
-                base64.b64decode(each.schema),
-                each.message,
-                bytes_max=bytes_max,
-                framed=is_framed,
+                base64.b64decode(each.schema), each.message, schema_of_id, bytes_max=bytes_max
             )
         case _:
             return TextDecoder()

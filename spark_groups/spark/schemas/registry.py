@@ -8,6 +8,7 @@ so a process looks each one up once.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import threading
@@ -22,9 +23,14 @@ from spark_groups.formats.avro.schema import TEXT_BYTES_MAX, with_references
 from spark_groups.masking import Secrets
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from spark_groups.values import dataclass
+from spark_groups.wire.security.config_references import Allowed, resolved
 
 _log = logging.getLogger(__name__)
 
+PREFIX: Final = "schemaRegistry."
+"""Before the client's settings in the source's options."""
+LOGIN: Final = "basic.auth.user.info"
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 IDS_MAX: Final = 2_000
 """How many schemas a process keeps."""
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -53,9 +59,7 @@ _SAY_EVERY_S: Final = 30.0
 _UNKNOWN_CODES: Final = frozenset({40401, 40402, 40403})
 """Confluent's codes for a subject, a version or an id that does not exist."""
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
-_LOGIN: Final = frozenset({401, 403})
-_AVRO: Final = "AVRO"
-
+_REFUSED: Final = frozenset({401, 403})
 Result = TypeVar("Result")
 _Key = tuple[str, int]
 """The context of a subject, which is empty for the default one, and an id."""
@@ -81,10 +85,13 @@ class SchemaRegistry:
 
     Args:
         access: How it is reached.
+        kind: Of its schemas: AVRO, whose texts then have those that they refer to in them, or
+            PROTOBUF.
     """
 
-    def __init__(self, access: RegistryAccess) -> None:
+    def __init__(self, access: RegistryAccess, kind: str = "AVRO") -> None:
         self._access = access
+        self._kind = kind
         self._secrets = _secrets_of(dict(access.settings))
         self._shown = ", ".join(access.urls)
         self._client: Any = None
@@ -103,7 +110,7 @@ class SchemaRegistry:
             subject: A subject in the registry's context in which the id has its meaning.
 
         Raises:
-            UnknownSchemaIdError: There is none, or it is not of Avro.
+            UnknownSchemaIdError: There is none, or it is of another kind.
             SchemaLookupError: The registry did not answer in time, refuses, or answers otherwise.
         """
         key = _key(schema_id, subject)
@@ -223,12 +230,14 @@ class SchemaRegistry:
 
     def _text(self, schema: Any, what: str, until_s: float) -> str:
         """Return the text of a schema, with the schemas that it refers to in it."""
-        if (schema.schema_type or _AVRO) != _AVRO:
-            raise UnknownSchemaIdError(f"{what} is of {schema.schema_type}, not of Avro")
+        kind = schema.schema_type or "AVRO"
+        if kind != self._kind:
+            raise UnknownSchemaIdError(f"{what} is of {kind}, not of {self._kind}")
         if not isinstance(schema.schema_str, str):
             raise self._unusable(what, "it has no schema")
         text: str = schema.schema_str
-        found = self._references(schema, what, until_s) if schema.references else {}
+        is_whole = kind != "AVRO" or not schema.references
+        found = {} if is_whole else self._references(schema, what, until_s)
         if sum(len(each.encode("utf-8", "replace")) for each in (text, *found.values())) > (
             TEXT_BYTES_MAX
         ):
@@ -341,7 +350,7 @@ class SchemaRegistry:
             raise UnknownSchemaIdError(
                 f"the schema registry {self._shown} has no {what}: {line}"
             ) from None
-        if status in _LOGIN:
+        if status in _REFUSED:
             raise SchemaLookupError(
                 f"the schema registry {self._shown} refuses to return {what}: {line}. Check"
                 " schemaRegistry.basic.auth.user.info or schemaRegistry.bearer.auth.*, and the"
@@ -394,8 +403,27 @@ def new_client(access: RegistryAccess, request_s: float) -> Any:
         raise SchemaLookupError(f"schemaRegistry.* cannot be used: {line}") from None
 
 
+def setting_of(name: str, text: str) -> str:
+    """Return a setting of the client with its references resolved.
+
+    Args:
+        name: Its name, without the prefix of the source's options.
+        text: As options or a file have it.
+
+    Raises:
+        ValueError: It cannot be resolved, or is not what the client takes.
+    """
+    allowed = Allowed.by(os.environ)
+    value = resolved(text, allowed).strip()
+    if name in _FILES:
+        allowed.check_store(value)
+    if name == LOGIN and ":" not in value:
+        raise ValueError("is not user:password")
+    return value
+
+
 def _secrets_of(settings: Mapping[str, Any]) -> Secrets:
-    password = str(settings.get("basic.auth.user.info", "")).partition(":")[2]
+    password = str(settings.get(LOGIN, "")).partition(":")[2]
     return Secrets.of({**settings, "password": password})
 
 
@@ -410,6 +438,6 @@ def _key(schema_id: int, subject: str) -> _Key:
 
 
 @lru_cache(maxsize=8)
-def registry_of(access: RegistryAccess) -> SchemaRegistry:
+def registry_of(access: RegistryAccess, kind: str = "AVRO") -> SchemaRegistry:
     """Return this process's registry, which the tasks of a load or run share."""
-    return SchemaRegistry(access)
+    return SchemaRegistry(access, kind)

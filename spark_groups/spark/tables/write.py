@@ -373,7 +373,7 @@ def _given_columns(transform: Any, stream: DataFrame, checked: SourceOptions) ->
     is_of_ranges = checked.emit is Emit.RANGES
     try:
         if is_of_ranges:
-            settings, _ = with_schemas(checked.range_settings(), checked.api_timeout_ms / 1000)
+            settings, _ = with_schemas(checked)
             records = ROW_SCHEMA_WITH_HEADERS if checked.include_headers else ROW_SCHEMA
             schema = row_schema(records, settings.formats)
             made = changed(transform, pa.RecordBatch.from_pylist([], schema=schema))

@@ -71,8 +71,10 @@ LISTED = {
     OnRestart.TOPICS: {"subscribe", "subscribePattern"},
     OnRestart.COLUMNS: {
         *("emit", "includeHeaders", "onUndecodable"),
-        *("valueFormat", "valueSchema", "valueMessage", "valueSubject", "valueSchemaVersion"),
-        *("keyFormat", "keySchema", "keyMessage", "keySubject", "keySchemaVersion"),
+        *("valueFormat", "valueSchema", "valueMessageName", "valueSubject"),
+        *("valueSchemaVersion", "valueSchemaId"),
+        *("keyFormat", "keySchema", "keyMessageName", "keySubject"),
+        *("keySchemaVersion", "keySchemaId"),
     },
     OnRestart.ROWS: {"kafka.isolation.level", "schemaRegistryUrl"},
     OnRestart.NEXT_BATCH: {

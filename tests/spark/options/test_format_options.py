@@ -65,15 +65,17 @@ def test_subject_of_each_strategy_can_be_named(subject: str, meant: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "version"),
+    ("options", "version"),
     [
-        ("latest", SchemaVersion()),
-        ("3", SchemaVersion(version=3)),
-        ("id:17", SchemaVersion(schema_id=17)),
+        ({"valueSchemaVersion": "latest"}, SchemaVersion()),
+        ({"valueSchemaVersion": "3"}, SchemaVersion(version=3)),
+        ({"valueSchemaId": "17"}, SchemaVersion(schema_id=17)),
     ],
 )
-def test_version_is_latest_or_a_number_or_an_id(text: str, version: SchemaVersion) -> None:
-    found = formats(**AVRO, valueSchemaVersion=text)
+def test_version_is_latest_or_a_number_or_the_schema_has_an_id(
+    options: dict[str, str], version: SchemaVersion
+) -> None:
+    found = formats(**AVRO, **options)
     assert found is not None
     assert found.value.version == version
 
@@ -91,7 +93,7 @@ def test_descriptor_set_is_base64_or_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"\n\x04abcd")
     text = base64.b64encode(file.read_bytes()).decode()
     for given in (text, str(file)):
-        found = formats(valueFormat="protobuf", valueSchema=given, valueMessage="shop.Order")
+        found = formats(valueFormat="protobuf", valueSchema=given, valueMessageName="shop.Order")
         assert found is not None
         assert found.value.schema == text
 
@@ -100,7 +102,9 @@ def test_descriptor_set_of_a_file_that_was_replaced_is_read_again(tmp_path: Path
     file = tmp_path / "orders.desc"
     for content in (b"\n\x04abcd", b"\n\x06abcdef"):
         file.write_bytes(content)
-        found = formats(valueFormat="protobuf", valueSchema=str(file), valueMessage="shop.Order")
+        found = formats(
+            valueFormat="protobuf", valueSchema=str(file), valueMessageName="shop.Order"
+        )
         assert found is not None
         assert base64.b64decode(found.value.schema) == content
 
@@ -120,12 +124,18 @@ def test_login_of_a_proxy_is_a_reference(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ({"valueFormat": "xml"}, "valueFormat: 'xml' is neither binary nor string"),
         ({"valueFormat": "avro"}, "valueFormat is avro: set schemaRegistryUrl, or valueSchema"),
+        ({"valueFormat": "protobuf", **URL}, "valueSchema is missing, and valueFormat is protobuf"),
+        ({**AVRO, "valueSchemaVersion": "2", "valueSchemaId": "7"}, "valueSchemaVersion and value"),
+        ({**AVRO, "valueSchemaId": "id:7"}, "valueSchemaId: "),
         ({"valueFormat": "json"}, "valueSchema is missing, and valueFormat is json"),
-        ({"valueFormat": "protobuf", "valueSchema": "AAAA"}, "valueMessage is missing"),
-        ({"keyFormat": "protobuf", "keySchema": "?", "keyMessage": "m"}, "keySchema: '?' is neit"),
+        ({"valueFormat": "protobuf", "valueSchema": "AAAA"}, "valueMessageName is missing"),
+        (
+            {"keyFormat": "protobuf", "keySchema": "?", "keyMessageName": "m"},
+            "keySchema: '?' is neit",
+        ),
         ({"valueSchema": "id int"}, "valueSchema is set, but valueFormat is binary"),
         ({"keyFormat": "string", "keySubject": "s"}, "keySubject is set, but keyFormat is string"),
-        ({**AVRO, "valueMessage": "m"}, "valueMessage is set, but valueFormat is avro"),
+        ({**AVRO, "valueMessageName": "m"}, "valueMessageName is set, but valueFormat is avro"),
         ({**AVRO, "valueSchema": "{}", "valueSubject": "s"}, "valueSubject and valueSchema are"),
         ({**AVRO, "valueSchema": "{}", "valueSchemaVersion": "2"}, "valueSchemaVersion and value"),
         ({**AVRO, "valueSchemaVersion": "newest"}, "valueSchemaVersion: 'newest' is neither"),

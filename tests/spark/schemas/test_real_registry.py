@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from spark_groups.errors import SchemaLookupError, UnknownSchemaIdError
+from spark_groups.formats.protobuf_schemas import index_prefixes
 from spark_groups.spark.schemas.registry import SchemaRegistry
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from tests.spark.schemas.stub_registry import AVRO
@@ -42,6 +43,18 @@ def test_references_of_a_real_registry_are_resolved(registry: Registry, topic_na
     text = SchemaRegistry(RegistryAccess(urls=(registry.url,))).schema_of_id(schema_id, 20.0)
     price = json.loads(text)["fields"][0]["type"]
     assert (price["namespace"], price["name"], price["fields"]) == ("m", "Money", money["fields"])
+
+
+def test_texts_of_protobuf_are_those_of_a_real_registry(
+    registry: Registry, topic_name: str
+) -> None:
+    asked = SchemaRegistry(RegistryAccess(urls=(registry.url,)), "PROTOBUF")
+    text = """syntax = "proto3"; package t; import "google/protobuf/timestamp.proto";
+        message Other { int32 x = 1; } message Order { google.protobuf.Timestamp at = 1; }"""
+    found = asked.schema_of_id(registry.register(topic_name, text), 20.0)
+    assert index_prefixes(found, "t.Order") == (b"\2\2",)
+    with pytest.raises(UnknownSchemaIdError, match="is of AVRO, not of PROTOBUF"):
+        asked.schema_of_id(registry.register(f"{topic_name}-avro", AVRO), 20.0)
 
 
 def test_paused_registry_is_waited_for(registry: Registry, topic_name: str) -> None:

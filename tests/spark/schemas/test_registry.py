@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import json
 import logging
@@ -32,6 +33,7 @@ from spark_groups.spark.schemas.row_formats import (
     SchemaVersion,
 )
 from tests.spark.schemas.stub_registry import AVRO, Stub, running_stub, schema
+from workshop.parts.messages import as_set, full_file
 
 LATEST = SchemaVersion()
 NONE = (404, {"error_code": 40403, "message": "none"})
@@ -146,8 +148,31 @@ def test_id_is_that_of_the_context_of_the_subject(stub: Stub, registry: SchemaRe
 
 def test_schema_of_another_format_is_none_of_avro(stub: Stub, registry: SchemaRegistry) -> None:
     stub.answers["/schemas/ids/7"] = [(200, schema("syntax = 'proto3';", schemaType="PROTOBUF"))]
-    with pytest.raises(UnknownSchemaIdError, match="schema id 7 is of PROTOBUF, not of Avro"):
+    with pytest.raises(UnknownSchemaIdError, match="schema id 7 is of PROTOBUF, not of AVRO"):
         registry.schema_of_id(7, 5.0)
+
+
+def test_schemas_of_protobuf_tell_which_message_a_frame_names(stub: Stub) -> None:
+    texts = {7: "package t; message M {}", 8: "package t; message N {}", 9: "message M {}"}
+    for schema_id, text in texts.items():
+        stub.answers[f"/schemas/ids/{schema_id}"] = [(200, schema(text, schemaType="PROTOBUF"))]
+    stub.answers["/schemas/ids/6"] = [(200, schema())]
+    descriptors = as_set(full_file("proto3"))
+    value = ColumnFormat(
+        format=Format.PROTOBUF, schema=base64.b64encode(descriptors).decode(), message="t.M"
+    )
+    formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
+    decoder = decoders_of(formats, timeout_s=5.0, memory_bytes=1 << 28, compiled=False)["value"]
+    found = decoder.decode(pa.array([bytes((0, 0, 0, 0, each, 0)) for each in range(5, 10)]))
+    assert [each is not None for each in found.values.to_pylist()] == [False, False, True] + [
+        False
+    ] * 2
+    assert "has no schema id 5" in found.refused[0].reason
+    assert "schema id 6 is of AVRO, not of PROTOBUF" in found.refused[1].reason
+    for row in (3, 4):
+        assert found.refused[row].reason == (
+            "it is no message t.M: the schema id and message indexes in its frame name another one"
+        )
 
 
 def test_registry_that_comes_back_is_waited_for_and_the_wait_is_logged(
@@ -376,7 +401,7 @@ def test_each_start_meets_the_registry_of_its_time(stub: Stub) -> None:
     formats = RowFormats(value=value, registry=RegistryAccess(urls=(stub.url,)))
     for each in (AVRO, {**AVRO, "name": "Other"}):
         stub.answers["/schemas/ids/7"] = [(200, schema(each))]
-        found = looked_up(formats, 5.0)
+        found, _ = looked_up(formats, 5.0)
         assert json.loads(found.value.schema) == each
         assert found.registry is not None
         of_a_task = pickle.loads(pickle.dumps(found)).registry
