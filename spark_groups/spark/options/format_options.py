@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -32,7 +33,7 @@ _PREFIX: Final = "schemaRegistry."
 _URL: Final = "schemaRegistryUrl"
 _LOGIN: Final = "basic.auth.user.info"
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
-_DESCRIPTOR_BYTES_MAX: Final = 4 * 1024 * 1024
+_SCHEMA_BYTES_MAX: Final = 4 * 1024 * 1024
 _IS_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):[^}]*\}")
 _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     (
@@ -107,8 +108,8 @@ def _column(kind: str) -> dict[str, Any]:
         "Schema": option(
             f"{kind}Schema",
             f"The schema of the column {kind}: for avro its JSON, without it the registry's; for"
-            " json Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, as"
-            " base64 or as the path of a file on the driver's host.",
+            " json Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, in"
+            " base64. For avro and protobuf it may be the path of a file on the driver's host.",
             default=None,
             on_restart=OnRestart.COLUMNS,
         ),
@@ -198,8 +199,8 @@ class FormatOptions:
         given: Format = getattr(self, f"{name}_format")
         subject = getattr(self, f"{name}_subject") or f"{TOPIC}-{name}"
         schema = getattr(self, f"{name}_schema") or ""
-        if given is Format.PROTOBUF:
-            schema = _descriptor_set(schema)
+        if schema and given in _IN_FILES:
+            schema = _IN_FILES[given](schema)
         return ColumnFormat(
             format=given,
             schema=schema,
@@ -249,8 +250,11 @@ class FormatOptions:
                 yield f"{name}{what} is set, but {kind}"
             elif given in (Format.JSON, Format.PROTOBUF) and what in taken and not is_set:
                 yield f"{name}{what} is missing, and {kind}"
-        if given is Format.PROTOBUF and has["Schema"]:
-            yield from _descriptor_problems(name, getattr(self, f"{name}_schema"))
+        if has["Schema"] and given in _IN_FILES:
+            try:
+                _IN_FILES[given](getattr(self, f"{name}_schema"))
+            except ValueError as error:
+                yield f"{name}Schema: {error}"
         if given is not Format.AVRO:
             return
         if has["Schema"]:
@@ -270,11 +274,18 @@ class FormatOptions:
         return version.schema_id is None and TOPIC in (getattr(self, f"{name}_subject") or TOPIC)
 
 
-def _descriptor_problems(name: str, text: str) -> Iterator[str]:
-    try:
-        _descriptor_set(text)
-    except ValueError as error:
-        yield f"{name}Schema: {error}"
+def _avro_schema(text: str) -> str:
+    """Return Avro's JSON, from a file if the text is the path of one.
+
+    Raises:
+        ValueError: It is neither, or the file cannot be read.
+    """
+    if text.lstrip()[:1] in {"{", "[", '"'}:
+        return text
+    found = _file(text)
+    if found is None:
+        raise ValueError(f"{_shown(text)} is neither the path of a file nor the JSON of a schema")
+    return found.decode()
 
 
 def _descriptor_set(text: str) -> str:
@@ -283,27 +294,47 @@ def _descriptor_set(text: str) -> str:
     Raises:
         ValueError: It is neither, or the file cannot be read.
     """
+    if (found := _file(text)) is not None:
+        return base64.b64encode(found).decode()
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(
+            f"{_shown(text)} is neither the path of a file nor base64: {error}"
+        ) from None
+    return text
+
+
+_IN_FILES: Final = {Format.AVRO: _avro_schema, Format.PROTOBUF: _descriptor_set}
+
+
+def _file(text: str) -> bytes | None:
+    """Return what a file has; None: the text is not the path of one.
+
+    Raises:
+        ValueError: The file cannot be read.
+    """
     try:
         status = os.stat(text)
     except (OSError, ValueError):
-        return _read_descriptor_set(text)
-    return _read_descriptor_set(text, status.st_mtime_ns, status.st_size)
+        return None
+    return _read(text, status.st_mtime_ns, status.st_size) if S_ISREG(status.st_mode) else None
 
 
 @lru_cache(maxsize=8)
-def _read_descriptor_set(text: str, *_: int) -> str:
-    """Return a descriptor set in base64; again, if the time or the size of a file is another."""
+def _read(path: str, _: int, size: int) -> bytes:
+    """Return what a file has; again, if its time or its size is another."""
+    Allowed.by(os.environ).check_store(path)
+    if size > _SCHEMA_BYTES_MAX:
+        raise ValueError(f"{path} is larger than {_SCHEMA_BYTES_MAX >> 20} MiB")
     try:
-        if os.path.isfile(text):
-            Allowed.by(os.environ).check_store(text)
-            if os.path.getsize(text) > _DESCRIPTOR_BYTES_MAX:
-                raise ValueError(f"{text} is larger than {_DESCRIPTOR_BYTES_MAX >> 20} MiB")
-            return base64.b64encode(Path(text).read_bytes()).decode()
-        base64.b64decode(text, validate=True)
-    except (OSError, binascii.Error) as error:
-        shown = text if len(text) <= 100 else f"{text[:100]}..."
-        raise ValueError(f"{shown!r} is neither the path of a file nor base64: {error}") from None
-    return text
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:100]}...")
 
 
 def read_registry(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:

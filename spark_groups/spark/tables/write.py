@@ -156,7 +156,7 @@ class TableWriter:
         )
         self._totals = RecordTotals()
         self._left_out: Sequence[LeftOut] = ()
-        """What the batch leaves out, as it was staged last."""
+        """What the batch leaves out or has not decoded, as it was staged last."""
         self._notices = Notices()
         self._unsaved = UnsavedEntries()
         self._frames: dict[int, tuple[str, int]] = {}
@@ -164,7 +164,9 @@ class TableWriter:
 
     @property
     def totals(self) -> Mapping[Fate, int]:
-        """Counts of the records that were left out, by fate, since the application started."""
+        """Counts of the records that were left out or not decoded, by fate, since the application
+        started.
+        """
         return self._totals.by_fate()
 
     def check(self, stream: DataFrame) -> None:
