@@ -8,15 +8,18 @@
 from __future__ import annotations
 
 import argparse
-import json
+import io
 import random
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
+import fastavro
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "clicks"
+SCHEMA = fastavro.schema.load_schema(Path(__file__).with_name("click.avsc"))
 PARTITIONS = 6
 PAGES = ("/", "/search", "/shoes", "/shirts", "/basket", "/checkout")
 WEIGHTS = (30, 25, 20, 15, 7, 3)
@@ -56,12 +59,14 @@ def main() -> None:
 
 
 def click(chance: random.Random, number: int) -> tuple[str, bytes]:
-    """Return the user and the JSON of a click; some of them are cut off."""
+    """Return the user and the Avro of a click; some of them are cut off."""
     user = f"user-{chance.randrange(USERS)}"
-    at = datetime.now(timezone.utc).isoformat()
+    at = datetime.now(timezone.utc)
     page = chance.choices(PAGES, WEIGHTS)[0]
-    value = json.dumps({"user": user, "page": page, "at": at}).encode()
-    return user, value[:20] if number % UNREADABLE_EVERY == 0 else value
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, SCHEMA, {"user": user, "page": page, "clicked_at": at})
+    value = out.getvalue()
+    return user, value[:10] if number % UNREADABLE_EVERY == 0 else value
 
 
 def create_topic(bootstrap_servers: str) -> None:

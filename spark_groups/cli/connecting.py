@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,6 +32,7 @@ from spark_groups.wire.security.config_references import EVERYTHING
 from spark_groups.wire.security.security import Security, warn_of_open_secrets
 from spark_groups.wire.security.security_settings import security_of, unread_settings
 
+REGISTRY_PREFIX: Final = "schemaRegistry."
 BOOTSTRAP_SERVERS_VARIABLE: Final = "SPARK_GROUPS_BOOTSTRAP_SERVERS"
 
 
@@ -99,6 +100,8 @@ class Brokers:
     bootstrap_servers: str
     timeout_s: float = OBSERVE_TIMEOUT_S
     security: Security | None = None
+    registry_settings: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The settings of a schema registry, named schemaRegistry.*."""
     _identity: ClusterIdentity = field(default_factory=ClusterIdentity, compare=False, repr=False)
 
     @property
@@ -222,20 +225,17 @@ def named_brokers(
         bootstrap_server = started.bootstrap_servers
     with usage_errors("--bootstrap-server"):
         parse_bootstrap_servers(bootstrap_server)
-    return Brokers(bootstrap_server, timeout, _security(command_config))
-
-
-def _security(command_config: Path | None) -> Security | None:
     if command_config is None:
-        return None
+        return Brokers(bootstrap_server, timeout)
     with usage_errors("--command-config"):
         settings = read_properties(command_config)
         security = security_of(settings, prefix="", allowed=EVERYTHING)
-    unread = unread_settings(settings)
+    registry = {each: text for each, text in settings.items() if each.startswith(REGISTRY_PREFIX)}
+    unread = unread_settings(settings.keys() - registry.keys())
     if unread:
         typer.echo(f"spark-groups: {command_config}: not used here: {', '.join(unread)}", err=True)
     warn_of_open_secrets(security)
-    return security
+    return Brokers(bootstrap_server, timeout, security, registry)
 
 
 def connects(command: Callable[..., None]) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -32,8 +32,10 @@ from spark_groups.cli.connecting import (
     JsonFlag,
     Timeout,
     named_brokers,
+    usage_errors,
 )
 from spark_groups.cli.output import console, working, write_json
+from spark_groups.cli.registry_check import CURE, REGISTRY, RegistryUrl, Subject, ask_registry
 from spark_groups.errors import EmbeddedKafkaError, ErrorCode, SparkGroupsError, printable, rule_for
 from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.observation.observe import OBSERVE_TIMEOUT_S
@@ -47,18 +49,8 @@ def doctor(  # noqa: PLR0917
     bootstrap_server: BootstrapServer = None,
     timeout: Timeout = OBSERVE_TIMEOUT_S,
     command_config: CommandConfig = None,
-    schema_registry: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="The schemaRegistryUrl of a query; settings named schemaRegistry.* are those of"
-            " --command-config.",
-        ),
-    ] = None,
-    subject: Annotated[
-        str | None,
-        typer.Option(metavar="SUBJECT", help="A subject whose latest Avro schema is checked, too."),
-    ] = None,
+    schema_registry: RegistryUrl = None,
+    subject: Subject = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check the prerequisites of a query: Python, Java, Spark, its workers, and brokers.
@@ -79,11 +71,11 @@ def doctor(  # noqa: PLR0917
     screen = console()
     if not as_json:
         screen.print(_row(("CHECK", "bold"), ("RESULT", "bold"), "FOUND", "bold"))
-    registry: tuple[tuple[str, Step], ...] = ()
-    if schema_registry is not None:
-        url, settings = schema_registry, command_config
-        registry = (("the registry", lambda _: (check_registry(url, subject, settings),)),)
-    for what, check in (*registry, *steps(brokers)):
+
+    def ask(_: Sequence[Check]) -> tuple[Check, ...]:
+        return check_registry(schema_registry, subject, command_config)
+
+    for what, check in (("the registry", ask), *steps(brokers)):
         with working(f"checking {what}"):
             found = check(checks)
         for each in () if as_json else found:
@@ -121,10 +113,10 @@ def _row(name: tuple[str, str], outcome: tuple[str, str], found: str, style: str
 
 
 NAMES: Final = (
-    *("Python", "Java", "Spark", "workers' Python", "brokers", "schema registry"),
+    *("Python", "Java", "Spark", "workers' Python", "brokers", REGISTRY),
     *("kafka-group in Spark", "fast reader"),
 )
-PYTHON, JAVA, SPARK, WORKERS, BROKERS, REGISTRY, IN_SPARK, FAST_READER = NAMES
+PYTHON, JAVA, SPARK, WORKERS, BROKERS, _, IN_SPARK, FAST_READER = NAMES
 PYTHON_MINIMUM: Final = (3, 10)
 SPARK_MINIMUM: Final = 4
 WORKER_TIMEOUT_S: Final = 60.0
@@ -387,24 +379,24 @@ def check_brokers(cluster: Cluster, bootstrap_servers: str) -> Check:
     return Check(BROKERS, outcome, found, cure)
 
 
-def check_registry(urls: str, subject: str | None, command_config: Path | None) -> Check:
+def check_registry(
+    urls: str | None, subject: str | None, command_config: Path | None
+) -> tuple[Check, ...]:
     """Check that a schema registry answers, and that rows can have the schema of a subject.
 
     Args:
-        urls: Its addresses, separated by commas.
+        urls: Its addresses, separated by commas; None: nothing is checked.
         subject: The subject; None: any answer will do.
         command_config: A file with its settings.
     """
-    # Only this check needs the client of registries, and pyarrow.
-    from spark_groups.spark.schemas.checked import checked_registry  # noqa: PLC0415
-
-    try:
+    with usage_errors("--subject"):
         settings = read_properties(command_config) if command_config else {}
-        found = checked_registry(urls, subject, settings)
-    except SparkGroupsError as error:
-        cure = "check --schema-registry, and schemaRegistry.* in --command-config"
-        return Check(REGISTRY, Outcome.FAILED, str(error), cure)
-    return Check(REGISTRY, Outcome.OK, found)
+        answer = ask_registry(urls, subject, settings)
+    if answer is None:
+        return ()
+    if answer.is_well:
+        return (Check(REGISTRY, Outcome.OK, answer.text),)
+    return (Check(REGISTRY, Outcome.FAILED, answer.text, CURE),)
 
 
 def installed_version(name: str) -> str | None:

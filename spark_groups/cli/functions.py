@@ -20,6 +20,7 @@ from spark_groups.cli.groups_cli import (
 from spark_groups.cli.lag_cli import LagView, view_group_lag
 from spark_groups.cli.preflight_checks import PreflightView
 from spark_groups.cli.preflight_cli import checked_group, subscription_of
+from spark_groups.cli.registry_check import ask_registry
 from spark_groups.cli.remove_cli import REASON, RemovalView, remove_members
 from spark_groups.errors import OptionsError
 from spark_groups.observation.lag_times import ALERT_HOURS
@@ -165,6 +166,8 @@ def preflight(
     topics: Iterable[str] = (),
     pattern: str | None = None,
     instance_id: str | None = None,
+    schema_registry: str | None = None,
+    subject: str | None = None,
     settings: Mapping[str, str] | None = None,
     timeout_s: float = OBSERVE_TIMEOUT_S,
 ) -> PreflightView:
@@ -176,17 +179,20 @@ def preflight(
         topics: Those that the query will read; those of the group if empty.
         pattern: Its `subscribePattern`, in place of topics.
         instance_id: The instance id of the member; None: it has none.
-        settings: Kafka client settings by name.
+        schema_registry: The `schemaRegistryUrl` of the query; None: none is checked.
+        subject: A subject of it whose latest Avro schema is checked, too.
+        settings: Kafka client settings by name, and those named `schemaRegistry.*`.
         timeout_s: The timeout for all requests together.
 
     Raises:
-        OptionsError: An address, a setting or the pattern is invalid.
+        OptionsError: An address, a setting or the pattern is invalid, or the registry is missing.
         BrokerUnreachableError: A request failed or timed out; names the addresses.
         ProtocolError: An answer cannot be read.
     """
     brokers = _brokers(bootstrap_servers, settings, timeout_s)
     wanted = subscription_of(list(topics), pattern)
-    return checked_group(brokers, group_id, instance_id, wanted)
+    answer = ask_registry(schema_registry, subject, settings or {})
+    return checked_group(brokers, group_id, instance_id, wanted, answer)
 
 
 def _brokers(

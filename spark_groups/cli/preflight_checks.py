@@ -204,9 +204,15 @@ class PreflightView(View):
     findings: tuple[Finding, ...]
 
 
-def check_group(facts: GroupFacts) -> PreflightView:
-    """Return the findings of all checks, and the worst of their verdicts."""
-    findings = tuple(replace(check(facts), check=name) for name, check in CHECKS.items())
+def check_group(facts: GroupFacts, *further: Finding) -> PreflightView:
+    """Return the findings of all checks, and the worst of their verdicts.
+
+    Args:
+        facts: What brokers report.
+        further: Findings about what a query needs beside its group.
+    """
+    of_group = [replace(check(facts), check=name) for name, check in CHECKS.items()]
+    findings = (*of_group, *further)
     return PreflightView(
         group_id=facts.group_id,
         verdict=max((finding.verdict for finding in findings), key=_SEVERITY.__getitem__),

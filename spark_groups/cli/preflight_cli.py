@@ -21,6 +21,7 @@ from spark_groups.cli.output import QUIET_STYLE, UNKNOWN, Column, plain, show, t
 from spark_groups.cli.preflight_checks import (
     BROKER_KEYS,
     GROUP_FEATURE,
+    Finding,
     GroupFacts,
     MemberFacts,
     MemberProtocol,
@@ -28,6 +29,14 @@ from spark_groups.cli.preflight_checks import (
     TopicFacts,
     Verdict,
     check_group,
+)
+from spark_groups.cli.registry_check import (
+    CURE,
+    REGISTRY,
+    RegistryAnswer,
+    RegistryUrl,
+    Subject,
+    ask_registry,
 )
 from spark_groups.errors import ErrorCode, OptionsError, ProtocolError, printable
 from spark_groups.group.ledger.commit_metadata import known_counts
@@ -78,7 +87,7 @@ _DESCRIPTIONS: Final = 3
 Committed = Mapping[TopicIdPartition, OffsetAndMetadata]
 Unknown = dict[TopicIdPartition, tuple[str, int]]
 """The request that failed, and Kafka's error code."""
-_ALWAYS_SHOWN: Final = frozenset({"group type", "offsets"})
+_ALWAYS_SHOWN: Final = frozenset({"group type", "offsets", REGISTRY})
 """Checks to read before a query starts, also if they are ok: which group it is, and where it is."""
 _JOINABLE: Final = frozenset({Verdict.OK, Verdict.WARNING})
 
@@ -106,6 +115,8 @@ def preflight(  # noqa: PLR0917
         str | None,
         typer.Option(metavar="ID", help="The instance id of the member; default: it has none."),
     ] = None,
+    schema_registry: RegistryUrl = None,
+    subject: Subject = None,
     every_check: Annotated[
         bool,
         typer.Option("--all", help="Show all checks and members, also those that are in order."),
@@ -116,9 +127,9 @@ def preflight(  # noqa: PLR0917
 
     Meant for groups of classic consumers, which the first such member converts. Checks features and
     migration policy of the brokers, type, state and assignor of the group, rights, sizes and
-    committed offsets. Each check is ok, a warning, unknown, or blocks. Nothing is changed. Shown
-    are the type of the group, where a query starts, and the checks that are not ok; JSON has
-    all.
+    committed offsets, and a schema registry if one is given. Each check is ok, a warning, unknown,
+    or blocks. Nothing is changed. Shown are the type of the group, where a query starts, the
+    registry, and the checks that are not ok; JSON has all.
 
     Example: spark-groups preflight flight-readers --bootstrap-server localhost:9092
 
@@ -128,7 +139,9 @@ def preflight(  # noqa: PLR0917
         raise typer.BadParameter("a group id must not be empty", param_hint="GROUP")
     with usage_errors("--pattern"):
         wanted = subscription_of(topics or (), pattern)
-    view = checked_group(brokers, group, instance_id, wanted)
+    with usage_errors("--subject"):
+        answer = ask_registry(schema_registry, subject, brokers.registry_settings)
+    view = checked_group(brokers, group, instance_id, wanted, answer)
     show(
         view,
         partial(render_preflight, every_check=every_check),
@@ -138,13 +151,18 @@ def preflight(  # noqa: PLR0917
 
 
 def checked_group(
-    brokers: Brokers, group_id: str, instance_id: str | None, wanted: Subscription | None
+    brokers: Brokers,
+    group_id: str,
+    instance_id: str | None,
+    wanted: Subscription | None,
+    registry: RegistryAnswer | None = None,
 ) -> PreflightView:
     """Read a group from brokers, and return the findings of all checks.
 
     Args:
         instance_id: Of the member that would join.
         wanted: What it would read; None: the topics of the group.
+        registry: What its schema registry has answered; None: it has none.
 
     Raises:
         BrokerUnreachableError: A request failed or timed out; names the addresses.
@@ -155,7 +173,14 @@ def checked_group(
         principal=security.principal, bootstrap_servers=tuple(brokers.bootstrap_servers.split(","))
     )
     with brokers.cluster() as cluster:
-        return check_group(read_facts(cluster, group_id, identity, instance_id, wanted))
+        facts = read_facts(cluster, group_id, identity, instance_id, wanted)
+    return check_group(facts) if registry is None else check_group(facts, _of_registry(registry))
+
+
+def _of_registry(answer: RegistryAnswer) -> Finding:
+    if answer.is_well:
+        return Finding(Verdict.OK, answer.text, check=REGISTRY)
+    return Finding(Verdict.BLOCKS, f"a query cannot start: {answer.text}", CURE, check=REGISTRY)
 
 
 def read_facts(

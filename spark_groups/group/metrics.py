@@ -54,6 +54,7 @@ class Count(Enum):
     RECORDS_DEAD_LETTERED = "records that failed and were written to a dead-letter topic"
     RECORDS_SKIPPED = "records that failed and were skipped"
     RECORDS_RELINQUISHED = "records of batches that were given up, which are read again"
+    RECORDS_UNDECODABLE = "records whose key or value could not be decoded and is null"
 
     # The hash of the identity costs no call, unlike that of the name.
     __hash__ = object.__hash__

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import spark_groups
 from group_lab.assignors.embedded import encode_assignment
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
@@ -29,6 +30,7 @@ from tests.cli.commands import invoke
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import heartbeat
 from tests.secured import SecuredKafka
+from tests.spark.schemas.stub_registry import running_stub, schema
 from tests.wire.coordinator_connection_setup import topic_id
 from workshop.parts.brokers import create_topic, produce, unstable_offset
 from workshop.parts.waiting import wait_until
@@ -372,3 +374,16 @@ def test_the_table_shows_checks_cures_members_and_the_verdict(group: Group) -> N
         f"group {group.group_id}: blocks, a member of the consumer protocol cannot join now"
     )
     assert invoke("preflight", "", *where).exit_code == 2
+
+
+def test_registry_of_the_query_is_checked_beside_its_group(group: Group) -> None:
+    with running_stub() as stub:
+        stub.answers["/subjects/orders-value/versions/latest"] = [(200, schema(version=1, id=7))]
+        given = ("--topic", group.topic, "--schema-registry", stub.url, "--subject")
+        found = group.preflight(*given, "orders-value")
+        assert (found["verdict"], found["findings"][-1]["verdict"]) == ("ok", "ok")
+        assert found["findings"][-1]["reason"].endswith("(id 7): struct<a:int>")
+        refused = {"schema_registry": stub.url, "subject": "none-such"}
+        view = spark_groups.preflight(group.group_id, group.servers, **refused)
+        assert group.preflight(*given, "none-such")["verdict"] == view.verdict.value == "blocks"
+        assert "no version latest of subject none-such" in view.findings[-1].reason

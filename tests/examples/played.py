@@ -16,7 +16,7 @@ from tests.jobs.submitted import spark_environment
 EXAMPLES = ROOT / "examples"
 PLAYED = "## Play it"
 ADDRESS = "localhost:9092"
-SUFFIXES = frozenset({".md", ".py", ".sql", ".toml"})
+SUFFIXES = frozenset({".avsc", ".md", ".py", ".sql", ".toml"})
 PLAY_S = 900.0
 
 

@@ -22,6 +22,7 @@ def kind_of(path: Path) -> type[JobOptions]:
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_configuration_is_right(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(path.parent)
+    monkeypatch.chdir(path.parent)
     options = load_job(kind_of(path), path)
     assert options.source["kafka.bootstrap.servers"] == "localhost:9092"
 

@@ -14,13 +14,16 @@ import deltalake
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control.listener import close_listeners
+from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from tests.documents import ROOT, blocks_of, run_python
+from tests.monitoring.scraping import free_port, scrape
 from tests.spark.processing.topics import records_in
 from tests.spark.queries import READ_S, GroupQuery
 from tests.spark.tables.write_setup import TableQuery
@@ -194,6 +197,56 @@ def test_record_that_cannot_be_decoded_is_null_with_its_bytes(
     assert [row["undecodable"] for row in rows[:2]] == [None, None]
     assert [row["undecodable"]["value"] for row in rows[2:]] == [*BAD]
     assert "schema id 2130706432" in rows[3]["undecodable"]["reason"]
+
+
+@pytest.mark.parametrize("emit", ["records", "ranges"])
+def test_records_that_cannot_be_decoded_are_counted_in_the_metrics(
+    orders: Orders, query_of: Callable[..., Any], emit: str
+) -> None:
+    orders.produce(SECOND, range(1))
+    orders.write(None, *BAD)
+    port = free_port()
+    query: ExpandedQuery = query_of(
+        ExpandedQuery, emit=emit, onUndecodable="null", metricsPort=str(port)
+    )
+    stream, writer = query.source(), query.writer()
+    if emit == "records":
+        stream = stream.observe(UNDECODABLE, count(UNDECODABLE).alias("records"))
+    writer.check(stream)
+    spark_groups.listen(query.spark)
+    running = spark_groups.start(
+        stream.writeStream.foreachBatch(writer).option("checkpointLocation", str(query.checkpoint))
+    )
+    try:
+        wait_until(lambda: running.exception() or _counted(port) == len(BAD), READ_S, "the counts")
+        assert running.exception() is None
+    finally:
+        running.stop()
+        close_listeners()
+    assert writer.totals == ({} if emit == "records" else {spark_groups.Fate.UNDECODABLE: 2})
+    assert query.table()["id"].to_pylist() == [0, None, None, None]
+
+
+def _counted(port: int) -> float | None:
+    try:
+        return scrape(port).value("records_undecodable_total")
+    except OSError:
+        return None
+
+
+def test_functions_that_take_bytes_say_what_to_do_with_typed_rows(
+    orders: Orders, query_of: Callable[..., Any]
+) -> None:
+    orders.produce(SECOND, range(1))
+    query: ExpandedQuery = query_of(ExpandedQuery, emit="ranges")
+    rows = spark_groups.foreach_batch_rows(lambda *_: None)
+    assert "decode in the function (from_json, from_avro); or write with write_table" in (
+        query.run(rows)
+    )
+    records: ExpandedQuery = query_of(ExpandedQuery)
+    strategy = spark_groups.SkipOrDeadLetter(at_last=spark_groups.AtLast.SKIP)
+    failure = records.run(spark_groups.process_records(print, strategy), checkpoint="records")
+    assert "leave valueFormat out of the stream's options, and decode in the function" in failure
 
 
 def test_record_that_cannot_be_decoded_becomes_a_dead_letter(

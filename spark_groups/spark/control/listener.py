@@ -31,10 +31,12 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.plan_text import planner_of
+from spark_groups.group.metrics import Count
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
 from spark_groups.spark.control.control_messages import (
     BatchReported,
@@ -51,6 +53,7 @@ from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.control.runner_process import log_to_stderr
 from spark_groups.spark.control.running_query import groups_of, split_group
 from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
+from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -178,12 +181,14 @@ class GroupListener:
         *,
         is_stateful: bool,
         trigger_interval_s: float = 0.0,
+        undecodable: int = 0,
     ) -> None:
         """Report a finished batch to the runners.
 
         Args:
             ends: End offsets of the batch, one per source, as in the checkpoint.
             trigger_interval_s: Seconds between batch starts; 0 if not fixed.
+            undecodable: Records of the first source that were not decoded.
         """
         for end in ends:
             member_id = planner_of(end)
@@ -192,6 +197,10 @@ class GroupListener:
             if len(self._queries) >= MAX_QUERIES:
                 del self._queries[next(iter(self._queries))]
             self._queries[member_id] = query_id
+            if undecodable:
+                counts = ((Count.RECORDS_UNDECODABLE.name, undecodable),)
+                self._server.broadcast(RecordsCounted(plan=end, counts=counts))
+                undecodable = 0
             self._server.broadcast(
                 BatchReported(
                     plan=end,
@@ -313,6 +322,7 @@ class _QueryEvents(StreamingQueryListener):
                 [str(source.endOffset) for source in progress.sources],
                 is_stateful=bool(progress.stateOperators),
                 trigger_interval_s=interval_s,
+                undecodable=_undecodable(progress),
             )
 
         self._safely(report)
@@ -352,6 +362,12 @@ class _QueryEvents(StreamingQueryListener):
             act()
         except Exception:
             logger.exception("cannot process an event of a query")
+
+
+def _undecodable(progress: StreamingQueryProgress) -> int:
+    """Return how many records of a batch the query has observed that were not decoded."""
+    observed = progress.observedMetrics.get(UNDECODABLE)
+    return int(observed[0]) if observed is not None and isinstance(observed[0], int) else 0
 
 
 def listen(

@@ -25,6 +25,7 @@ _RUNS_MAX: Final = 1_000
 """How many runs of queries keep their schemas at the same time."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 _LOADED_STREAM: Final = "StreamingRelationV2"
+_OBSERVED: Final = "CollectMetrics"
 _BATCH: Final = "LogicalRDD"
 _BATCH_ROWS: Final = "SQLExecutionRDD"
 """The plan of the frame that Spark 4 passes to foreachBatch, and the class of its rows."""
@@ -256,11 +257,18 @@ def _options_of(stream: Any) -> SourceOptions:
 
 
 def _is_loaded(plan: Any) -> bool:
+    """Return whether rows are those of a stream: what observes them changes none."""
+    while plan.getClass().getSimpleName() == _OBSERVED:
+        plan = plan.child()
+    return _is_stream(plan)
+
+
+def _is_stream(plan: Any) -> bool:
     return bool(plan.getClass().getSimpleName() == _LOADED_STREAM)
 
 
 def _is_group(plan: Any) -> bool:
-    return _is_loaded(plan) and plan.sourceName() == SOURCE_NAME
+    return _is_stream(plan) and plan.sourceName() == SOURCE_NAME
 
 
 def _text(progress: Any) -> str:

@@ -24,6 +24,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import count
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -48,6 +49,7 @@ from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import load_reader
+from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.spark.source.registration import register
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.spark.tables.table import FencedTable
@@ -316,6 +318,9 @@ def start_job(spark: SparkSession, options: JobOptions, write: Write) -> Streami
     register(spark)
     application = options.application_name or spark.sparkContext.applicationId
     rows = spark.readStream.format("kafka-group").options(**_source_of(options)).load()
+    if UNDECODABLE in rows.columns:
+        # The listener adds the number to the metrics.
+        rows = rows.observe(UNDECODABLE, count(UNDECODABLE).alias("records"))
     is_fenced = isinstance(options, ConsumeOptions) and options.is_fenced
     if options.select_expr and not is_fenced:
         rows = rows.selectExpr(*options.select_expr)

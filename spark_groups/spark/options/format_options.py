@@ -7,8 +7,9 @@ import binascii
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ from spark_groups.spark.schemas.row_formats import (
 from spark_groups.wire.security.config_references import Allowed
 
 _URL: Final = "schemaRegistryUrl"
-_DESCRIPTOR_BYTES_MAX: Final = 4 * 1024 * 1024
+_SCHEMA_BYTES_MAX: Final = 4 * 1024 * 1024
 _IS_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):[^}]*\}")
 _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     (
@@ -97,8 +98,8 @@ _MEANINGS: Final[Mapping[str, tuple[str, str | None]]] = {
     ),
     "Schema": (
         "The schema of the column COLUMN: for avro its JSON, without it the registry's; for json"
-        " Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, as base64"
-        " or as the path of a file on the driver's host.",
+        " Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, in base64."
+        " For avro and protobuf it may be the path of a file on the driver's host.",
         None,
     ),
     "MessageName": ("The full name of the message in COLUMNSchema, for protobuf.", None),
@@ -145,8 +146,8 @@ class _Column(NamedTuple):
 
     def row_format(self, topics: tuple[str, ...]) -> ColumnFormat:
         schema = self.schema or ""
-        if self.format is Format.PROTOBUF and schema:
-            schema = _descriptor_set(schema)
+        if schema and self.format in _IN_FILES:
+            schema = _IN_FILES[self.format](schema)
         subject = self.subject or f"{TOPIC}-{self.name}"
         return ColumnFormat(
             format=self.format,
@@ -162,13 +163,13 @@ class _Column(NamedTuple):
         has = {part for part, value in zip(parts, self[2:], strict=True) if value is not None}
         taken = _TAKEN.get(self.format, ())
         yield from (f"{name}{part} is set, but {kind}" for part in parts if part in has - {*taken})
+        if self.schema and self.format in _IN_FILES:
+            try:
+                _IN_FILES[self.format](self.schema)
+            except ValueError as error:
+                yield f"{name}Schema: {error}"
         if self.format is not Format.AVRO:
             yield from (f"{name}{part} is missing, and {kind}" for part in taken if part not in has)
-            if self.format is Format.PROTOBUF and self.schema:
-                try:
-                    _descriptor_set(self.schema)
-                except ValueError as error:
-                    yield f"{name}Schema: {error}"
         elif self.schema:
             for part in taken[1:]:
                 if part in has:
@@ -278,23 +279,67 @@ class FormatOptions:
             yield f"{PREFIX}{self.registry[0][0]} is set, but {_URL} is missing"
 
 
+def _avro_schema(text: str) -> str:
+    """Return Avro's JSON, from a file if the text is the path of one.
+
+    Raises:
+        ValueError: It is neither, or the file cannot be read.
+    """
+    if text.lstrip()[:1] in {"{", "[", '"'}:
+        return text
+    found = _file(text)
+    if found is None:
+        raise ValueError(f"{_shown(text)} is neither the path of a file nor the JSON of a schema")
+    return found.decode()
+
+
 def _descriptor_set(text: str) -> str:
     """Return a descriptor set in base64, from a file if the text is the path of one.
 
     Raises:
         ValueError: It is neither, or the file cannot be read.
     """
+    if (found := _file(text)) is not None:
+        return base64.b64encode(found).decode()
     try:
-        if os.path.isfile(text):
-            Allowed.by(os.environ).check_store(text)
-            if os.path.getsize(text) > _DESCRIPTOR_BYTES_MAX:
-                raise ValueError(f"{text} is larger than {_DESCRIPTOR_BYTES_MAX >> 20} MiB")
-            return base64.b64encode(Path(text).read_bytes()).decode()
         base64.b64decode(text, validate=True)
-    except (OSError, binascii.Error) as error:
-        shown = text if len(text) <= 100 else f"{text[:100]}..."
-        raise ValueError(f"{shown!r} is neither the path of a file nor base64: {error}") from None
+    except binascii.Error as error:
+        raise ValueError(
+            f"{_shown(text)} is neither the path of a file nor base64: {error}"
+        ) from None
     return text
+
+
+_IN_FILES: Final = {Format.AVRO: _avro_schema, Format.PROTOBUF: _descriptor_set}
+
+
+def _file(text: str) -> bytes | None:
+    """Return what a file has; None: the text is not the path of one.
+
+    Raises:
+        ValueError: The file cannot be read.
+    """
+    try:
+        status = os.stat(text)
+    except (OSError, ValueError):
+        return None
+    return _read(text, status.st_mtime_ns, status.st_size) if S_ISREG(status.st_mode) else None
+
+
+@lru_cache(maxsize=8)
+def _read(path: str, _: int, size: int) -> bytes:
+    """Return what a file has; again, if its time or its size is another."""
+    Allowed.by(os.environ).check_store(path)
+    if size > _SCHEMA_BYTES_MAX:
+        raise ValueError(f"{path} is larger than {_SCHEMA_BYTES_MAX >> 20} MiB")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:100]}...")
 
 
 def read_registry(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:

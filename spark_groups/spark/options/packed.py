@@ -64,7 +64,8 @@ def decoded_columns(names: str, settings: RangeSettings) -> str:
     import pyarrow as pa
 
     from spark_groups.formats.ddl import ddl_of
-    from spark_groups.spark.schemas.decoders import UNDECODABLE, row_schema
+    from spark_groups.spark.schemas.decoders import row_schema
+    from spark_groups.spark.schemas.row_formats import UNDECODABLE
 
     columns = row_schema(
         pa.schema([("key", pa.binary()), ("value", pa.binary())]), settings.formats

@@ -58,7 +58,8 @@ def record_rows(batch: DataFrame) -> DataFrame:
     if decoded:
         raise OptionsError(
             f"records have bytes, and the column {decoded[0]} has {types[decoded[0]][:60]}: leave"
-            f" {decoded[0]}Format out of the stream's options"
+            f" {decoded[0]}Format out of the stream's options, and decode in the function; or write"
+            " the columns with write_table"
         )
     headers = [HEADERS_COLUMN] if HEADERS_COLUMN in batch.columns else []
     return batch.select(*RECORD_COLUMNS, *headers)

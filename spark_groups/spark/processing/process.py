@@ -54,12 +54,12 @@ class RecordProcessing:
         """Process a batch.
 
         Raises:
-            OptionsError: The stream's options do not fit the strategy.
+            OptionsError: The stream's options do not fit the strategy, or its rows have no bytes.
             RelinquishedError: The batch missed its deadline.
         """
         began_at_s = time.time()
         running = running_query(batch, "process_records")
-        checked = running.checked
+        checked, rows = running.checked, record_rows(batch)
         # The last run may have relinquished records: its member has left.
         self._totals.report(running)
         budget = budget_of(self._strategy, checked)
@@ -77,7 +77,7 @@ class RecordProcessing:
             connection=running.range_settings(),
             committed_offsets=committed,
         )
-        counted = map_in_arrow(record_rows(batch), task.run, COUNT_COLUMNS).collect()
+        counted = map_in_arrow(rows, task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
         self._totals.report(running)
 

@@ -24,6 +24,7 @@ class Fate(Enum):
     DEAD_LETTERED = "dead-lettered"
     SKIPPED = "skipped"
     RELINQUISHED = "relinquished"
+    UNDECODABLE = "undecodable"
 
 
 class RetryTo(Enum):

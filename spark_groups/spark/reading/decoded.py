@@ -14,8 +14,13 @@ from spark_groups.errors import RecordsError
 from spark_groups.formats.decoding import Undecodable
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.reading.compiled import AVRO, prepare
-from spark_groups.spark.schemas.decoders import UNDECODABLE, UNDECODABLE_TYPE, decoders_of
-from spark_groups.spark.schemas.row_formats import Format, OnUndecodable, RowFormats
+from spark_groups.spark.schemas.decoders import UNDECODABLE_TYPE, decoders_of
+from spark_groups.spark.schemas.row_formats import (
+    UNDECODABLE,
+    Format,
+    OnUndecodable,
+    RowFormats,
+)
 from spark_groups.types import TopicPartition
 
 _log = logging.getLogger(__name__)

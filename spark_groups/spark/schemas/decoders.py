@@ -19,6 +19,7 @@ from spark_groups.formats.decoding import ColumnDecoder, SchemaOfId
 from spark_groups.formats.text import TextDecoder
 from spark_groups.spark.schemas.registry import registry_of
 from spark_groups.spark.schemas.row_formats import (
+    UNDECODABLE,
     ColumnFormat,
     Format,
     OnUndecodable,
@@ -28,7 +29,6 @@ from spark_groups.spark.schemas.row_formats import (
 
 _log = logging.getLogger(__name__)
 
-UNDECODABLE: Final = "undecodable"
 UNDECODABLE_TYPE: Final = pa.struct(
     [("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())]
 )

@@ -11,6 +11,8 @@ from typing import Final
 
 TOPIC: Final = "{topic}"
 """Stands for the topic in the name of a subject."""
+UNDECODABLE: Final = "undecodable"
+"""The column of records that could not be decoded, and the observation that counts them."""
 
 
 class Format(Enum):

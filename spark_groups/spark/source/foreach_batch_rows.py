@@ -119,7 +119,9 @@ def _running(batch: DataFrame) -> RunningQuery:
     if running.checked.range_settings().formats is not None:
         raise OptionsError(
             "foreach_batch_rows reads bytes with Spark's own Kafka source: leave keyFormat and"
-            " valueFormat out, or write with write_table"
+            " valueFormat out, and decode in the function (from_json, from_avro); or write with"
+            " write_table; or load the stream without emit=ranges, and write its columns with a"
+            " foreachBatch of your own"
         )
     if running.checked.emit is not Emit.RANGES:
         raise OptionsError('foreach_batch_rows requires a stream with .option("emit", "ranges")')

@@ -16,9 +16,11 @@ from typing import Final
 
 from spark_groups.errors import TableError
 from spark_groups.spark.processing.counts import FateCount, FateCounts
-from spark_groups.spark.processing.kafka_record import Record
+from spark_groups.spark.processing.kafka_record import Record, records_of
 from spark_groups.spark.processing.letters import error_text
-from spark_groups.spark.processing.strategies import AtLast
+from spark_groups.spark.processing.strategies import AtLast, Fate
+from spark_groups.spark.reading.decoded import DecodedRows
+from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.spark.tables.table import Piece
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The records that a task leaves out.
+    """The records that a task leaves out, or writes without their values.
 
     Args:
         counts: Their numbers, by partition.
@@ -157,6 +159,23 @@ class LeftOutRecords:
     def result(self) -> LeftOut:
         """Return the records that were left out."""
         return LeftOut(self._counts.counts, tuple(self._letters))
+
+
+def count_undecodable(read: DecodedRows, counts: FateCounts) -> None:
+    """Count the records that rows have without their keys or values, as `onUndecodable` says.
+
+    Args:
+        read: The rows.
+        counts: Gets the counts.
+    """
+    if UNDECODABLE not in read.rows.schema.names:
+        return
+    column = read.rows.column(UNDECODABLE)
+    if column.null_count < len(column):
+        is_bad = column.is_valid()
+        reasons = column.filter(is_bad).field("reason").to_pylist()
+        for record, reason in zip(records_of([read.records.filter(is_bad)]), reasons, strict=True):
+            counts.add(record, Fate.UNDECODABLE, reason)
 
 
 def reason_of(error: Exception) -> str:

@@ -48,7 +48,7 @@ class Target:
         letter_box: Writes its dead letters; None: a record that cannot be written fails the batch.
         topics: The names of its topics, as far as they are known.
         unsaved: Remembers where the group began partitions, while the table does not exist.
-        left_out: What the batch leaves out, as it was staged last.
+        left_out: What the batch leaves out or has not decoded, as it was staged last.
         look_at_s: When a batch without records for the table compares it again, in seconds.
     """
 

@@ -21,14 +21,20 @@ from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.processing.arrow_map import map_in_arrow
+from spark_groups.spark.processing.counts import FateCounts
 from spark_groups.spark.processing.kafka_record import records_of
 from spark_groups.spark.processing.letters import error_text
 from spark_groups.spark.processing.strategies import AtLast
-from spark_groups.spark.reading.decoded import DecodedRows
+from spark_groups.spark.reading.decoded import DecodedRows, Refuse
 from spark_groups.spark.reading.reader import read_decoded
 from spark_groups.spark.tables.columns import TableColumns, TaskConversion
 from spark_groups.spark.tables.halving import Refusal, is_of_all_records, taken
-from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords, reason_of
+from spark_groups.spark.tables.left_out import (
+    LeftOut,
+    LeftOutRecords,
+    count_undecodable,
+    reason_of,
+)
 from spark_groups.spark.tables.table import Piece, TaskWriter, no_rows
 from spark_groups.types import OffsetRange, TopicId
 
@@ -78,40 +84,51 @@ class RangesToTable:
         """
         acknowledge_tasks_at_once()
         for ranges in tasks:
+            counts = FateCounts()
             if self.at_last is None:
-                yield from self._all(ranges)
+                yield from self._all(ranges, counts)
             else:
                 left_out = LeftOutRecords(self.at_last)
-                yield from self.writer.write(self._good(ranges, left_out), _task_name())
+                rows = self._good(ranges, counts, left_out)
+                yield from self.writer.write(rows, _task_name())
                 yield left_out.result()
+            yield LeftOut(counts.counts)
 
-    def _all(self, ranges: Iterable[OffsetRange]) -> Iterator[Piece]:
-        """Stage the rows of all records.
+    def _read(
+        self, ranges: Iterable[OffsetRange], counts: FateCounts, refuse: Refuse | None = None
+    ) -> Iterator[DecodedRows]:
+        for each in read_decoded(self.settings, ranges, refuse):
+            count_undecodable(each, counts)
+            yield each
+
+    def _all(self, ranges: Iterable[OffsetRange], counts: FateCounts) -> Iterator[Piece]:
+        """Stage the rows of all records; `counts` gets those that were not decoded.
 
         Raises:
             TableError: A record cannot be written, which it names if it can.
         """
         last: list[DecodedRows] = []
         try:
-            yield from self.writer.write(self._rows(ranges, last), _task_name())
+            yield from self.writer.write(self._rows(ranges, counts, last), _task_name())
         except RecordRefusedError as error:
             raise self._named(last, error) from None
         except TableError as error:
             raise TableError(f"{error}{_read_last(last)}") from None
 
     def _rows(
-        self, ranges: Iterable[OffsetRange], last: list[DecodedRows]
+        self, ranges: Iterable[OffsetRange], counts: FateCounts, last: list[DecodedRows]
     ) -> Iterator[pa.RecordBatch]:
         """Yield changed rows.
 
         Args:
             ranges: The ranges to read.
+            counts: Gets the records that were not decoded.
             last: Gets the records that the last rows are made of.
 
         Raises:
             RecordRefusedError: The transform cannot take a record.
         """
-        for each in read_decoded(self.settings, ranges):
+        for each in self._read(ranges, counts):
             last[:] = [each]
             try:
                 rows = changed(self.transform, each.rows)
@@ -122,7 +139,7 @@ class RangesToTable:
             yield rows
 
     def _good(
-        self, ranges: Iterable[OffsetRange], left_out: LeftOutRecords
+        self, ranges: Iterable[OffsetRange], counts: FateCounts, left_out: LeftOutRecords
     ) -> Iterator[pa.RecordBatch]:
         """Yield the changed rows of records that can be written; `left_out` gets the others."""
 
@@ -130,7 +147,7 @@ class RangesToTable:
             (record,) = records_of([part])
             left_out.add(record, reason)
 
-        for each in self._tried(read_decoded(self.settings, ranges, leave_out)):
+        for each in self._tried(self._read(ranges, counts, leave_out)):
             if isinstance(each, Refusal):
                 leave_out(each.record.records, _problem(each.error) or error_text(each.error))
             else:

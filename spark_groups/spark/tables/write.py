@@ -173,7 +173,9 @@ class TableWriter:
 
     @property
     def totals(self) -> Mapping[Fate, int]:
-        """Counts of the records that were left out, by fate, since the application started."""
+        """Counts of the records that were left out or not decoded, by fate, since the application
+        started.
+        """
         return self._totals.by_fate()
 
     def check(self, stream: DataFrame) -> None:

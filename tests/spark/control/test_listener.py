@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -28,6 +29,7 @@ from spark_groups.spark.control.control_messages import (
     NothingMoreReported,
     PartitionsChanged,
     QueryRefused,
+    RecordsCounted,
     Released,
     RunEnded,
 )
@@ -218,6 +220,20 @@ def test_runners_learn_the_groups_of_queries_until_their_runs_end(tmp_path: Path
     listener.ended("q1", "r2")
     assert Runner(tmp_path).next().reported_groups == ()
     listener.close(0.0)
+
+
+def test_records_that_were_not_decoded_are_counted_by_one_runner_before_its_batch_is_reported(
+    tmp_path: Path,
+) -> None:
+    with contextlib.closing(opened(JVM, directories=[tmp_path])) as listener:
+        runner = Runner(tmp_path)
+        assert isinstance(runner.next(), Listening)
+        listener.report("q", [PLAN, PLAN], is_stateful=False, undecodable=2)
+        listener.report("q", [PLAN], is_stateful=False)
+        kinds = [runner.next() for _ in range(4)]
+        runner.client.close()
+    assert kinds[0] == RecordsCounted(plan=PLAN, counts=(("RECORDS_UNDECODABLE", 2),))
+    assert {type(each) for each in kinds[1:]} == {BatchReported}
 
 
 def test_driver_logs_the_end_of_a_run_and_waits_for_it_before_it_closes(

@@ -98,6 +98,20 @@ def test_descriptor_set_is_base64_or_a_file(tmp_path: Path) -> None:
         assert found.value.schema == text
 
 
+def test_avro_schema_is_json_or_a_file(tmp_path: Path) -> None:
+    text = '{"type": "record", "name": "Order", "fields": []}'
+    file = tmp_path / "order.avsc"
+    file.write_text(text)
+    for given in (text, f" {text}", str(file)):
+        found = formats(valueFormat="avro", valueSchema=given)
+        assert found is not None
+        assert found.value.schema.strip() == text
+    problem = refused(valueFormat="avro", valueSchema=f"{file}.gone")
+    assert problem.startswith(f"valueSchema: '{file}.gone' is neither the path of a file nor the J")
+    file.write_bytes(b"x" * (4 * 1024 * 1024 + 1))
+    assert "order.avsc is larger than 4 MiB" in refused(valueFormat="avro", valueSchema=str(file))
+
+
 def test_descriptor_set_of_a_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "orders.desc"
     for content in (b"\n\x04abcd", b"\n\x06abcdef"):
