@@ -56,6 +56,12 @@ def test_avro_without_numba_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
         row_schema(ROW_SCHEMA, avro)
 
 
+def test_task_decodes_avro_with_compiled_code() -> None:
+    avro = ColumnFormat(format=Format.AVRO, schema='"long"')
+    (found,) = decoded(settings(value=avro), [records(b"\x0e", None)])
+    assert found.rows.column("value").to_pylist() == [7, None]
+
+
 def test_type_that_is_only_null_is_named_by_its_path() -> None:
     schema = '{"type": "record", "name": "R", "fields": [{"name": "f", "type": "null"}]}'
     avro = RowFormats(value=ColumnFormat(format=Format.AVRO, schema=schema))
