@@ -147,15 +147,17 @@ def _paths_in_text(text: str) -> dict[str, tuple[int, ...]]:
         prefix, path = scopes[-1]
         if token == "package" and len(scopes) == 1 and len(tokens) > at + 1:
             scopes[0] = (f"{tokens[at + 1]}.", ())
-        elif token == "{" and tokens[at - 2] == "message" and tokens[at - 1] != "=":
+        elif token == "}" and len(scopes) > 1:
+            scopes.pop()
+        elif token != "{":
+            continue
+        elif tokens[at - 2] == "message" and tokens[at - 1] != "=" and len(path) < DEPTH_MAX:
             name, inner = prefix + tokens[at - 1], (*path, counts[path])
             counts[path] += 1
             found[name] = inner
             scopes.append((f"{name}.", inner))
-        elif token == "{":
+        else:
             scopes.append(scopes[-1])
-        elif token == "}" and len(scopes) > 1:
-            scopes.pop()
     return found
 
 

@@ -271,7 +271,16 @@ def test_a_message_has_its_place_in_the_text_of_a_schema(
     name: str, prefixes: tuple[bytes, ...]
 ) -> None:
     assert protobuf_schemas.index_prefixes(TEXT, name) == prefixes
-    for wrong in (TEXT[:400], TEXT[::-1], "package", "message {", "}}{", "AAAA", "/*" * 100_000):
+    for wrong in (
+        TEXT[:400],
+        TEXT[::-1],
+        "package",
+        "message {",
+        "}}{",
+        "AAAA",
+        "/*" * 100_000,
+        "message A {" * 50_000,
+    ):
         protobuf_schemas.index_prefixes(wrong, name)
 
 
