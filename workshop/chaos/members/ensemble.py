@@ -66,6 +66,8 @@ ENDS: Final = {
     query.REFUSED_CLUSTER: End.LED_AWAY,
 }
 """The ends that a process gives a reason for."""
+ENDED_IN_ORDER: Final = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""A process that has just begun dies of SIGTERM; an application exits while its query starts."""
 BY_ITSELF: Final = (End.FAILED, End.NO_ROOM, End.REFUSED, End.LED_AWAY)
 """The ends that no fault of the process is the reason of."""
 
@@ -400,8 +402,7 @@ class Ensemble:
             return End.KILLED if was_ordered or was_killed else End.FAILED
         if exit_code in ENDS:
             return ENDS[exit_code]
-        # A process that has just begun dies of SIGTERM, as it has nothing to end yet.
-        was_stopped = kind is FaultKind.TERMINATE and exit_code in (0, -signal.SIGTERM)
+        was_stopped = kind is FaultKind.TERMINATE and exit_code in ENDED_IN_ORDER
         return End.STOPPED if was_stopped else End.FAILED
 
     def _over(self, member: Member, outcome: Outcome) -> None:

@@ -151,6 +151,17 @@ def test_member_that_fails_by_itself_is_given_up(
     assert ensemble.is_extinct()
 
 
+@pytest.mark.parametrize("exit_code", [0, -15, 143])
+def test_application_that_is_ended_while_its_query_starts_has_not_failed(
+    ensemble: Ensemble, files: Files, exit_code: int
+) -> None:
+    ensemble.carry_out(fault(FaultKind.TERMINATE))
+    process_of(ensemble).exitcode = exit_code
+    ensemble.tick()
+    assert (end_of(files), ensemble.members["q1"].failures) == (End.STOPPED, 0)
+    assert ensemble.outcomes == {(FaultKind.TERMINATE, Outcome.DONE): 1}
+
+
 @pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.FREEZE])
 def test_all_end_during_every_kind_of_fault(ensemble: Ensemble, kind: FaultKind) -> None:
     point = Point.IN_COMMIT if kind is FaultKind.CRASH else None
