@@ -152,6 +152,19 @@ def test_task_begins_another_file_where_one_is_large_enough(
     assert (empty.name, empty.rows) == ("", 0)
 
 
+def test_rows_of_a_partition_share_a_file_and_too_many_partitions_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_groups.spark.tables.parquet_files.ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr("spark_groups.spark.tables.partition_values.PARTITIONS_MAX", 2)
+    table = delta_table(tmp_path, partition_by=("topic", "partition"))
+    batches = [rows(reads(0, 5, each)) for each in (0, 1, 2, 1)]
+    assert [each.rows for each in staged(table, batches)] == [5, 5, 10]
+    together = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    with pytest.raises(TableError, match=r"20 rows .* in 3 partitions of .* by topic, partition"):
+        staged(table, together)
+
+
 def test_types_that_only_arrow_tells_apart_become_deltas(tmp_path: Path) -> None:
     schema = pa.schema(
         [
