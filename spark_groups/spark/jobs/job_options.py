@@ -65,6 +65,11 @@ LETTER_TABLE: Final = "deadLetterTable"
 """The option with a table for dead letters, in the database of the table."""
 _ON_ERROR: Final = "onError"
 _LETTERS: Final = "deadLetterTopic"
+_MERGES: Final = {"mergeOn": "merge_on", "deleteWhen": "delete_when", "orderBy": "order_by"}
+"""The options of tables whose rows have a key, with the arguments that they are."""
+_ENVELOPE: Final = "envelope"
+_OF_WRITER: Final = frozenset({_ON_ERROR, _LETTERS, _ENVELOPE, *_MERGES})
+"""Options that are not those of the store of a table."""
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
@@ -211,7 +216,8 @@ class ConsumeOptions(JobOptions):
             `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
             the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
             and the strategy's arguments, such as `recordDeadline`. A table takes `onError`, and
-            `deadLetterTopic`, for records that it cannot have.
+            `deadLetterTopic`, for records that it cannot have; `delta` and `postgres` take
+            `mergeOn`, `deleteWhen`, `orderBy` and `envelope`.
     """
 
     example = "conf/consume.toml"
@@ -229,18 +235,32 @@ class ConsumeOptions(JobOptions):
 
     @property
     def table_options(self) -> Mapping[str, str | int | bool]:
-        """The options of a table itself: without what becomes of records that it cannot have."""
-        return {
-            name: value
-            for name, value in self.sink_options.items()
-            if name not in {_ON_ERROR, _LETTERS}
-        }
+        """The options of a table's store: without how records are written, or left out."""
+        return {name: value for name, value in self.sink_options.items() if name not in _OF_WRITER}
 
     @property
-    def expand(self) -> str | None:
-        """The column whose fields alone `query.selectExpr` selects, if it does."""
-        found = re.fullmatch(r"(key|value)\.\*", " ".join(self.select_expr).strip())
-        return found[1] if found else None
+    def merge(self) -> Mapping[str, Any]:
+        """The arguments of a table whose rows replace those with the same key."""
+        given = {
+            argument: str(self.sink_options[name])
+            for name, argument in _MERGES.items()
+            if name in self.sink_options
+        }
+        if "merge_on" not in given:
+            return given
+        names = given["merge_on"].split(",")
+        return {**given, "merge_on": tuple(name.strip() for name in names)}
+
+    @property
+    def envelope(self) -> Any:
+        """The form of values that say how a row was changed; None: they have none."""
+        return self.sink_options.get(_ENVELOPE)
+
+    @property
+    def expand(self) -> tuple[str, ...]:
+        """The columns whose fields alone `query.selectExpr` selects, if it does."""
+        found = [re.fullmatch(r"(key|value)\.\*", each.strip()) for each in self.select_expr]
+        return tuple(each[1] for each in found if each) if all(found) else ()
 
     def on_error(self) -> SkipOrDeadLetter | None:
         """Return what becomes of records that a table cannot have; None: the query fails.
@@ -271,7 +291,7 @@ class ConsumeOptions(JobOptions):
                 yield f"sink.options.{name}", "is missing"
         if self.sink_format == "postgres":
             for name in self.sink_options:
-                known = ("dsn", "table", _ON_ERROR, _LETTERS, LETTER_TABLE)
+                known = ("dsn", "table", LETTER_TABLE, *sorted(_OF_WRITER))
                 if name not in known:
                     yield f"sink.options.{name}", _unknown_key(name, known)
         elif LETTER_TABLE in self.sink_options:
@@ -282,6 +302,11 @@ class ConsumeOptions(JobOptions):
             yield "query.selectExpr", why
         if _ON_ERROR in self.sink_options:
             yield from self._on_error_problems()
+        for name in (*_MERGES, _ENVELOPE):
+            if name in self.sink_options and not (
+                self.is_fenced and self.sink_format in {"delta", "postgres"}
+            ):
+                yield f"sink.options.{name}", 'is for sink.format = "delta" and "postgres"'
 
     def _on_error_problems(self) -> Iterator[tuple[str, str]]:
         place, given = f"sink.options.{_ON_ERROR}", self.sink_options[_ON_ERROR]

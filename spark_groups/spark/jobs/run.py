@@ -375,7 +375,11 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
     if options.select_expr and not options.expand:
         transform = lambda rows: rows.selectExpr(*options.select_expr)  # noqa: E731
     return write_table(
-        _table(options, given), transform, on_error=options.on_error(), expand=options.expand
+        _table(options, given),
+        transform,
+        on_error=options.on_error(),
+        expand=options.expand,
+        envelope=options.envelope,
     )
 
 
@@ -384,7 +388,7 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
-        return delta_table(options.sink_path, given)
+        return delta_table(options.sink_path, given, **options.merge)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
@@ -393,7 +397,8 @@ def _table(options: ConsumeOptions, given: Mapping[str, str]) -> FencedTable:
         return iceberg_table(identifier, properties.pop("catalog", None), properties)
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
-    return postgres_table(given["dsn"], given["table"], dead_letters=given.get(LETTER_TABLE))
+    letters = given.get(LETTER_TABLE)
+    return postgres_table(given["dsn"], given["table"], dead_letters=letters, **options.merge)
 
 
 def start_into(writer: DataStreamWriter, sink_format: str, output: str) -> StreamingQuery:

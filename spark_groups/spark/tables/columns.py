@@ -8,7 +8,7 @@ import this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -54,6 +54,8 @@ class TableColumns:
         shown: The type of a column in the words of the table; missing: as in the schema.
         text_length_max: The most characters of a column.
         any_decimal: Columns of decimal numbers of any precision and scale.
+        needed: Columns that rows must have, without nulls, because they say what a row changes.
+        hidden: Columns of staged rows that the table does not store.
     """
 
     table: str
@@ -66,6 +68,8 @@ class TableColumns:
     shown: Mapping[str, str] = field(default_factory=dict)
     text_length_max: Mapping[str, int] = field(default_factory=dict)
     any_decimal: frozenset[str] = frozenset()
+    needed: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
@@ -85,6 +89,11 @@ class TableColumns:
             fields = [*fits]
             if not fields and not problems:
                 problems.append(f"the table stores nothing of {', '.join(given.names)}")
+        if lacking := [each for each in self.needed if each not in given.names]:
+            problems.append(
+                f"it lacks {', '.join(lacking)}: with merge_on, rows have the key, and the topic,"
+                " partition and offset of their record, which order them"
+            )
         lacking = [each for each in self.partition_by if each not in given.names]
         if lacking and self.schema is None:
             problems.append(f"partition_by names {', '.join(lacking)}, which the batch lacks")
@@ -116,7 +125,7 @@ class TableColumns:
             except TypeMisfitError as error:  # noqa: PERF203
                 problems.append(str(error))
             else:
-                yield pa.field(each.name, stored)
+                yield pa.field(each.name, stored, each.name not in self.needed)
 
     def _old(self, given: pa.Schema, problems: list[str]) -> Iterator[pa.Field]:
         """Yield the columns of the table that the rows have."""
@@ -135,7 +144,7 @@ class TableColumns:
                 problem, fit = self._fit(given.field(each.name).type, each)
                 problems += problem
                 yield fit
-            elif not (each.nullable or each.name in self.with_default):
+            elif not (each.nullable or each.name in {*self.with_default, *self.needed}):
                 problems.append(f"{each.name} is missing, and must not be null")
 
     @property
@@ -221,7 +230,7 @@ class TableColumns:
         Args:
             schema: The columns that `check` returned for a new table.
         """
-        return TableColumns(self.table, self.rules, schema, self.partition_by)
+        return replace(self, schema=schema)
 
     def converted(self, batch: pa.RecordBatch, staged: pa.Schema) -> pa.RecordBatch:
         """Convert a record batch.

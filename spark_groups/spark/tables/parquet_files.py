@@ -22,6 +22,7 @@ from spark_groups.spark.tables.columns import TableColumns, schema_as_text, sche
 from spark_groups.spark.tables.partition_values import split
 from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, no_rows
+from spark_groups.spark.tables.upserts import Upsert
 
 STORE_REQUESTS_MAX: Final = 16
 """How many requests to a store run at once."""
@@ -99,6 +100,8 @@ class ParquetTaskWriter:
         columns: The columns of the table.
         target_file_bytes: The size at which the task begins another file.
         compression: The compression of pages.
+        upsert: How rows change the table: files have the last row of each key, and are merged into
+            those of the table. None: the files become those of the table.
     """
 
     files: fs.FileSystem = field(repr=False)
@@ -107,16 +110,21 @@ class ParquetTaskWriter:
     columns: TableColumns
     target_file_bytes: int
     compression: str
+    upsert: Upsert | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
         """Write the rows of one task; a task without rows makes no file."""
         files, partition_by = self.files, self.columns.partition_by
+        if self.upsert is not None:
+            partition_by = ()
         if isinstance(files, fs.SubTreeFileSystem) and isinstance(
             files.base_fs, fs.LocalFileSystem
         ):
             files.base_fs.create_dir(files.base_path, recursive=True)
         empty: list[pa.Schema] = []
         groups = _row_groups(self.columns.fitted(batches), empty)
+        if self.upsert is not None:
+            groups = map(self.upsert.last, groups)
         numbers = itertools.count()
         for first in groups:
             for values, rows in split(first, partition_by):
@@ -156,10 +164,13 @@ class LakeTable(StagedTable):
         name: The name of the table in errors and logs.
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of pages.
+        upsert: How rows change those with the same key; None: they are added.
     """
 
-    def __init__(self, name: str, target_file_bytes: int, compression: str) -> None:
-        super().__init__(name)
+    def __init__(
+        self, name: str, target_file_bytes: int, compression: str, upsert: Upsert | None = None
+    ) -> None:
+        super().__init__(name, upsert=upsert)
         self._target_file_bytes = target_file_bytes
         self._compression = compression
         self._warned_of: set[str] = set()
@@ -189,6 +200,7 @@ class LakeTable(StagedTable):
             self._columns(),
             self._target_file_bytes,
             self._compression,
+            self.upsert,
         )
 
     def orphans(self, older_than_s: float) -> list[Orphan]:

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -68,12 +68,12 @@ from spark_groups.spark.schemas.decoders import row_schema
 from spark_groups.spark.schemas.row_formats import OnUndecodable
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
+from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.left_out import LeftOut
 from spark_groups.spark.tables.letter_box import LetterBox
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
-    Expanded,
     RangesToTable,
     arrow_schema,
     changed,
@@ -97,7 +97,8 @@ def write_table(
     transform: RowsTransform | ArrowTransform | None = None,
     *,
     on_error: SkipOrDeadLetter | None = None,
-    expand: str | None = None,
+    expand: str | Sequence[str] = (),
+    envelope: Literal["debezium"] | None = None,
 ) -> TableWriter:
     """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
 
@@ -115,18 +116,28 @@ def write_table(
         on_error: What becomes of a record that the transform or the table cannot take: it is left
             out, and becomes a dead letter or is only counted. None: the batch fails, and the error
             names the record.
-        expand: Instead of a transform: the column, such as `value`, whose fields the table gets as
-            columns. A record whose column is null becomes a row of nulls.
+        expand: Instead of a transform: the columns, such as `value`, whose fields the table gets as
+            columns. A record whose column is null becomes a row of nulls; in a table with
+            `merge_on`, a record whose value is null deletes the row of its key, so `("key",
+            "value")` takes the key from the record's key.
+        envelope: "debezium" where each value has the `op` of a change and the row `before` and
+            `after` it; for a table with `merge_on`. The table gets the fields of the row.
 
     Raises:
         OptionsError: `on_error` is a strategy that tables do not have, or both `transform` and
-            `expand` are given.
+            `expand` or `envelope` are given, or the table has no `merge_on` for an `envelope`.
         TableError: The table cannot be reached, or has a setting that this writer refuses.
     """
-    if expand is not None:
-        if transform is not None:
-            raise OptionsError("transform and expand are both given: leave expand to the transform")
-        transform = Expanded(expand)
+    columns = (expand,) if isinstance(expand, str) else tuple(expand)
+    if transform is not None and (columns or envelope):
+        raise OptionsError("transform is given: leave expand and envelope to the transform")
+    if envelope not in {None, "debezium"}:
+        raise OptionsError(f"envelope is {envelope!r}, not 'debezium'")
+    if envelope and table.upsert is None:
+        raise OptionsError("envelope needs a table with merge_on, which names the key of its rows")
+    if transform is None and (columns or table.upsert is not None):
+        columns = columns or (("value",) if envelope else ())
+        transform = Expanded(columns, table.upsert, is_envelope=envelope is not None)
     writer = TableWriter(table, transform, on_error)
     with suppress(TableChangedError):
         # Another writer that changes the table now says nothing about the first batch.
@@ -239,6 +250,12 @@ class TableWriter:
             OptionsError: Records that are left out have no bytes, or have no place to go.
         """
         is_decoded = checked.range_settings().formats is not None
+        is_change = isinstance(self._transform, Expanded) and self._table.upsert is not None
+        if is_decoded and is_change and checked.on_undecodable is OnUndecodable.NULL:
+            raise OptionsError(
+                "onUndecodable is null: in a table with merge_on, a value that cannot be decoded"
+                " would delete the row of its key. Choose fail or deadLetters"
+            )
         if checked.on_undecodable is OnUndecodable.DEAD_LETTERS and self._letter_box is None:
             raise OptionsError(
                 "onUndecodable is deadLetters: give write_table an on_error, such as"

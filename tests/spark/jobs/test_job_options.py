@@ -324,7 +324,7 @@ selectExpr = ["value.*"]
 format = "delta"
 """
     options = load_job(ConsumeOptions, written(tmp_path, MINIMAL + more))
-    assert options.expand == "value"
+    assert options.expand == ("value",)
     assert options.source["schemaRegistry.ssl.ca.location"] == "/ca.pem"
 
 
