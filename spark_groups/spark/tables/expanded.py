@@ -90,17 +90,19 @@ class Expanded:
 
     def _of_frame(self, rows: DataFrame) -> DataFrame:
         # Tasks import this module, and need no session.
-        from pyspark.sql.functions import coalesce, col, concat, lit, raise_error, when  # noqa: PLC0415
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        col, lit = f.col, f.lit
 
         deleted = col(_VALUE).isNull()
         if self.is_envelope:
             operation = col(f"{_VALUE}.op")
-            problem = concat(lit("no row is changed by an op of Debezium: "), operation)
+            problem = f.concat(lit("no row is changed by an op of Debezium: "), operation)
             deleted = operation == "d"
             image = (
-                when(deleted, col(f"{_VALUE}.before"))
+                f.when(deleted, col(f"{_VALUE}.before"))
                 .when(operation.isin(*_OPERATIONS), col(f"{_VALUE}.after"))
-                .otherwise(raise_error(problem))
+                .otherwise(f.raise_error(problem))
             )
             rows = rows.where(col(_VALUE).isNotNull()).withColumn("_is_delete", deleted)
             rows, deleted = rows.withColumn(_VALUE, image), col("_is_delete")
@@ -114,7 +116,7 @@ class Expanded:
             found |= {name: col(name) for name in self._more(found)}
             mark = self.upsert.delete_when
             if mark in found:
-                deleted |= coalesce(found[mark], lit(False))
+                deleted |= f.coalesce(found[mark], lit(False))
             found[mark] = deleted.alias(mark)
         return rows.select(*found.values())
 

@@ -80,7 +80,7 @@ class Upsert:
         return replace(columns, schema=schema, needed=needed, hidden=frozenset(hidden))
 
     def check(self, schema: pa.Schema) -> None:
-        """Refuse types of which it is not known what is equal, or what is last.
+        """Refuse types whose values are not known to be equal, or to be the last.
 
         Args:
             schema: The columns of staged rows.

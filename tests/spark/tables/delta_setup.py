@@ -22,15 +22,17 @@ class DeltaPlace(Place):
 
     Args:
         path: The directory.
+        merge_on: The columns by which rows replace others.
     """
 
     path: Path
+    merge_on: tuple[str, ...] = ()
     shown = "the Delta table file://"
     created_by_another = "another writer has created"
     second_version = 1
 
     def fenced(self) -> DeltaTable:
-        return delta_table(self.path)
+        return delta_table(self.path, merge_on=self.merge_on)
 
     def create(self, schema: pa.Schema) -> None:
         deltalake.DeltaTable.create(self.path, deltalake.Schema.from_arrow(schema))
@@ -44,6 +46,9 @@ class DeltaPlace(Place):
         return [*zip(*(found[each].to_pylist() for each in names), strict=True)]
 
     def staged(self) -> list[str]:
+        if self.merge_on:
+            # Files that a merge has replaced are in earlier versions.
+            return [each.name for each in self.fenced().orphans(0)]
         is_there = deltalake.DeltaTable.is_deltatable(str(self.path))
         taken = {Path(each).name for each in self.files()} if is_there else set()
         found = [each.relative_to(self.path) for each in self.path.rglob("*.parquet")]

@@ -1,8 +1,9 @@
-"""Rows that replace or delete those with the same key: which is the last, and what is stored."""
+"""Rows that replace or delete those with the same key: which is the last, and what tables store."""
 
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,80 +12,29 @@ import pyarrow as pa
 import pytest
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
-from spark_groups.fence.compare import compare
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.expanded import Expanded
-from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.tasks import changed
 from spark_groups.spark.tables.upserts import PLACE, Upsert
-from spark_groups.types import OffsetRange
-from tests.spark.tables.batches_setup import GROUP, TOPIC, reads
-
-BY_ID = Upsert(("id",))
-SCHEMA = pa.schema(
-    [
-        *(pa.field(name, of) for name, of in PLACE.items()),
-        ("id", pa.string()),
-        ("count", pa.int64()),
-        ("tags", pa.list_(pa.struct([("x", pa.int64())]))),
-        ("_deleted", pa.bool_()),
-    ]
+from tests.spark.tables.batches_setup import reads
+from tests.spark.tables.upsert_setup import (
+    SCHEMA,
+    DeltaById,
+    PostgresById,
+    batch,
+    in_order,
+    row,
 )
 
-
-def row(offset: int, key: str, count: int, *, partition: int = 0, deleted: Any = None) -> Any:
-    return {
-        "topic": "departures",
-        "partition": partition,
-        "offset": offset,
-        "id": key,
-        "count": count,
-        "tags": [{"x": count}, None],
-        "_deleted": deleted,
-    }
+BY_ID = Upsert(("id",))
+ById = DeltaById | PostgresById
 
 
-def batch(*rows: Any, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([*rows], schema=schema)
-
-
-class Driver:
-    """Writes batches of given rows to a table, one task for each record batch."""
-
-    def __init__(self, table: Any) -> None:
-        self.table = table
-        self._batch = 0
-
-    def look(self, *ranges: OffsetRange) -> None:
-        self.state = self.table.read(GROUP, frozenset({TOPIC}))
-        self.decision = compare(GROUP, ranges, self.state, table=str(self.table))
-
-    def commit(self, *tasks: pa.RecordBatch) -> None:
-        attempt = Attempt(GROUP, self._batch, f"{random.random():.9f}"[2:])
-        self._batch += 1
-        writer = self.table.task_writer(attempt)
-        staged = [piece for n, each in enumerate(tasks) for piece in writer.write([each], f"{n}")]
-        self.table.commit(attempt, staged, self.decision, self.state)
-
-    def write(self, *tasks: pa.RecordBatch) -> None:
-        """Write the rows of tasks, whose offsets are without a gap."""
-        found: dict[int, list[int]] = {}
-        for each in tasks:
-            for partition, offset in zip(
-                *(each[n].to_pylist() for n in ("partition", "offset")), strict=True
-            ):
-                found.setdefault(partition, []).append(offset)
-        self.look(*(reads(min(each), max(each) + 1, at) for at, each in found.items()))
-        self.commit(*tasks)
-
-
-def rows_of(path: Path, *names: str) -> list[Any]:
-    found = deltalake.DeltaTable(path).to_pyarrow_table().to_pylist()
-    return sorted(tuple(each[name] for name in names or ("id", "count")) for each in found)
-
-
-def by_id(path: Path, **more: Any) -> Driver:
-    return Driver(delta_table(path, merge_on="id", **more))
+@pytest.fixture(params=["delta", "postgres"])
+def by_id(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaById | PostgresById:
+    if request.param == "postgres":
+        return PostgresById(request.getfixturevalue("postgres"))
+    return DeltaById(tmp_path)
 
 
 def test_last_row_of_a_key_is_that_with_the_greatest_offset_or_the_last_of_its_record() -> None:
@@ -138,55 +88,59 @@ def test_options_that_do_not_fit_each_other_are_refused(tmp_path: Path, given: A
         delta_table(tmp_path, **given)
 
 
-def test_batches_insert_update_and_delete_in_the_commit_of_their_fence(tmp_path: Path) -> None:
-    driver = by_id(tmp_path)
+def test_batches_insert_update_and_delete_in_the_commit_of_their_fence(by_id: ById) -> None:
+    driver = by_id.driver()
+    first = [row(0, "a", 1), row(1, "b", 1), row(2, "c", 1), row(3, "c", 2, deleted=True)]
+    driver.write(batch(*first))
+    assert by_id.rows() == [("a", 1), ("b", 1)]
     driver.write(
-        batch(row(0, "a", 1), row(1, "b", 1), row(2, "c", 1), row(3, "c", 2, deleted=True))
+        batch(row(4, "a", 2), row(5, "b", 0, deleted=True)),
+        batch(row(0, "d", 1, partition=1), row(1, "d", 3, partition=1)),
     )
-    assert rows_of(tmp_path) == [("a", 1), ("b", 1)]
-    driver.write(batch(row(4, "a", 2), row(5, "b", 0, deleted=True), row(6, "d", 1)))
-    assert rows_of(tmp_path, "id", "count", "tags") == [
-        ("a", 2, [{"x": 2}, None]),
-        ("d", 1, [{"x": 1}, None]),
-    ]
+    assert by_id.rows("id", "count", "tags") == [("a", 2, ["2", None]), ("d", 3, ["3", None])]
     # Nothing changes but the fence.
-    driver.write(batch(row(7, "nobody", 0, deleted=True)))
-    table = deltalake.DeltaTable(tmp_path)
-    assert table.version() == 2
-    assert table.schema().to_arrow().names == ["id", "count", "tags"]
-    driver.look(reads(0, 8))
+    driver.write(batch(row(6, "not there", 0, deleted=True)))
+    driver.look(reads(0, 7))
     assert driver.decision.write == ()
-    assert delta_table(tmp_path).orphans(0) == []
+    assert driver.table.orphans(0) == []
 
 
-def test_batch_that_only_deletes_creates_the_table_with_its_columns(tmp_path: Path) -> None:
-    by_id(tmp_path).write(batch(row(0, "a", 1, deleted=True)))
-    assert rows_of(tmp_path) == []
-    by_id(tmp_path).write(batch(row(1, "a", 2)))
-    assert rows_of(tmp_path) == [("a", 2)]
+def test_batch_that_only_deletes_creates_the_table_with_its_columns(by_id: ById) -> None:
+    by_id.driver().write(batch(row(0, "a", 1, deleted=True)))
+    assert by_id.rows("id", "count", "tags") == []
+    by_id.driver().write(batch(row(1, "a", 2)))
+    assert by_id.rows() == [("a", 2)]
 
 
-def test_zombie_merges_nothing(tmp_path: Path) -> None:
-    zombie, owner = by_id(tmp_path), by_id(tmp_path)
+def test_zombie_merges_nothing(by_id: ById) -> None:
+    zombie, owner = by_id.driver(), by_id.driver()
     zombie.write(batch(row(0, "a", 0)))
     zombie.look(reads(1, 2))
     owner.write(batch(row(1, "a", 1)))
     owner.write(batch(row(2, "a", 2)))
     with pytest.raises(TableChangedError, match="another writer has committed"):
         zombie.commit(batch(row(1, "a", 1)))
-    assert rows_of(tmp_path) == [("a", 2)]
+    assert by_id.rows() == [("a", 2)]
     zombie.look(reads(1, 2))
     assert zombie.decision.write == ()
 
 
-def test_older_row_from_another_partition_changes_nothing_with_order_by(tmp_path: Path) -> None:
-    driver = by_id(tmp_path, order_by="count")
+def test_older_row_from_another_partition_changes_nothing_with_order_by(by_id: ById) -> None:
+    driver = by_id.driver(order_by="count")
     driver.write(batch(row(0, "a", 5), row(1, "b", 5)))
     older = (row(0, "a", 4, partition=1), row(1, "b", 3, partition=1, deleted=True))
-    driver.write(batch(*older, row(2, "c", 1, partition=1)))
-    assert rows_of(tmp_path) == [("a", 5), ("b", 5), ("c", 1)]
+    driver.write(batch(row(2, "c", 2), row(3, "c", 1)), batch(*older, row(2, "c", 1, partition=1)))
+    assert by_id.rows() == [("a", 5), ("b", 5), ("c", 2)]
     driver.write(batch(row(3, "a", 6, partition=1), row(4, "b", 5, partition=1, deleted=True)))
-    assert rows_of(tmp_path) == [("a", 6), ("c", 1)]
+    assert by_id.rows() == [("a", 6), ("c", 2)]
+
+
+def test_key_of_several_partitions_leaves_the_table_unchanged(by_id: ById) -> None:
+    driver = by_id.driver()
+    driver.write(batch(row(0, "a", 1)))
+    with pytest.raises(TableError, match=r"departures-0 offset 1 and departures-1 offset 0, and"):
+        driver.write(batch(row(1, "a", 2)), batch(row(0, "a", 3, partition=1)))
+    assert by_id.rows() == [("a", 1)]
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -195,14 +149,14 @@ def test_older_row_from_another_partition_changes_nothing_with_order_by(tmp_path
     [
         ("offset", {}, "it lacks offset: with merge_on, rows have the key"),
         ("id", {}, "it lacks id"),
-        ("", {"id": None}, r"id is null, which.*row 0|id is null"),
+        ("", {"id": None}, "id is null"),
         ("", {"offset": None}, "offset is null"),
     ],
 )
 def test_rows_without_key_or_place_are_refused(
-    tmp_path: Path, is_there: bool, without: str, given: Any, problem: str
+    by_id: ById, is_there: bool, without: str, given: Any, problem: str
 ) -> None:
-    driver = by_id(tmp_path)
+    driver = by_id.driver()
     if is_there:
         driver.write(batch(row(0, "a", 1)))
     driver.look(reads(1, 2))
@@ -211,19 +165,26 @@ def test_rows_without_key_or_place_are_refused(
         driver.commit(batch({**row(1, "a", 2), **given}).select(names))
 
 
-def test_existing_table_keeps_columns_that_rows_lack_and_stores_places_that_it_has(
+def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
+    driver = by_id.driver()
+    driver.write(batch(row(0, "a", 1)))
+    less = batch(row(0, "b", 1, partition=1)).select([*PLACE, "id"])
+    with pytest.raises(TableError, match="tasks staged different columns"):
+        driver.write(batch(row(1, "c", 1)), less)
+
+
+def test_existing_delta_table_keeps_columns_that_rows_lack_and_stores_places_that_it_has(
     tmp_path: Path,
 ) -> None:
     schema = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("note", pa.string())])
     first = pa.table({"id": ["a", "z"], "offset": [0, 0], "note": ["mine", "too"]}, schema=schema)
     deltalake.write_deltalake(tmp_path, first)
-    driver = by_id(tmp_path)
-    given = batch(row(7, "a", 1), row(8, "b", 1)).select([*PLACE, "id"])
-    driver.write(given)
-    found = rows_of(tmp_path, "id", "offset", "note")
-    assert sorted(found, key=str) == [("a", 7, "mine"), ("b", 8, None), ("z", 0, "too")]
+    by_id = DeltaById(tmp_path)
+    by_id.driver().write(batch(row(7, "a", 1), row(8, "b", 1)).select([*PLACE, "id"]))
+    found = by_id.rows("id", "offset", "note")
+    assert found == [("a", 7, "mine"), ("b", 8, None), ("z", 0, "too")]
     with pytest.raises(TableError, match="has no key, which merge_on"):
-        delta_table(tmp_path, merge_on="key").check()
+        by_id.driver(merge_on="key").table.check()
 
 
 def test_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
@@ -237,11 +198,53 @@ def test_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
         delta_table(tmp_path, merge_on="id").check()
 
 
-@pytest.mark.parametrize("partition_by", [(), ("shard",)])
-@pytest.mark.parametrize("seed", range(3))
-def test_table_equals_a_replay_of_the_log(
-    tmp_path: Path, seed: int, partition_by: tuple[str, ...]
+def test_postgresql_needs_a_unique_index_of_the_key_and_keeps_columns_that_rows_lack(
+    postgres: str,
 ) -> None:
+    by_id = PostgresById(postgres)
+    by_id.place.run("CREATE TABLE rows (id text, part int, note text, partition bigint)")
+    by_id.place.run("CREATE UNIQUE INDEX ON rows (id, part)")
+    by_id.place.run("CREATE UNIQUE INDEX ON rows (id) WHERE part IS NULL")
+    with pytest.raises(TableError, match="no primary key or unique index of exactly id"):
+        by_id.driver().table.check()
+    by_id.driver(merge_on=("part", "id")).table.check()
+    by_id.place.run("CREATE UNIQUE INDEX ON rows (id) INCLUDE (note)")
+    by_id.place.run("INSERT INTO rows VALUES ('a', 1, 'mine', 9)")
+    by_id.driver().write(batch(row(7, "a", 1), row(8, "b", 1)).select([*PLACE, "id"]))
+    assert by_id.rows("id", "part", "note", "partition") == [
+        ("a", 1, "mine", 0),
+        ("b", None, None, 0),
+    ]
+
+
+def test_key_that_the_server_compares_in_its_own_way_is_one_row(postgres: str) -> None:
+    by_id = PostgresById(postgres)
+    by_id.place.run("CREATE TABLE rows (id numeric(10, 2) PRIMARY KEY, count bigint)")
+    schema = pa.schema([*PLACE.items(), ("id", pa.decimal128(10, 1)), ("count", pa.int64())])
+    given = [{**row(n, "", n), "id": Decimal("1.5")} for n in range(3)]
+    by_id.driver().write(pa.RecordBatch.from_pylist(given, schema=schema))
+    assert by_id.rows() == [(Decimal("1.50"), 2)]
+
+
+def test_value_that_the_server_refuses_is_named_by_its_record(postgres: str) -> None:
+    by_id = PostgresById(postgres)
+    by_id.place.run("CREATE TABLE rows (id text PRIMARY KEY, note json)")
+    schema = pa.schema([*PLACE.items(), ("id", pa.string()), ("note", pa.string())])
+    given = [{**row(n, f"{n}", n), "note": note} for n, note in enumerate(["[]", "{"])]
+    with pytest.raises(TableError, match=r"note is refused.*departures-0 offset 1"):
+        by_id.driver().write(pa.RecordBatch.from_pylist(given, schema=schema))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["delta", "partitioned delta", "postgres"])
+def test_table_equals_a_replay_of_the_log(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, seed: int
+) -> None:
+    by_id: ById = DeltaById(tmp_path, target_file_bytes=1)
+    if kind == "partitioned delta":
+        by_id = DeltaById(tmp_path, partition_by="shard")
+    elif kind == "postgres":
+        by_id = PostgresById(request.getfixturevalue("postgres"))
     chance = random.Random(seed)
     schema = SCHEMA.set(5, pa.field("shard", pa.string()))
     expected: dict[str, tuple[Any, ...]] = {}
@@ -262,17 +265,14 @@ def test_table_equals_a_replay_of_the_log(
             expected[key] = (key, made["count"], made["shard"])
         return made
 
-    driver = Driver(
-        delta_table(tmp_path, merge_on=("id",), partition_by=partition_by, target_file_bytes=1)
-    )
+    driver = by_id.driver()
     for _ in range(8):
         tasks = [
             batch(*(change(at) for _ in range(chance.randint(1, 9))), schema=schema)
             for at in chance.sample(range(3), chance.randint(1, 3))
         ]
         driver.write(*chance.sample(tasks, len(tasks)))
-        found = rows_of(tmp_path, "id", "count", "shard")
-        assert sorted(found, key=str) == sorted(expected.values(), key=str)
+        assert by_id.rows("id", "count", "shard") == in_order([*expected.values()])
 
 
 # Columns of fields.
