@@ -241,15 +241,10 @@ class ConsumeOptions(JobOptions):
     @property
     def merge(self) -> Mapping[str, Any]:
         """The arguments of a table whose rows replace those with the same key."""
-        given = {
-            argument: str(self.sink_options[name])
-            for name, argument in _MERGES.items()
-            if name in self.sink_options
-        }
-        if "merge_on" not in given:
-            return given
-        names = given["merge_on"].split(",")
-        return {**given, "merge_on": tuple(name.strip() for name in names)}
+        options = self.sink_options
+        given = {kind: str(options[name]) for name, kind in _MERGES.items() if name in options}
+        names = tuple(name.strip() for name in given.pop("merge_on", "").split(",") if name)
+        return {"merge_on": names, **given}
 
     @property
     def envelope(self) -> Any:
@@ -302,10 +297,8 @@ class ConsumeOptions(JobOptions):
             yield "query.selectExpr", why
         if _ON_ERROR in self.sink_options:
             yield from self._on_error_problems()
-        for name in (*_MERGES, _ENVELOPE):
-            if name in self.sink_options and not (
-                self.is_fenced and self.sink_format in {"delta", "postgres"}
-            ):
+        if not (self.is_fenced and self.sink_format in {"delta", "postgres"}):
+            for name in self.sink_options.keys() & {*_MERGES, _ENVELOPE}:
                 yield f"sink.options.{name}", 'is for sink.format = "delta" and "postgres"'
 
     def _on_error_problems(self) -> Iterator[tuple[str, str]]:

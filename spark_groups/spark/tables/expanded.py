@@ -116,7 +116,7 @@ class Expanded:
             found |= {name: col(name) for name in self._more(found)}
             mark = self.upsert.delete_when
             if mark in found:
-                deleted |= f.coalesce(found[mark], lit(False))
+                deleted |= f.coalesce(found.pop(mark), lit(False))
             found[mark] = deleted.alias(mark)
         return rows.select(*found.values())
 

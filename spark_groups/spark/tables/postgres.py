@@ -553,7 +553,7 @@ class PostgresTable(StagedTable):
         table = sql.Identifier(place.schema, self._names[-1])
         staged = [(sql.Identifier(place.schema, piece.name), piece) for piece in pieces]
         merge = PostgresMerge(str(self), table, self.upsert, columns, targets, staged)
-        found = merge.pieces(cursor)
+        found = merge.staged(cursor)
         self._moved(cursor, found, targets, merge.statement(), merge.check_order)
 
     def _moved(

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from spark_groups.errors import OptionsError, TableError
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import columns_of
 from spark_groups.spark.tables.postgres_columns import StagedRows, Targets
 from spark_groups.spark.tables.table import Piece
-from spark_groups.spark.tables.upserts import PLACE, Upsert
+from spark_groups.spark.tables.upserts import PLACE, Upsert, different_columns
 
 try:
     import psycopg
@@ -28,9 +30,11 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
 GROUP BY i.indexrelid"""
 """The columns of each index by which a statement finds the row that it would be a second of."""
 _SEVERAL: Final = """
-WITH staged AS ({staged})
-SELECT pg_catalog.min({record} COLLATE "C"), pg_catalog.max({record} COLLATE "C") FROM staged
-GROUP BY {key} HAVING pg_catalog.count(DISTINCT ({partition})) > 1 LIMIT 1"""
+WITH staged AS ({staged}), records AS (
+  SELECT *, pg_catalog.concat(topic, '-', partition, ' offset ', "offset") COLLATE "C" AS record
+  FROM staged)
+SELECT pg_catalog.min(record), pg_catalog.max(record) FROM records
+GROUP BY {key} HAVING pg_catalog.count(DISTINCT (topic, partition)) > 1 LIMIT 1"""
 _MERGE: Final = """
 WITH staged AS ({staged}),
 changes AS MATERIALIZED (SELECT DISTINCT ON ({key}) * FROM staged ORDER BY {key}, {order}),
@@ -39,17 +43,12 @@ deleted AS (
 )
 INSERT INTO {table} AS stored ({names}) SELECT {names} FROM changes WHERE NOT changes.{mark}
 ON CONFLICT ({key}) DO {update}"""
+_NEWER: Final = "(stored.{0} IS NULL OR {1}.{0} >= stored.{0})"
 _ROW: Final = "row of the task"
 
 
 def check_index(cursor: psycopg.Cursor[Any], oid: int, upsert: Upsert, table: str) -> None:
-    """Refuse a table that could have two rows with the same key.
-
-    Args:
-        cursor: The cursor of a transaction.
-        oid: The oid of the table.
-        upsert: How rows change it.
-        table: Its name in errors.
+    """Refuse a table, by its oid, that could have two rows with the same key.
 
     Raises:
         TableError: No unique index has exactly the columns of the key.
@@ -73,7 +72,7 @@ class PostgresMerge:
         upsert: How rows change it.
         columns: The columns in which rows are staged.
         targets: How the table takes them.
-        staged: The staging tables: the place and the piece of each.
+        pieces: The staged rows: the staging table and the piece of each task.
     """
 
     name: str
@@ -81,29 +80,20 @@ class PostgresMerge:
     upsert: Upsert
     columns: TableColumns
     targets: Targets
-    staged: Sequence[tuple[sql.Identifier, Piece]]
+    pieces: Sequence[tuple[sql.Identifier, Piece]]
 
-    def pieces(self, cursor: psycopg.Cursor[Any]) -> list[StagedRows]:
+    def staged(self, cursor: psycopg.Cursor[Any]) -> list[StagedRows]:
         """Return the staged rows.
 
-        Args:
-            cursor: The cursor of the transaction.
-
         Raises:
-            TableError: Rows are missing, or tasks have staged different columns, or types are
-                wrong.
+            TableError: Rows are missing, or their columns differ or have wrong types.
         """
-        schema = schema_of_text(self.staged[0][1].details)
-        if any(schema_of_text(piece.details) != schema for _, piece in self.staged):
-            raise TableError(
-                f"tasks staged different columns for {self.name}: change the transform"
-            )
+        schema = self._schema()
+        if any(schema_of_text(piece.details) != schema for _, piece in self.pieces):
+            raise TableError(different_columns(self.name))
         self.upsert.check(schema)
         columns = columns_of(schema)
-        found = [
-            StagedRows(self.name, cursor, place, columns, piece.rows)
-            for place, piece in self.staged
-        ]
+        found = [StagedRows(self.name, cursor, at, columns, each.rows) for at, each in self.pieces]
         for rows in found:
             rows.check_there()
         return found
@@ -111,86 +101,64 @@ class PostgresMerge:
     def check_order(self, cursor: psycopg.Cursor[Any]) -> None:
         """Refuse a key with rows of several partitions, unless a column orders them.
 
-        Args:
-            cursor: The cursor of the transaction.
-
         Raises:
             TableError: There is one.
         """
-        if self.upsert.order_by is not None:
-            return
-        record = sql.SQL("({} || '-' || {} || ' offset ' || {})")
-        cursor.execute(
-            self._sql(
-                _SEVERAL,
-                record=record.format(*map(sql.Identifier, PLACE)),
-                partition=_names(["topic", "partition"]),
-            )
-        )
-        if records := cursor.fetchone():
-            raise TableError(self.upsert.several_partitions(self.name, records))
+        if self.upsert.order_by is None:
+            cursor.execute(self._sql(_SEVERAL))
+            if records := cursor.fetchone():
+                raise TableError(self.upsert.several_partitions(self.name, records))
 
     def statement(self) -> sql.Composed:
         """Return the statement that merges the rows."""
         upsert = self.upsert
-        names = [each for each in self._staged_names() if each not in self.columns.hidden]
-        newer: sql.Composable = sql.SQL("true")
-        order = [*([upsert.order_by] if upsert.order_by else []), *PLACE, _ROW]
-        condition: sql.Composable = sql.SQL("")
+        names = [each for each in self._schema().names if each not in self.columns.hidden]
+        newer, order = "true", [*PLACE, _ROW]
         if upsert.order_by is not None:
-            column = sql.Identifier(upsert.order_by)
-            is_newer = sql.SQL("(stored.{0} IS NULL OR {1}.{0} >= stored.{0})")
-            newer = is_newer.format(column, sql.SQL("changes"))
-            condition = sql.SQL(" WHERE {}").format(is_newer.format(column, sql.SQL("excluded")))
+            newer, order = _NEWER, [upsert.order_by, *order]
+        column = sql.Identifier(upsert.order_by or "")
         update: sql.Composable = sql.SQL("NOTHING")
         if values := [each for each in names if each not in upsert.merge_on]:
-            sets = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(each)) for each in values]
-            update = sql.SQL("UPDATE SET {}{}").format(sql.SQL(", ").join(sets), condition)
-        same = [
-            sql.SQL("stored.{0} = changes.{0}").format(sql.Identifier(each))
-            for each in upsert.merge_on
-        ]
+            update = sql.SQL("UPDATE SET {} WHERE {}").format(
+                _each("{0} = excluded.{0}", values),
+                sql.SQL(newer).format(column, sql.SQL("excluded")),
+            )
         return self._sql(
             _MERGE,
-            order=sql.SQL(", ").join(
-                sql.SQL("{} DESC").format(sql.Identifier(each)) for each in order
-            ),
+            order=_each("{} DESC", order),
             mark=sql.Identifier(upsert.delete_when),
-            same=sql.SQL(" AND ").join(same),
-            newer=newer,
-            names=_names(names),
+            same=_each("stored.{0} = changes.{0}", upsert.merge_on, " AND "),
+            newer=sql.SQL(newer).format(column, sql.SQL("changes")),
+            names=_each("{}", names),
             update=update,
         )
 
+    def _schema(self) -> pa.Schema:
+        return schema_of_text(self.pieces[0][1].details)
+
     def _sql(self, text: str, **parts: sql.Composable) -> sql.Composed:
+        """Format a statement about the rows as values of the table, with the mark of deletes."""
+        mark = self.upsert.delete_when
+        columns = {each.name: each for each in columns_of(self._schema())}
+        marked = sql.SQL("coalesce({}, false)" if mark in columns else "false")
+        values = [
+            sql.SQL("{} AS {}").format(self.targets.cast(each), sql.Identifier(name))
+            for name, each in columns.items()
+            if name != mark
+        ]
+        # Rows are in the order in which their task wrote them.
+        row = sql.SQL("ctid AS {}").format(sql.Identifier(_ROW))
+        name = sql.Identifier(mark)
+        values += [sql.SQL("{} AS {}").format(marked.format(name), name), row]
+        select = sql.SQL("SELECT {} FROM {}")
+        joined = sql.SQL(", ").join(values)
         return sql.SQL(text).format(
             table=self.table,
-            staged=sql.SQL(" UNION ALL ").join(map(self._select, self.staged)),
-            key=_names(self.upsert.merge_on),
+            staged=sql.SQL(" UNION ALL ").join(select.format(joined, at) for at, _ in self.pieces),
+            key=_each("{}", self.upsert.merge_on),
             **parts,
         )
 
-    def _staged_names(self) -> list[str]:
-        return [*schema_of_text(self.staged[0][1].details).names]
 
-    def _select(self, staged: tuple[sql.Identifier, Piece]) -> sql.Composed:
-        """Return the rows of a task as values of the table, and the mark of deletes."""
-        place, piece = staged
-        mark = sql.Identifier(self.upsert.delete_when)
-        columns = columns_of(schema_of_text(piece.details))
-        values = [
-            sql.SQL("{} AS {}").format(self.targets.cast(each), sql.Identifier(each.name))
-            for each in columns
-            if each.name != self.upsert.delete_when
-        ]
-        marked: sql.Composable = sql.SQL("false")
-        if self.upsert.delete_when in (each.name for each in columns):
-            marked = sql.SQL("coalesce({}, false)").format(mark)
-        values.append(sql.SQL("{} AS {}").format(marked, mark))
-        # Rows are in the order in which the task wrote them.
-        values.append(sql.SQL("ctid AS {}").format(sql.Identifier(_ROW)))
-        return sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(values), place)
-
-
-def _names(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
+def _each(text: str, names: Sequence[str], joined: str = ", ") -> sql.Composed:
+    return sql.SQL(joined).join(sql.SQL(text).format(sql.Identifier(each)) for each in names)

@@ -141,9 +141,7 @@ class Upsert:
         found: pa.Table | None = None
         for each in staged:
             if found is not None and found.schema != each.schema:
-                raise TableError(
-                    f"tasks staged different columns for {table}: change the transform"
-                )
+                raise TableError(different_columns(table))
             found = self.last(each if found is None else pa.concat_tables([found, each]))
             if found.nbytes > CHANGES_BYTES_MAX:
                 raise TableError(
@@ -177,6 +175,11 @@ class Upsert:
             " order_by a column whose greatest value is the last, or produce all records of a key"
             " to one partition"
         )
+
+
+def different_columns(table: str) -> str:
+    """Return the error of tasks whose rows cannot be compared."""
+    return f"tasks staged different columns for {table}: change the transform"
 
 
 def upsert_of(

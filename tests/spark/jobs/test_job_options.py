@@ -517,3 +517,26 @@ def test_function_that_cannot_be_called_as_configured_is_refused(
 def test_function_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     text = FUNCTION_SINK.replace("json:loads", "json:nothing") + 'strategy = "Relinquish"'
     assert "json has no function nothing" in refusal(written(tmp_path, text))
+
+
+def test_key_of_rows_and_the_envelope_are_options_of_delta_and_postgresql(tmp_path: Path) -> None:
+    text = (
+        MINIMAL
+        + """[query]
+selectExpr = ["key.*", "value.*"]
+[sink]
+format = "delta"
+[sink.options]
+mergeOn = "region, id"
+orderBy = "updated_at"
+envelope = "debezium"
+aws_region = "eu-west-1"
+"""
+    )
+    options = load_job(ConsumeOptions, written(tmp_path, text))
+    assert options.expand == ("key", "value")
+    assert options.merge == {"merge_on": ("region", "id"), "order_by": "updated_at"}
+    assert options.envelope == "debezium"
+    assert options.table_options == {"aws_region": "eu-west-1"}
+    with pytest.raises(OptionsError, match=r"mergeOn: is for sink\.format"):
+        load_job(ConsumeOptions, written(tmp_path, text.replace('"delta"', '"parquet"')))

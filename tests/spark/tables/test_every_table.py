@@ -328,7 +328,10 @@ def test_writers_that_race_leave_each_record_once(place: Place, seed: int) -> No
 
 
 # Each kind of table and each way of writing is in one of these; tests of other pairs are long.
-PAIRS = ("delta-ranges", "delta-records", "iceberg-ranges", "postgres-records", "sqlite-ranges")
+PAIRS = (
+    *("delta-ranges", "delta-records", "iceberg-ranges", "postgres-records", "sqlite-ranges"),
+    *("delta by key-ranges", "postgres by key-records"),
+)
 
 
 def pairs(kinds: Sequence[str]) -> list[Any]:
@@ -336,7 +339,7 @@ def pairs(kinds: Sequence[str]) -> list[Any]:
     return [pair if pair in PAIRS else pytest.param(pair, marks=pytest.mark.long) for pair in every]
 
 
-@pytest.fixture(params=pairs(KINDS))
+@pytest.fixture(params=pairs([*KINDS, *BY_KEY]))
 def query(
     query_of: Callable[..., PlaceQuery], tmp_path: Path, request: pytest.FixtureRequest
 ) -> PlaceQuery:

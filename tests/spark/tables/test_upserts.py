@@ -10,6 +10,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.delta import delta_table
@@ -337,3 +338,31 @@ def test_changes_of_debezium_become_rows() -> None:
 def test_operation_of_debezium_about_no_row_is_refused() -> None:
     with pytest.raises(ValueError, match="'t'"):
         changed(Expanded(("value",), BY_ID, is_envelope=True), records({"op": "t"}, value=DEBEZIUM))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("transform", "value", "given"),
+    [
+        (Expanded((), Upsert(("key",))), VALUE, [{"id": 0, "name": "x"}, None]),
+        (Expanded(("key", "value"), BY_ID), VALUE, [{"id": 0, "name": "x"}, None]),
+        (
+            Expanded(("value",), Upsert(("id",), "gone", order_by="timestamp")),
+            pa.struct([("id", pa.int64()), ("gone", pa.bool_())]),
+            [{"id": 0, "gone": True}, {"id": 1, "gone": None}, None],
+        ),
+        (
+            Expanded(("value",), BY_ID, is_envelope=True),
+            DEBEZIUM,
+            [{"op": "u", "after": {"id": 1}}, {"op": "d", "before": {"id": 1}}, None],
+        ),
+    ],
+)
+def test_frames_get_the_same_columns_and_marks_as_record_batches(
+    spark: SparkSession, transform: Expanded, value: pa.DataType, given: list[Any]
+) -> None:
+    rows = records(*given, value=value)
+    found = transform(spark.createDataFrame(pa.table(rows))).toArrow()
+    wanted = changed(transform, rows)
+    assert found.schema.names == wanted.schema.names
+    assert found.to_pylist() == wanted.to_pylist()
