@@ -257,6 +257,10 @@ class UnfencedTable:
         """Whether it keeps dead letters."""
         return False
 
+    @property
+    def upsert(self) -> None:
+        """None: rows are added."""
+
     def check(self) -> TableColumns:
         """Return the types that the table may have."""
         return self.columns

@@ -65,11 +65,30 @@ TOPIC: Final = "{topic}"
 """What the name of a table has in the place of the topic's name, if each topic has a table."""
 LETTER_TABLE: Final = "deadLetterTable"
 """The option with a table for dead letters, in the database of the table."""
-PARTITION_BY: Final = "partitionBy"
-"""The option with the values that a new table is partitioned by, separated by commas."""
 _FOR_TABLES: Final = 'is for the tables of sink.format = "delta", "iceberg" and "postgres"'
 _ON_ERROR: Final = "onError"
 _LETTERS: Final = "deadLetterTopic"
+_ENVELOPE: Final = "envelope"
+_EVOLVE: Final = "evolve"
+_ARGUMENTS: Final = {
+    "partitionBy": "partition_by",
+    _EVOLVE: "evolve",
+    "mergeOn": "merge_on",
+    "deleteWhen": "delete_when",
+    "orderBy": "order_by",
+}
+"""The options of tables that are arguments of the functions which make them."""
+_LISTS: Final = frozenset({"partitionBy", "mergeOn"})
+"""Those with several values, separated by commas."""
+_ONLY_FOR: Final = {
+    LETTER_TABLE: ("postgres",),
+    "partitionBy": ("delta", "iceberg"),
+    _EVOLVE: ("delta", "iceberg", "postgres"),
+    **dict.fromkeys(("mergeOn", "deleteWhen", "orderBy", _ENVELOPE), ("delta", "postgres")),
+}
+"""The formats that take an option."""
+_OF_WRITER: Final = frozenset({_ON_ERROR, _LETTERS, _ENVELOPE, *_ARGUMENTS})
+"""Options that are not those of the store of a table."""
 _WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
@@ -217,9 +236,9 @@ class ConsumeOptions(JobOptions):
             `postgres` `dsn` and `table`, for `iceberg` `identifier`, `catalog` and properties of
             the catalog, for `function` the `function` as `module:name`, the `strategy` by its name,
             and the strategy's arguments, such as `recordDeadline`. A table takes `onError`, and
-            `deadLetterTopic`, for records that it cannot have; `delta` and `iceberg` take
-            `partitionBy`.
-        sink_evolve: `add`: new columns of the rows are added to the table.
+            `deadLetterTopic`, for records that it cannot have, and `evolve`; `delta` and `iceberg`
+            take `partitionBy`; `delta` and `postgres` take `mergeOn`, `deleteWhen`, `orderBy` and
+            `envelope`.
     """
 
     example = "conf/consume.toml"
@@ -229,7 +248,6 @@ class ConsumeOptions(JobOptions):
     )
     sink_path: Text = Field("output", alias="sink.path")
     sink_options: SinkOptions = Field({}, alias="sink.options")
-    sink_evolve: Literal["add"] | None = Field(None, alias="sink.evolve")
 
     @property
     def is_fenced(self) -> bool:
@@ -244,18 +262,33 @@ class ConsumeOptions(JobOptions):
 
     @property
     def table_options(self) -> Mapping[str, str | int | bool]:
-        """The options of a table itself: without what becomes of records that it cannot have."""
-        return {
-            name: value
-            for name, value in self.sink_options.items()
-            if name not in {_ON_ERROR, _LETTERS}
-        }
+        """The options of a table's store: without how records are written, or left out."""
+        return {name: value for name, value in self.sink_options.items() if name not in _OF_WRITER}
 
     @property
-    def expand(self) -> str | None:
-        """The column whose fields alone `query.selectExpr` selects, if it does."""
-        found = re.fullmatch(r"(key|value)\.\*", " ".join(self.select_expr).strip())
-        return found[1] if found else None
+    def table_arguments(self) -> Mapping[str, Any]:
+        """The arguments of the table: how it is partitioned and grows, and the key of its rows."""
+        given: dict[str, Any] = {
+            argument: self.sink_options[name]
+            for name, argument in _ARGUMENTS.items()
+            if name in self.sink_options
+        }
+        for argument in given.keys() & {_ARGUMENTS[each] for each in _LISTS}:
+            # Commas between parentheses do not separate values: day(ts), bucket(16, id).
+            values = re.findall(r"[^,(]+(?:\([^)]*\))?", str(given[argument]))
+            given[argument] = tuple(each.strip() for each in values if each.strip())
+        return given
+
+    @property
+    def envelope(self) -> Any:
+        """The form of values that say how a row was changed; None: they have none."""
+        return self.sink_options.get(_ENVELOPE)
+
+    @property
+    def expand(self) -> tuple[str, ...]:
+        """The columns whose fields alone `query.selectExpr` selects, if it does."""
+        found = [re.fullmatch(r"(key|value)\.\*", each.strip()) for each in self.select_expr]
+        return tuple(each[1] for each in found if each) if all(found) else ()
 
     def on_error(self) -> SkipOrDeadLetter | None:
         """Return what becomes of records that a table cannot have; None: the query fails.
@@ -286,22 +319,21 @@ class ConsumeOptions(JobOptions):
                 yield f"sink.options.{name}", "is missing"
         if self.sink_format == "postgres":
             for name in self.sink_options:
-                known = ("dsn", "table", _ON_ERROR, _LETTERS, LETTER_TABLE)
+                known = ("dsn", "table", LETTER_TABLE, *sorted(_OF_WRITER))
                 if name not in known:
                     yield f"sink.options.{name}", _unknown_key(name, known)
-        elif LETTER_TABLE in self.sink_options:
-            yield f"sink.options.{LETTER_TABLE}", 'is for sink.format = "postgres"'
-        if self.sink_evolve is not None and not self.is_fenced:
-            yield "sink.evolve", _FOR_TABLES
+        for name, formats in _ONLY_FOR.items():
+            if name in self.sink_options and self.sink_format not in formats:
+                shown = " and ".join(f'"{each}"' for each in formats)
+                yield f"sink.options.{name}", f"is for sink.format = {shown}"
+        if self.sink_options.get(_EVOLVE) not in {None, "add"}:
+            yield f"sink.options.{_EVOLVE}", f'is {self.sink_options[_EVOLVE]!r}, not "add"'
         if self.is_routed and not self.is_fenced:
             yield "sink.path", f'has {TOPIC}, which only a table of sink.format = "delta" takes'
         is_expression = self.select_expr and not self.expand
         if self.is_fenced and is_expression and self.source.get("emit") == "ranges":
             why = 'needs the rows of source.emit = "records", unless it is ["value.*"]'
             yield "query.selectExpr", why
-        if PARTITION_BY in self.sink_options and self.sink_format in {"parquet", "console"}:
-            why = 'is for the tables of sink.format = "delta" and "iceberg"'
-            yield f"sink.options.{PARTITION_BY}", why
         if _ON_ERROR in self.sink_options:
             yield from self._on_error_problems()
 

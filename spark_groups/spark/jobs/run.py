@@ -9,7 +9,6 @@ import argparse
 import json
 import logging
 import os
-import re
 import signal
 import sys
 import threading
@@ -38,7 +37,6 @@ from spark_groups.spark.hadoop_files import HadoopFiles
 from spark_groups.spark.jobs.job_options import (
     AVAILABLE_NOW,
     LETTER_TABLE,
-    PARTITION_BY,
     TOPIC,
     ConsumeOptions,
     Job,
@@ -389,6 +387,7 @@ def _table_writer(options: ConsumeOptions) -> TableWriter:
         transform,
         on_error=options.on_error(),
         expand=options.expand,
+        envelope=options.envelope,
     )
 
 
@@ -399,30 +398,25 @@ def _table(options: ConsumeOptions, given: Mapping[str, str], topic: str) -> Fen
         name: value.replace(TOPIC, topic) if name in names else value
         for name, value in given.items()
     }
-    # Commas between parentheses do not separate values: day(ts), bucket(16, id).
-    values = re.findall(r"[^,(]+(?:\([^)]*\))?", properties.pop(PARTITION_BY, ""))
-    partition_by = [each.strip() for each in values if each.strip()]
-    evolve = options.sink_evolve
+    more = options.table_arguments
     # Each needs a package of its own.
     if options.sink_format == "delta":
         from spark_groups.spark.tables.delta import delta_table  # noqa: PLC0415
 
         path = options.sink_path.replace(TOPIC, topic)
-        return delta_table(path, properties, partition_by=partition_by, evolve=evolve)
+        return delta_table(path, properties, **more)
     if options.sink_format == "iceberg":
         from spark_groups.spark.tables.iceberg import iceberg_table  # noqa: PLC0415
 
         identifier, catalog = properties.pop("identifier"), properties.pop("catalog", None)
-        return iceberg_table(
-            identifier, catalog, properties, partition_by=partition_by, evolve=evolve
-        )
+        return iceberg_table(identifier, catalog, properties, **more)
     from spark_groups.spark.tables.postgres import postgres_table  # noqa: PLC0415
 
     return postgres_table(
         properties["dsn"],
         properties["table"],
         dead_letters=properties.get(LETTER_TABLE),
-        evolve=evolve,
+        **more,
     )
 
 

@@ -61,6 +61,8 @@ class TableColumns:
         any_decimal: Columns of decimal numbers of any precision and scale.
         transforms: Values, computed from columns, by which rows are split into files.
         evolves: Whether the commit adds the columns, fields and wider types that a batch brings.
+        needed: Columns that rows must have, without nulls, because they say what a row changes.
+        hidden: Columns of staged rows that the table does not store.
     """
 
     table: str
@@ -75,6 +77,8 @@ class TableColumns:
     any_decimal: frozenset[str] = frozenset()
     transforms: PartitionTransforms | None = None
     evolves: bool = False
+    needed: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
@@ -97,6 +101,11 @@ class TableColumns:
             fields = [*fits]
             if not fields and not problems:
                 problems.append(f"the table stores nothing of {', '.join(given.names)}")
+        if lacking := [each for each in self.needed if each not in given.names]:
+            problems.append(
+                f"it lacks {', '.join(lacking)}: with merge_on, rows have the key, and the topic,"
+                " partition and offset of their record, which order them"
+            )
         lacking = [each for each in self.partition_by if each not in given.names]
         if lacking and self.schema is None:
             problems.append(f"partition_by names {', '.join(lacking)}, which the batch lacks")
@@ -133,7 +142,7 @@ class TableColumns:
             except TypeMisfitError as error:  # noqa: PERF203
                 problems.append(str(error))
             else:
-                yield pa.field(each.name, stored)
+                yield pa.field(each.name, stored, each.name not in self.needed)
 
     def _old(self, given: pa.Schema, problems: list[str]) -> Iterator[pa.Field]:
         """Yield the columns of the table that the rows have."""
@@ -155,7 +164,7 @@ class TableColumns:
                 problem, fit = self._fit(given.field(each.name).type, each)
                 problems += problem
                 yield fit
-            elif not (each.nullable or each.name in self.with_default):
+            elif not (each.nullable or each.name in {*self.with_default, *self.needed}):
                 problems.append(f"{each.name} is missing, and must not be null")
         if self.evolves:
             yield from self._new(lacks, problems)

@@ -13,6 +13,7 @@ import os
 import re
 import time
 import urllib.parse
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
@@ -44,16 +46,25 @@ from spark_groups.spark.tables.parquet_files import (
     TARGET_FILE_BYTES,
     FileDetails,
     LakeTable,
+    ParquetTaskWriter,
     files_of,
     schemas_of,
 )
 from spark_groups.spark.tables.table import PREFIX, Attempt, Piece, described
+from spark_groups.spark.tables.upserts import DELETED, Upsert, upsert_of
 from spark_groups.types import TopicId
 
 try:
     import deltalake
     from deltalake.exceptions import DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, create_table_with_add_actions
+
+    from spark_groups.spark.tables.delta_upserts import (
+        changes_of,
+        merged,
+        remove_staged,
+        stored_schema,
+    )
 except ImportError as error:
     raise OptionsError("a Delta table needs deltalake: install spark-groups[delta]") from error
 
@@ -94,6 +105,9 @@ def delta_table(
     target_file_bytes: int = TARGET_FILE_BYTES,
     compression: str = "snappy",
     evolve: str | None = None,
+    merge_on: str | Sequence[str] = (),
+    delete_when: str = DELETED,
+    order_by: str | None = None,
 ) -> DeltaTable:
     """Return a Delta table for `spark_groups.write_table`; the first batch may create it.
 
@@ -104,9 +118,17 @@ def delta_table(
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of Parquet pages.
         evolve: `add`: a batch's new columns are added to the table; None: they are an error.
+        merge_on: The columns of a key: a row replaces the one with the same key. Rows have to keep
+            the `topic`, `partition` and `offset` of their record, and the last of a partition wins;
+            a new table does not store these. None given: rows are
+            added.
+        delete_when: The boolean column of rows that delete the row of their key; not stored.
+        order_by: The column whose greatest value wins, also over the value in the table; for keys
+            that come in several partitions, which are refused without it.
 
     Raises:
-        OptionsError: `deltalake` is missing, or commits could overwrite each other.
+        OptionsError: `deltalake` is missing, or commits could overwrite each other, or the columns
+            of `merge_on`, `delete_when` and `order_by` do not fit each other.
     """
     options = dict(storage_options or {})
     if any(
@@ -118,8 +140,15 @@ def delta_table(
             " could commit: remove it, and use a store with conditional writes or a lock"
         )
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    upsert = upsert_of(merge_on, delete_when, order_by)
     return DeltaTable(
-        _uri(str(path)), options, columns, target_file_bytes, compression, evolves=evolves(evolve)
+        _uri(str(path)),
+        options,
+        columns,
+        target_file_bytes,
+        compression,
+        upsert,
+        evolves=evolves(evolve),
     )
 
 
@@ -133,17 +162,19 @@ def _uri(path: str) -> str:
 class DeltaTable(LakeTable):
     """A Delta table with a fence; `delta_table` makes one, and turns a path into a URI."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         uri: str,
         options: Mapping[str, str],
         partition_by: tuple[str, ...],
         target_file_bytes: int,
         compression: str,
+        upsert: Upsert | None = None,
         *,
         evolves: bool = False,
     ) -> None:
-        super().__init__(f"the Delta table {without_logins(uri)}", target_file_bytes, compression)
+        name = f"the Delta table {without_logins(uri)}"
+        super().__init__(name, target_file_bytes, compression, upsert)
         self._uri = uri
         self._options = dict(options)
         self._secrets = Secrets.of(options)
@@ -200,15 +231,22 @@ class DeltaTable(LakeTable):
     def commit(
         self, attempt: Attempt, pieces: Sequence[Piece], decision: Decision, state: TableState
     ) -> None:
-        """Add files and set application transactions, in one commit of the table."""
+        """Add or merge files and set application transactions, in one commit of the table."""
         written = [piece for piece in pieces if piece.rows]
         self._check_there(written)
         has_columns = described(pieces) if state.version is None else written
         if state.version is None and not has_columns:
             # There are no columns for a new table: a later batch creates it.
             return
-        new = self._columns().check_staged(schemas_of(has_columns))
-        actions = self._actions(written)
+        columns = self._columns()
+        new = columns.check_staged(schemas_of(has_columns))
+        schema = stored_schema(pa.schema(new), columns)
+        added, changes = written, None
+        if self.upsert is not None:
+            added, changes = [], changes_of(self._files, written, self.upsert, columns)
+            if state.version is None:
+                added = self._first_files(attempt, changes, schema)
+        actions = self._actions(added)
         with self._lock:
             compared = -1 if state.version is None else state.version
             at = -1 if self._table is None else self._table.version()
@@ -234,11 +272,13 @@ class DeltaTable(LakeTable):
                 ],
             )
             if state.version is None:
-                self._create(actions, pa.schema(new), properties)
+                self._create(actions, schema, properties)
             else:
-                self._append(actions, properties)
+                self._change(actions, changes, properties)
             self._log.committed(version, transactions)
             self._write_checkpoint(version)
+        if self.upsert is not None:
+            remove_staged(self._files, written)
 
     def held(self, group_id: str, restored_to: int | None = None) -> dict[FenceKey, Entry]:
         """Return the group's entries in the version whose rows the table has.
@@ -311,7 +351,9 @@ class DeltaTable(LakeTable):
             ) from self._secrets.cause(error)
         protocol = self._table.protocol()
         features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-        check_features(protocol.min_writer_version, features, table=str(self))
+        is_merged = self.upsert is not None
+        version = protocol.min_writer_version
+        check_features(version, features, table=str(self), is_merged=is_merged)
         self._check_settings(self._table)
         return self._table
 
@@ -365,7 +407,12 @@ class DeltaTable(LakeTable):
                 )
 
     def _columns(self) -> TableColumns:
-        """Return the columns of the table, to which rows are fitted.
+        """Return the columns of the table, to which rows are fitted."""
+        stored = self._stored_columns()
+        return stored if self.upsert is None else self.upsert.staged(stored)
+
+    def _stored_columns(self) -> TableColumns:
+        """Return the columns of the table.
 
         Raises:
             TableError: It has columns that this writer does not compute or check.
@@ -490,9 +537,35 @@ class DeltaTable(LakeTable):
         self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
         self._first_id = str(self._table.metadata().id)
 
-    def _append(self, actions: list[AddAction], properties: deltalake.CommitProperties) -> None:
+    def _first_files(
+        self, attempt: Attempt, changes: pa.Table | None, schema: pa.Schema
+    ) -> list[Piece]:
+        """Return the files of a new table that has the rows of a batch which are not deleted."""
+        assert self.upsert is not None
+        if changes is None:
+            return []
+        kept = changes.filter(pc.invert(changes[self.upsert.delete_when]))
+        columns, settings = self._stored_columns(), (self._target_file_bytes, self._compression)
+        writer = ParquetTaskWriter(self._files, "", attempt.name, columns, *settings)
+        # No other try of this commit has the name: the table may have accepted that one.
+        name = f"first-{uuid.uuid4().hex[:12]}"
+        rows = kept.select(schema.names).cast(schema)
+        return [each for each in writer.write(rows.to_batches(), name) if each.rows]
+
+    def _change(
+        self,
+        actions: list[AddAction],
+        changes: pa.Table | None,
+        properties: deltalake.CommitProperties,
+    ) -> None:
         assert self._table is not None
         with self._refusals(self._table):
+            if (
+                changes is not None
+                and self.upsert is not None
+                and merged(self._table, changes, self.upsert, properties, self._compression.upper())
+            ):
+                return
             self._table.create_write_transaction(
                 [*actions],
                 "append",

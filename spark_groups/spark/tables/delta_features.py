@@ -24,19 +24,24 @@ WRITTEN: Final = frozenset(
     }
 )
 """The features with which `deltalake` 1.6 commits, and that appended files do not break."""
+_ONLY_APPENDED: Final = frozenset({"deletionVectors"})
+"""Features that `deltalake` may break where it replaces files."""
 _LEGACY_WRITER_MAX: Final = 5
 """The last version without a list of features that `deltalake` writes; the next one has identity
 columns."""
 _FEATURES_WRITER: Final = 7
 
 
-def check_features(writer_version: int, features: Collection[str], *, table: str) -> None:
+def check_features(
+    writer_version: int, features: Collection[str], *, table: str, is_merged: bool = False
+) -> None:
     """Refuse a table with a feature that this writer does not have.
 
     Args:
         writer_version: The least version of writers that the table demands.
         features: The features that writers need from version 7 on, and readers from 3 on.
         table: The name of the table in an error.
+        is_merged: Whether files of the table are replaced by others.
 
     Raises:
         TableError: It has one; the message names it, and the way out.
@@ -44,7 +49,8 @@ def check_features(writer_version: int, features: Collection[str], *, table: str
     if writer_version < _FEATURES_WRITER:
         lacking = ["identityColumns"] if writer_version > _LEGACY_WRITER_MAX else []
     else:
-        lacking = sorted(set(features) - WRITTEN)
+        written = WRITTEN - _ONLY_APPENDED if is_merged else WRITTEN
+        lacking = sorted(set(features) - written)
         if writer_version > _FEATURES_WRITER:
             lacking.append(f"version {writer_version} of writers")
     if lacking:

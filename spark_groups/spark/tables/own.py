@@ -64,6 +64,10 @@ class OwnTable:
         return self.name
 
     @property
+    def upsert(self) -> None:
+        """None: the user's functions get rows as they are."""
+
+    @property
     def keeps_letters(self) -> bool:
         """Whether it keeps dead letters."""
         return False

@@ -22,6 +22,7 @@ from spark_groups.spark.tables.columns import TableColumns, schema_as_text, sche
 from spark_groups.spark.tables.partition_values import split
 from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, no_rows
+from spark_groups.spark.tables.upserts import Upsert
 
 STORE_REQUESTS_MAX: Final = 16
 """How many requests to a store run at once."""
@@ -102,6 +103,8 @@ class ParquetTaskWriter:
         columns: The columns of the table.
         target_file_bytes: The size at which the task begins another file.
         compression: The compression of pages.
+        upsert: How rows change the table: files have the last row of each key, and are merged into
+            those of the table. None: the files become those of the table.
     """
 
     files: fs.FileSystem = field(repr=False)
@@ -110,10 +113,13 @@ class ParquetTaskWriter:
     columns: TableColumns
     target_file_bytes: int
     compression: str
+    upsert: Upsert | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> Iterator[Piece]:
         """Write the rows of one task; a task without rows makes no file."""
         files, columns = self.files, self.columns
+        # Rows that are merged are staged together: the merge finds their partitions.
+        partition_by = () if self.upsert is not None else columns.partition_by
         if isinstance(files, fs.SubTreeFileSystem) and isinstance(
             files.base_fs, fs.LocalFileSystem
         ):
@@ -123,9 +129,10 @@ class ParquetTaskWriter:
         # The one that was written to last is the last.
         opened: dict[tuple[str | None, ...], _OpenFile] = {}
         try:
-            for rows in _row_groups(columns.fitted(batches), empty):
+            for group in _row_groups(columns.fitted(batches), empty):
+                rows = group if self.upsert is None else self.upsert.last(group)
                 computed = columns.transforms.keys(rows) if columns.transforms else None
-                parts = split(rows, columns.partition_by, computed, columns.table)
+                parts = split(rows, partition_by, computed, columns.table)
                 # First those whose files are open, before others close them.
                 parts.sort(key=lambda part: (*part[0].values(),) not in opened)
                 for values, part in parts:
@@ -190,10 +197,13 @@ class LakeTable(StagedTable):
         name: The name of the table in errors and logs.
         target_file_bytes: The size at which a task begins another file.
         compression: The compression of pages.
+        upsert: How rows change those with the same key; None: they are added.
     """
 
-    def __init__(self, name: str, target_file_bytes: int, compression: str) -> None:
-        super().__init__(name)
+    def __init__(
+        self, name: str, target_file_bytes: int, compression: str, upsert: Upsert | None = None
+    ) -> None:
+        super().__init__(name, upsert=upsert)
         self._target_file_bytes = target_file_bytes
         self._compression = compression
         self._warned_of: set[str] = set()
@@ -223,6 +233,7 @@ class LakeTable(StagedTable):
             self._columns(),
             self._target_file_bytes,
             self._compression,
+            self.upsert,
         )
 
     def orphans(self, older_than_s: float) -> list[Orphan]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,15 +21,17 @@ from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
-from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, Column, columns_of
+from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, columns_of
 from spark_groups.spark.tables.growth import evolves
-from spark_groups.spark.tables.left_out import LETTER_COLUMNS, letter_rows
+from spark_groups.spark.tables.left_out import letter_rows
 from spark_groups.spark.tables.postgres_columns import (
     FIND_COLUMNS,
     StagedRows,
     Targets,
     columns_of_table,
+    declared,
 )
+from spark_groups.spark.tables.postgres_letters import add_letters, found_letters
 from spark_groups.spark.tables.postgres_rows import (
     ANSWER_MAX_S,
     LOCK_WAIT_MS,
@@ -39,8 +41,10 @@ from spark_groups.spark.tables.postgres_rows import (
     connect,
     message_of,
 )
+from spark_groups.spark.tables.postgres_upserts import PostgresMerge, check_index
 from spark_groups.spark.tables.staged_table import StagedTable
 from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, described
+from spark_groups.spark.tables.upserts import DELETED, Upsert, upsert_of
 from spark_groups.types import TopicId
 
 try:
@@ -94,12 +98,6 @@ JOIN pg_roles r ON r.oid = f.relowner LEFT JOIN pg_class c ON c.oid = %s
 WHERE f.oid = to_regclass(%s)"""
 _MAY_STAGE: Final = """
 SELECT pg_catalog.has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s"""
-_LETTERS: Final = """
-SELECT pg_catalog.has_table_privilege(c.oid, 'INSERT'), pg_catalog.array_agg(a.attname::text)
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE n.nspname = %s AND c.relname = %s GROUP BY c.oid"""
 _READ: Final = """
 SELECT group_id, topic_id, partition, start_offset, next_offset, table_oid FROM {fence}
 WHERE table_name = %(table)s AND (%(topics)s::uuid[] IS NULL OR topic_id = ANY(%(topics)s::uuid[]))
@@ -133,7 +131,14 @@ ORDER BY c.relname"""
 
 
 def postgres_table(
-    dsn: str, table: str, *, dead_letters: str | None = None, evolve: str | None = None
+    dsn: str,
+    table: str,
+    *,
+    dead_letters: str | None = None,
+    merge_on: str | Sequence[str] = (),
+    delete_when: str = DELETED,
+    order_by: str | None = None,
+    evolve: str | None = None,
 ) -> PostgresTable:
     """Return a PostgreSQL table for `spark_groups.write_table`; the first batch may create it.
 
@@ -143,10 +148,16 @@ def postgres_table(
         table: The table's name, as schema.table if the schema is not on the search path.
         dead_letters: The name of a table in the same schema that gets dead letters of `on_error` in
             the transaction of their batch, so exactly once; None: a topic gets them.
+        merge_on: The columns of a key, which need a unique index; a new table gets it as its
+            primary key. A row replaces the one with the same key, as in a Delta table.
+        delete_when: The boolean column of rows that delete the row of their key; not stored.
+        order_by: The column whose greatest value wins, also over the value in the table; for keys
+            that come in several partitions, which are refused without it.
         evolve: `add`: a batch's new columns are added to the table; None: they are an error.
 
     Raises:
-        OptionsError: `psycopg` is missing, or the dsn or the name is invalid.
+        OptionsError: `psycopg` is missing, or the dsn or the name is invalid, or the columns of
+            `merge_on`, `delete_when` and `order_by` do not fit each other.
     """
     try:
         given = psycopg.conninfo.conninfo_to_dict(dsn)
@@ -169,7 +180,8 @@ def postgres_table(
         raise OptionsError(f"{dead_letters!r} is not the name of a table")
     server = ", ".join(f"{name} {given[name]}" for name in _SHOWN if given.get(name))
     name = f"the PostgreSQL table {table} ({server or 'local'})"
-    return PostgresTable(dsn, tuple(names), name, dead_letters, evolves=evolves(evolve))
+    upsert = upsert_of(merge_on, delete_when, order_by)
+    return PostgresTable(dsn, tuple(names), name, dead_letters, upsert, evolves=evolves(evolve))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +207,7 @@ class PostgresTable(StagedTable):
         names: The table's name, or its schema and name.
         text: Its name in errors and logs.
         letters: The name of a table of dead letters; None: there is none.
+        upsert: How rows change those with the same key; None: they are added.
         evolves: Whether a batch's new columns are added.
     """
 
@@ -204,10 +217,11 @@ class PostgresTable(StagedTable):
         names: tuple[str, ...],
         text: str,
         letters: str | None = None,
+        upsert: Upsert | None = None,
         *,
         evolves: bool = False,
     ) -> None:
-        super().__init__(text, letters)
+        super().__init__(text, letters, upsert)
         self._evolves = evolves
         self._dsn = dsn
         self._names = names
@@ -225,7 +239,7 @@ class PostgresTable(StagedTable):
                 add dead letters, or their table is another one.
         """
         looking = PostgresTable(
-            self._dsn, self._names, self._name, self._letters, evolves=self._evolves
+            self._dsn, self._names, self._name, self._letters, self.upsert, evolves=self._evolves
         )
         try:
             with looking._transaction() as cursor:
@@ -236,7 +250,10 @@ class PostgresTable(StagedTable):
                         f"{self}: rows are staged in tables of the schema {place.schema}, where the"
                         f" role may not create any: GRANT CREATE ON SCHEMA {place.schema} TO ..."
                     )
-                looking._check_letters(cursor, place)
+                for names in found_letters(cursor, place.schema, self._letters, str(self)):
+                    self._check_letter_columns(names)
+                if self.upsert is not None and place.oid is not None:
+                    check_index(cursor, place.oid, self.upsert, str(self))
                 return looking._columns(cursor, place)[0]
         finally:
             if looking._connection is not None:
@@ -285,7 +302,8 @@ class PostgresTable(StagedTable):
             if place.oid is None or not place.has_fence:
                 place = self._made(cursor, pieces)
             if letters := letter_rows(pieces, attempt.group_id):
-                self._add_letters(cursor, place, letters)
+                self._lock_names(cursor, place)
+                add_letters(cursor, sql.Identifier(place.schema, str(self._letters)), letters)
             if place.oid is None:
                 # There are no columns for a new table: a later batch creates it.
                 return
@@ -297,8 +315,11 @@ class PostgresTable(StagedTable):
                 # Another writer may have added them meanwhile, in other types.
                 columns, targets = self._columns(cursor, place)
                 columns.check_staged(staged)
-            for each in written:
-                self._move(cursor, place, each, targets)
+            if self.upsert is not None and written:
+                self._merge(cursor, place, written, columns, targets)
+            else:
+                for each in written:
+                    self._move(cursor, place, each, targets)
         self._drop_staged(place, written)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
@@ -456,16 +477,22 @@ class PostgresTable(StagedTable):
         """
         place = self._found(cursor)
         staged = [schema_of_text(each.details) for each in described(pieces)]
-        new = TableColumns(str(self), POSTGRES, evolves=self._evolves).check_staged(staged)
-        columns = columns_of(pa.schema(new))
+        found = TableColumns(str(self), POSTGRES, evolves=self._evolves)
+        if self.upsert is not None:
+            found = self.upsert.staged(found)
+        new = found.check_staged(staged)
+        columns = columns_of(pa.schema(each for each in new if each.name not in found.hidden))
         if place.oid is None and not columns:
             return place
         self._lock_names(cursor, place)
         cursor.execute(self._sql(_MAKE_FENCE, place))
         if columns:
             made = "CREATE TABLE IF NOT EXISTS {table} ({columns})"
-            fields = sql.SQL(", ").join(map(_declared, columns))
-            cursor.execute(self._sql(made, place, columns=fields))
+            fields = [*map(declared, columns)]
+            if self.upsert is not None:
+                names = sql.SQL(", ").join(map(sql.Identifier, self.upsert.merge_on))
+                fields.append(sql.SQL("PRIMARY KEY ({})").format(names))
+            cursor.execute(self._sql(made, place, columns=sql.SQL(", ").join(fields)))
         return self._found(cursor)
 
     def _add_columns(self, cursor: Cursor, place: _Place, new: Sequence[pa.Field]) -> None:
@@ -475,7 +502,7 @@ class PostgresTable(StagedTable):
             TableError: The role does not own the table.
         """
         columns = columns_of(pa.schema(new))
-        added = [sql.SQL("ADD COLUMN IF NOT EXISTS {}").format(_declared(each)) for each in columns]
+        added = [sql.SQL("ADD COLUMN IF NOT EXISTS {}").format(declared(each)) for each in columns]
         statement = self._sql("ALTER TABLE {table} {added}", place, added=sql.SQL(", ").join(added))
         try:
             cursor.execute(statement)
@@ -489,10 +516,12 @@ class PostgresTable(StagedTable):
     def _columns(self, cursor: Cursor, place: _Place) -> tuple[TableColumns, Targets]:
         """Return the columns of the table, to which rows are fitted, and how they take values."""
         if place.oid is None:
-            return TableColumns(str(self), POSTGRES, evolves=self._evolves), Targets()
-        cursor.execute(FIND_COLUMNS, {"oid": place.oid})
-        columns, targets = columns_of_table(str(self), cursor.fetchall())
-        return replace(columns, evolves=self._evolves), targets
+            found, targets = TableColumns(str(self), POSTGRES), Targets()
+        else:
+            cursor.execute(FIND_COLUMNS, {"oid": place.oid})
+            found, targets = columns_of_table(str(self), cursor.fetchall())
+        found = replace(found, evolves=self._evolves)
+        return found if self.upsert is None else self.upsert.staged(found), targets
 
     def _change(
         self, cursor: Cursor, place: _Place, group_id: str, changes: Sequence[EntryChange]
@@ -525,7 +554,7 @@ class PostgresTable(StagedTable):
         """
         staged = sql.Identifier(place.schema, piece.name)
         columns = columns_of(schema_of_text(piece.details))
-        values = [_cast(column, targets) for column in columns]
+        values = [targets.cast(column) for column in columns]
         inserted = self._sql(
             "INSERT INTO {table} ({names}) SELECT {values} FROM {staged}",
             place,
@@ -534,63 +563,58 @@ class PostgresTable(StagedTable):
             staged=staged,
         )
         rows = StagedRows(str(self), cursor, staged, columns, piece.rows)
-        try:
-            with cursor.connection.transaction():
-                for each, value in zip(columns, values, strict=True):
-                    if each.name in targets.compared:
-                        rows.check_unchanged(each, value)
-                # Triggers and functions of the table may need the path of the role.
-                with self._connected_now().role_path(first="pg_catalog"):
-                    cursor.execute(inserted)
-                    moved = cursor.rowcount
-        except (psycopg.DataError, errors.CheckViolation, errors.NotNullViolation) as error:
-            for each, value in zip(columns, values, strict=True):
-                rows.check_cast(each, value)
-            raise TableError(f"the batch does not fit {self}: {message_of(error)}") from None
-        if moved != piece.rows:
+        if self._moved(cursor, [rows], targets, inserted) != piece.rows:
             # A trigger of the table may have dropped rows, which is no error.
-            cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(staged))
-            (there,) = cursor.fetchone() or (0,)
-            if there != piece.rows:
-                raise TableError(
-                    f"{self}: of {piece.rows} rows staged in {piece.name}, {there} are left, as"
-                    " after a crash of the server; start the query again"
-                )
+            rows.check_there()
 
-    def _check_letters(self, cursor: Cursor, place: _Place) -> None:
-        """Check the table of dead letters, if it is there.
+    def _merge(
+        self,
+        cursor: Cursor,
+        place: _Place,
+        pieces: Sequence[Piece],
+        columns: TableColumns,
+        targets: Targets,
+    ) -> None:
+        """Merge the rows of a batch into the table.
 
         Raises:
-            TableError: It is another table, or the role may not insert into it.
+            TableError: As for rows that are moved; or offsets do not order the rows of a key.
         """
-        cursor.execute(_LETTERS, [place.schema, self._letters])
-        for may_insert, columns in cursor.fetchall():
-            self._check_letter_columns(columns)
-            if not may_insert:
-                raise TableError(
-                    f"{self}: the role may not add dead letters: GRANT INSERT ON"
-                    f" {place.schema}.{self._letters} TO ..."
-                )
+        assert self.upsert is not None
+        table = sql.Identifier(place.schema, self._names[-1])
+        staged = [(sql.Identifier(place.schema, piece.name), piece) for piece in pieces]
+        merge = PostgresMerge(str(self), table, self.upsert, columns, targets, staged)
+        found = merge.staged(cursor)
+        self._moved(cursor, found, targets, merge.statement(), merge.check_order)
 
-    def _add_letters(
-        self, cursor: Cursor, place: _Place, letters: Sequence[tuple[object, ...]]
-    ) -> None:
-        assert self._letters is not None
-        table = sql.Identifier(place.schema, self._letters)
-        cursor.execute("SELECT to_regclass(%s)", [table.as_string(cursor)])
-        if cursor.fetchone() == (None,):
-            self._lock_names(cursor, place)
-            kinds = {str: "text NOT NULL", int: "bigint NOT NULL", bytes: "bytea"}
-            columns = [
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kinds[each]))
-                for name, each in LETTER_COLUMNS.items()
-            ]
-            made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})")
-            cursor.execute(made.format(table, sql.SQL(", ").join(columns)))
-        names = sql.SQL(", ").join(map(sql.Identifier, LETTER_COLUMNS))
-        marks = sql.SQL(", ").join([sql.Placeholder()] * len(LETTER_COLUMNS))
-        into = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(table, names, marks)
-        cursor.executemany(into, letters)
+    def _moved(
+        self,
+        cursor: Cursor,
+        staged: Sequence[StagedRows],
+        targets: Targets,
+        statement: sql.Composed,
+        check: Callable[[Cursor], object] = lambda _: None,
+    ) -> int:
+        """Run the statement that moves staged rows into the table; return the number of rows.
+
+        Raises:
+            TableError: A value does not fit a column exactly.
+        """
+        values = [(rows, each, targets.cast(each)) for rows in staged for each in rows.columns]
+        try:
+            with cursor.connection.transaction():
+                for rows, each, value in values:
+                    if each.name in targets.compared:
+                        rows.check_unchanged(each, value)
+                check(cursor)
+                # Triggers and functions of the table may need the path of the role.
+                with self._connected_now().role_path(first="pg_catalog"):
+                    cursor.execute(statement)
+                    return cursor.rowcount
+        except (psycopg.DataError, errors.CheckViolation, errors.NotNullViolation) as error:
+            for rows, each, value in values:
+                rows.check_cast(each, value)
+            raise TableError(f"the batch does not fit {self}: {message_of(error)}") from None
 
     def _lock_names(self, cursor: Cursor, place: _Place) -> None:
         """Keep other writers from creating a table in the schema.
@@ -676,15 +700,3 @@ def _staged_at(comment: str | None, table: str) -> datetime | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return at if at is not None and at.tzinfo is not None else None
-
-
-def _cast(column: Column, targets: Targets) -> sql.Composed:
-    """Return a staged column as a value of the table's."""
-    wanted = targets.types.get(column.name, column.table_type)
-    return sql.SQL("{}::{}").format(sql.Identifier(column.name), sql.SQL(wanted))
-
-
-def _declared(column: Column) -> sql.Composed:
-    """Return a column as a statement declares it."""
-    # Names of types are texts of this package, and need no quotes.
-    return sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.table_type))

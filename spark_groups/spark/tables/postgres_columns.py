@@ -88,6 +88,15 @@ class Targets:
     types: Mapping[str, str] = field(default_factory=dict)
     compared: frozenset[str] = frozenset()
 
+    def cast(self, column: Column) -> sql.Composed:
+        """Return a staged column as a value of the table's.
+
+        Args:
+            column: The staged column.
+        """
+        wanted = self.types.get(column.name, column.table_type)
+        return sql.SQL("{}::{}").format(sql.Identifier(column.name), sql.SQL(wanted))
+
 
 def columns_of_table(table: str, found: Iterable[Sequence[Any]]) -> tuple[TableColumns, Targets]:
     """Return the columns of a table, to which rows are fitted, and how they take values.
@@ -179,6 +188,20 @@ class StagedRows:
     columns: Sequence[Column]
     count: int
 
+    def check_there(self) -> None:
+        """Refuse a table without all of its rows: PostgreSQL empties unlogged ones after a crash.
+
+        Raises:
+            TableError: Rows are missing.
+        """
+        self.cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(self.staged))
+        (there,) = self.cursor.fetchone() or (0,)
+        if there != self.count:
+            raise TableError(
+                f"{self.table}: of {self.count} rows staged in {self.staged.as_string(None)},"
+                f" {there} are left, as after a crash of the server; start the query again"
+            )
+
     def check_unchanged(self, column: Column, value: sql.Composable) -> None:
         """Refuse the first value that the type of the table's column would change.
 
@@ -241,3 +264,13 @@ class StagedRows:
         raise TableError(
             f"the batch does not fit {self.table}: {name} {reason} ({place}). Change the transform"
         )
+
+
+def declared(column: Column) -> sql.Composed:
+    """Return a column as a statement declares it.
+
+    Args:
+        column: The column.
+    """
+    # Names of types are texts of this package, and need no quotes.
+    return sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.table_type))

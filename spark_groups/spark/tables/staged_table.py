@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.left_out import LETTER_COLUMNS
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
+from spark_groups.spark.tables.upserts import Upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,10 +24,12 @@ class StagedTable(FencedTable):
     Args:
         name: The name of the table in errors and logs.
         letters: The name of a table of dead letters in the same database; None: there is none.
+        upsert: How rows change those with the same key; None: they are added.
     """
 
-    def __init__(self, name: str, letters: str | None = None) -> None:
+    def __init__(self, name: str, letters: str | None = None, upsert: Upsert | None = None) -> None:
         self._name = name
+        self._upsert = upsert
         self._letters = letters
         # Two queries of one application may write to the same table.
         self._lock = threading.RLock()
@@ -35,6 +38,11 @@ class StagedTable(FencedTable):
     def keeps_letters(self) -> bool:
         """Whether the database has a table of dead letters."""
         return self._letters is not None
+
+    @property
+    def upsert(self) -> Upsert | None:
+        """How rows change those with the same key."""
+        return self._upsert
 
     def _check_letter_columns(self, columns: Collection[str]) -> None:
         """Check the table of dead letters, if it is there.

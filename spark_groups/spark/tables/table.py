@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import TableState
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text
+from spark_groups.spark.tables.upserts import Upsert
 from spark_groups.types import TopicId
 
 if TYPE_CHECKING:
@@ -125,6 +126,10 @@ class FencedTable(Protocol):
     @property
     def keeps_letters(self) -> bool:
         """Whether `commit` takes pieces of the class `Letters`, for a table of dead letters."""
+
+    @property
+    def upsert(self) -> Upsert | None:
+        """How rows change those with the same key; None: they are added."""
 
     def __str__(self) -> str:
         """Return the name of the table in errors and logs."""

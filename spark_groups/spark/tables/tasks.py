@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -223,37 +223,6 @@ def changed(transform: ArrowTransform | None, batch: pa.RecordBatch) -> pa.Recor
             f" one, not {type(rows).__name__}"
         )
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """A transform, of record batches or of DataFrames, that makes columns of a column's fields.
-
-    Args:
-        column: The column.
-    """
-
-    column: str
-
-    def __call__(self, rows: Any) -> Any:
-        """Return the rows with the fields of the column alone.
-
-        Args:
-            rows: A record batch or a DataFrame.
-
-        Raises:
-            TableError: The column has no fields.
-        """
-        if not isinstance(rows, pa.RecordBatch):
-            return rows.select(f"`{self.column}`.*")
-        place = rows.schema.get_field_index(self.column)
-        if place < 0 or not pa.types.is_struct(rows.schema.field(place).type):
-            raise TableError(
-                f"expand is {self.column}, which is no column with fields: set the stream's"
-                f" {self.column}Format"
-            )
-        column = rows.column(place)
-        return pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema([*column.type]))
 
 
 @dataclass(frozen=True, slots=True)

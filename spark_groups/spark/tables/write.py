@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -69,6 +69,7 @@ from spark_groups.spark.schemas.decoders import row_schema
 from spark_groups.spark.schemas.row_formats import OnUndecodable
 from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
+from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.left_out import LeftOut
 from spark_groups.spark.tables.routes import (
     Asked,
@@ -82,7 +83,6 @@ from spark_groups.spark.tables.routes import (
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from spark_groups.spark.tables.tasks import (
     ArrowTransform,
-    Expanded,
     RangesToTable,
     RangesToTables,
     arrow_schema,
@@ -107,7 +107,8 @@ def write_table(
     transform: RowsTransform | ArrowTransform | None = None,
     *,
     on_error: SkipOrDeadLetter | None = None,
-    expand: str | None = None,
+    expand: str | Sequence[str] = (),
+    envelope: Literal["debezium"] | None = None,
 ) -> TableWriter:
     """Return a function for `writeStream.foreachBatch` that writes each record exactly once.
 
@@ -128,24 +129,61 @@ def write_table(
         on_error: What becomes of a record that the transform or the table cannot take: it is left
             out, and becomes a dead letter or is only counted. None: the batch fails, and the error
             names the record.
-        expand: Instead of a transform: the column, such as `value`, whose fields the table gets as
-            columns. A record whose column is null becomes a row of nulls.
+        expand: Instead of a transform: the columns, such as `value`, whose fields the table gets as
+            columns. A record whose column is null becomes a row of nulls; in a table with
+            `merge_on`, a record whose value is null deletes the row of its key, so `("key",
+            "value")` takes the key from the record's key.
+        envelope: "debezium" where each value has the `op` of a change and the row `before` and
+            `after` it; for a table with `merge_on`. The table gets the fields of the row.
 
     Raises:
         OptionsError: `on_error` is a strategy that tables do not have, or both `transform` and
-            `expand` are given.
+            `expand` or `envelope` are given, or the table has no `merge_on` for an `envelope`.
         TableError: The table cannot be reached, or has a setting that this writer refuses.
     """
-    if expand is not None:
-        if transform is not None:
-            raise OptionsError("transform and expand are both given: leave expand to the transform")
-        transform = Expanded(expand)
+    columns = (expand,) if isinstance(expand, str) else tuple(expand)
+    if transform is not None and (columns or envelope):
+        raise OptionsError("transform is given: leave expand and envelope to the transform")
+    if envelope not in {None, "debezium"}:
+        raise OptionsError(f"envelope is {envelope!r}, not 'debezium'")
     targets = Targets(table, on_error)
+    transform_of = _TransformOf(transform, columns, envelope is not None)
     for target in targets.known():
+        transform_of(target.table)
         # Another writer that changes the table now says nothing about the first batch.
         with suppress(TableChangedError):
             target.table.check()
-    return TableWriter(targets, transform, on_error)
+    return TableWriter(targets, transform_of, on_error)
+
+
+@dataclass(frozen=True, slots=True)
+class _TransformOf:
+    """What changes the rows of a table.
+
+    Args:
+        transform: What the application gives; None: the columns are expanded, if there are any.
+        columns: The columns whose fields a table gets.
+        is_envelope: Whether values are changes in Debezium's envelope.
+    """
+
+    transform: Any
+    columns: tuple[str, ...]
+    is_envelope: bool
+
+    def __call__(self, table: FencedTable) -> Any:
+        """Return the transform for a table; None: its rows are written as they are.
+
+        Raises:
+            OptionsError: The table has no key for the changes of an envelope.
+        """
+        if self.is_envelope and table.upsert is None:
+            raise OptionsError(
+                f"envelope needs a table with merge_on, which names the key of its rows: {table}"
+            )
+        if self.transform is not None or not (self.columns or table.upsert):
+            return self.transform
+        columns = self.columns or (("value",) if self.is_envelope else ())
+        return Expanded(columns, table.upsert, is_envelope=self.is_envelope)
 
 
 class TableWriter:
@@ -153,18 +191,18 @@ class TableWriter:
 
     Args:
         targets: The table, or the tables of the topics.
-        transform: Changes the rows; None: they are written as they are.
+        transform_of: Returns what changes the rows of a table; None: they are written as they are.
         on_error: What becomes of records that cannot be written; None: the batch fails.
     """
 
     def __init__(
         self,
         targets: Targets,
-        transform: RowsTransform | ArrowTransform | None,
+        transform_of: Callable[[FencedTable], Any],
         on_error: SkipOrDeadLetter | None = None,
     ) -> None:
         self._targets = targets
-        self._transform: Any = transform
+        self._transform_of = transform_of
         self._on_error = on_error
         self._totals = RecordTotals()
         self._notices = Notices()
@@ -196,15 +234,17 @@ class TableWriter:
         checked, is_as_loaded = loaded_stream(stream, "write_table")
         if not is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
-        self._check_formats(checked)
         topics = checked.subscription.topic_names
-        is_of_ranges, transform = checked.emit is Emit.RANGES, self._transform
-        is_known = transform is None or isinstance(transform, Expanded) or not is_of_ranges
-        given = None
-        if self._targets.is_one or is_known:
-            given = _given_columns(transform, stream, checked)
-        for target in self._targets.known(topics):
-            columns = target.table.check()
+        targets = [*self._targets.known(topics)]
+        self._check_formats(checked, targets)
+        is_of_ranges = checked.emit is Emit.RANGES
+        given_by: dict[Any, pa.Schema | None] = {}
+        for target in targets:
+            columns, transform = target.table.check(), self._transform_of(target.table)
+            is_known = transform is None or isinstance(transform, Expanded) or not is_of_ranges
+            if transform not in given_by and (self._targets.is_one or is_known):
+                given_by[transform] = _given_columns(transform, stream, checked)
+            given = given_by.get(transform)
             if target.letter_box is not None:
                 own = topics if self._targets.is_one else target.topics.intersection(topics)
                 target.letter_box.check(checked, own)
@@ -228,7 +268,6 @@ class TableWriter:
         running = running_query(batch, "write_table")
         if not running.is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
-        self._check_formats(running.checked)
         self._check_frame(batch, (running.run_id, batch_id))
         batch_of_all = Batch(
             running.checked.group_id,
@@ -240,6 +279,7 @@ class TableWriter:
         )
         subscription = running.checked.subscription
         parts = self._targets.parts(batch_of_all, time.monotonic(), subscription)
+        self._check_formats(running.checked, parts)
         for target, part in parts.items():
             target.left_out = ()
             if target.letter_box is not None:
@@ -256,13 +296,22 @@ class TableWriter:
         self._totals.add(chain.from_iterable(counts), batch_id)
         self._totals.report(running)
 
-    def _check_formats(self, checked: SourceOptions) -> None:
+    def _check_formats(self, checked: SourceOptions, targets: Iterable[Target]) -> None:
         """Refuse what cannot be done with records that are decoded.
 
         Raises:
             OptionsError: Records that are left out have no bytes, or have no place to go.
         """
         is_decoded = checked.range_settings().formats is not None
+        for target in targets:
+            is_change = isinstance(self._transform_of(target.table), Expanded)
+            if not (is_decoded and is_change) or target.table.upsert is None:
+                continue
+            if checked.on_undecodable is OnUndecodable.NULL:
+                raise OptionsError(
+                    "onUndecodable is null: in a table with merge_on, a value that cannot be"
+                    " decoded would delete the row of its key. Choose fail or deadLetters"
+                )
         if checked.on_undecodable is OnUndecodable.DEAD_LETTERS and self._on_error is None:
             raise OptionsError(
                 "onUndecodable is deadLetters: give write_table an on_error, such as"
@@ -322,7 +371,9 @@ class TableWriter:
             batch.persist()
         try:
             for target, (ranges, attempt) in asked.items():
-                rows = RowsToStage(batch, running.ranges, self._transform, target.table)
+                rows = RowsToStage(
+                    batch, running.ranges, self._transform_of(target.table), target.table
+                )
                 pieces, left_out = rows.staged(ranges, attempt, at_last, search_max_s)
                 found[target] = [*pieces, left_out]
         finally:
@@ -342,7 +393,10 @@ class TableWriter:
         settings = running.reading_settings()
         works = [
             RangesToTable(
-                settings, self._transform, target.table.task_writer(each.attempt), at_last
+                settings,
+                self._transform_of(target.table),
+                target.table.task_writer(each.attempt),
+                at_last,
             )
             for target, each in asked.items()
         ]

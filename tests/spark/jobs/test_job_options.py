@@ -324,7 +324,7 @@ selectExpr = ["value.*"]
 format = "delta"
 """
     options = load_job(ConsumeOptions, written(tmp_path, MINIMAL + more))
-    assert options.expand == "value"
+    assert options.expand == ("value",)
     assert options.source["schemaRegistry.ssl.ca.location"] == "/ca.pem"
 
 
@@ -432,7 +432,7 @@ def test_table_of_dead_letters_is_one_of_postgresql(tmp_path: Path) -> None:
 def test_partitions_are_those_of_a_fenced_table_of_files(tmp_path: Path) -> None:
     by = 'partitionBy = "topic, bucket(16, offset)"'
     text = MINIMAL + f'[sink]\nformat = "parquet"\n[sink.options]\n{by}\n'
-    assert "sink.options.partitionBy: is for the tables of" in refusal(written(tmp_path, text))
+    assert "sink.options.partitionBy: is for sink.format" in refusal(written(tmp_path, text))
     text = text.replace('"parquet"', '"iceberg"') + 'identifier = "lake.rows"\n'
     assert load_job(ConsumeOptions, written(tmp_path, text)).sink_format == "iceberg"
 
@@ -551,11 +551,34 @@ def test_function_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
 
 def test_tables_may_evolve_and_other_sinks_may_not(tmp_path: Path) -> None:
     for kind, problem in (
-        ("parquet", "sink.evolve: is for the tables of sink.format"),
-        ("delta", "sink.evolve: "),
+        ("parquet", 'sink.options.evolve: is for sink.format = "delta"'),
+        ("delta", "sink.options.evolve: is 'merge'"),
     ):
         value = "merge" if kind == "delta" else "add"
-        text = MINIMAL + f'[sink]\nformat = "{kind}"\nevolve = "{value}"\n'
+        text = MINIMAL + f'[sink]\nformat = "{kind}"\n[sink.options]\nevolve = "{value}"\n'
         assert problem in refusal(written(tmp_path, text))
-    text = MINIMAL + '[sink]\nformat = "delta"\nevolve = "add"\n'
-    assert load_job(ConsumeOptions, written(tmp_path, text)).sink_evolve == "add"
+    text = MINIMAL + '[sink]\nformat = "delta"\n[sink.options]\nevolve = "add"\n'
+    assert load_job(ConsumeOptions, written(tmp_path, text)).table_arguments == {"evolve": "add"}
+
+
+def test_key_of_rows_and_the_envelope_are_options_of_delta_and_postgresql(tmp_path: Path) -> None:
+    text = (
+        MINIMAL
+        + """[query]
+selectExpr = ["key.*", "value.*"]
+[sink]
+format = "delta"
+[sink.options]
+mergeOn = "region, id"
+orderBy = "updated_at"
+envelope = "debezium"
+aws_region = "eu-west-1"
+"""
+    )
+    options = load_job(ConsumeOptions, written(tmp_path, text))
+    assert options.expand == ("key", "value")
+    assert options.table_arguments == {"merge_on": ("region", "id"), "order_by": "updated_at"}
+    assert options.envelope == "debezium"
+    assert options.table_options == {"aws_region": "eu-west-1"}
+    with pytest.raises(OptionsError, match=r"mergeOn: is for sink\.format"):
+        load_job(ConsumeOptions, written(tmp_path, text.replace('"delta"', '"parquet"')))

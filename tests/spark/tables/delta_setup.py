@@ -23,16 +23,19 @@ class DeltaPlace(Place):
     Args:
         path: The directory.
         partition_by: The columns by which it is partitioned.
+        merge_on: The columns by which rows replace others.
     """
 
     path: Path
     partition_by: tuple[str, ...] = ()
+    merge_on: tuple[str, ...] = ()
     shown = "the Delta table file://"
     created_by_another = "another writer has created"
     second_version = 1
 
     def fenced(self, **more: Any) -> DeltaTable:
-        return delta_table(self.path, partition_by=self.partition_by, **more)
+        given = {"partition_by": self.partition_by, "merge_on": self.merge_on, **more}
+        return delta_table(self.path, **given)
 
     def create(self, schema: pa.Schema) -> None:
         columns = deltalake.Schema.from_arrow(schema)
@@ -47,6 +50,9 @@ class DeltaPlace(Place):
         return [*zip(*(found[each].to_pylist() for each in names), strict=True)]
 
     def staged(self) -> list[str]:
+        if self.merge_on:
+            # Files that a merge has replaced are in earlier versions.
+            return [each.name for each in self.fenced().orphans(0)]
         is_there = deltalake.DeltaTable.is_deltatable(str(self.path))
         taken = {Path(each).name for each in self.files()} if is_there else set()
         found = [each.relative_to(self.path) for each in self.path.rglob("*.parquet")]

@@ -13,6 +13,9 @@ from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import Place, PostgresPlace, SqlitePlace
 
 KINDS = ("sqlite", "postgres", "delta", "iceberg")
+BY_KEY = ("postgres by key", "delta by key")
+"""Kinds of tables whose rows replace those with the same key: here, each record has its own."""
+RECORD = ("topic", "partition", "offset")
 LAKES = ("delta", "iceberg")
 """Tables of files, whose commits also have an order."""
 PARTITIONED = ("partitioned delta", "partitioned iceberg")
@@ -35,11 +38,16 @@ def place_of(kind: str, request: pytest.FixtureRequest, directory: Path) -> Plac
     match kind:
         case "sqlite":
             return SqlitePlace(directory / "rows.db")
-        case "postgres":
-            made: PostgresPlace = request.getfixturevalue("on_postgres")
-            return made
-        case "delta" | "partitioned delta":
-            return DeltaPlace(directory / "my rows", () if kind == "delta" else ("partition",))
+        case "postgres" | "postgres by key":
+            return PostgresPlace(
+                request.getfixturevalue("postgres"), RECORD if kind in BY_KEY else ()
+            )
+        case "delta" | "delta by key" | "partitioned delta":
+            return DeltaPlace(
+                directory / "my rows",
+                ("partition",) if kind in PARTITIONED else (),
+                RECORD if kind in BY_KEY else (),
+            )
         case "iceberg in postgres":
             return Lake.on_postgres(directory, request.getfixturevalue("postgres"))
         case "iceberg by rest":

@@ -51,6 +51,7 @@ class Place:
     directory: Path
     way: str
     database: Database | None
+    merge_on: tuple[str, ...] = ()
 
     @property
     def table(self) -> Path:
@@ -86,6 +87,7 @@ class Place:
             },
             "checkpoint": str(self.directory / checkpoint),
             "table": self.given_table,
+            "merge_on": self.merge_on,
             **({"hold": hold, "signs": str(self.directory)} if hold else {}),
         }
         process = start_module("tests.spark.tables.table_application", given, self.log(name))
@@ -139,8 +141,9 @@ def filled(  # noqa: PLR0917
     directory: Path,
     way: str,
     database: Database | None,
+    merge_on: tuple[str, ...] = (),
 ) -> Place:
     """Return a place whose topic has rows."""
     create_topic(servers, topic, PARTITIONS)
     produce(servers, topic, [Row(b"%d" % i, partition=i % PARTITIONS) for i in range(90)])
-    return Place(servers, topic, group_id, directory, way, database)
+    return Place(servers, topic, group_id, directory, way, database, merge_on)

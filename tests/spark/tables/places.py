@@ -29,6 +29,8 @@ class Place:
     """How errors name the refusal of a second writer that creates the table."""
     second_version: int | None = None
     """The version that the second commit to a table records; None: tables have no versions."""
+    merge_on: tuple[str, ...] = ()
+    """The columns by which rows replace others; none: rows are added."""
 
     def fenced(self, **more: Any) -> FencedTable:
         """Return the table as an application opens it, with more arguments."""
@@ -98,14 +100,25 @@ class PostgresPlace(Database):
     shown = "the PostgreSQL table rows"
     binary = "bytea"
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, merge_on: tuple[str, ...] = ()) -> None:
         self.schema = f"s{uuid.uuid4().hex[:12]}"
+        self.merge_on = merge_on
         with psycopg.connect(dsn) as connection:
             connection.execute(f"CREATE SCHEMA {self.schema}")
         self.dsn = f"{dsn} options=-csearch_path={self.schema}"
 
     def fenced(self, **more: Any) -> FencedTable:
-        return spark_groups.postgres_table(self.dsn, "rows", **more)
+        given = {"merge_on": self.merge_on, **more}
+        return spark_groups.postgres_table(self.dsn, "rows", **given)
+
+    def create(self, schema: pa.Schema) -> None:
+        super().create(schema)
+        if self.merge_on:
+            self.run(
+                f"CREATE UNIQUE INDEX ON rows ({', '.join(map(repr, self.merge_on))})".replace(
+                    "'", '"'
+                )
+            )
 
     def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn) as connection:

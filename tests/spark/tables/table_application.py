@@ -4,7 +4,7 @@
 
 GIVEN is JSON: `options` of the stream, `checkpoint`, `table` (a path: of an Iceberg table if the
 directory is called `lake`, else of a Delta table; the arguments of `postgres_table`; or the `port`
-of the service of an example). With
+of the service of an example), with the columns `merge_on` of its key. With
 `hold` ("planned": the table is not yet read; "before" or "after" the table's commit) and `signs` (a
 directory), it stops in its second batch: it creates the file `held` in `signs` and waits for the
 file `go`. With "task" it does so in a task of its first batch. It creates `refused` when the table
@@ -95,11 +95,11 @@ def main(given: dict[str, Any]) -> None:
         service = service_on(int(place["port"]))
         table: Any = spark_groups.own_table("the service", service.read, service.write)
     elif isinstance(place, dict):
-        table = spark_groups.postgres_table(**place)
+        table = spark_groups.postgres_table(**place, merge_on=given["merge_on"])
     elif Path(place).name == "lake":
         table = Lake.at(Path(place)).fenced()
     else:
-        table = spark_groups.delta_table(place)
+        table = spark_groups.delta_table(place, merge_on=given.get("merge_on", ()))
     transform: Any = None
     if given.get("hold") == "task":
         task = HeldTask(given["signs"])

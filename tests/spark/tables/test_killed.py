@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
+from tests.spark.tables.every_table_setup import BY_KEY, RECORD
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.killed_setup import PARTITIONS, RUN_S, Database, filled
 from tests.spark.tables.rest_place import RestPlace, serving
@@ -29,11 +30,16 @@ pytestmark = [
 @pytest.fixture
 def database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Any:
     """The database or catalog of a kind of table; None: a Delta table in the directory."""
-    if kind == "postgres":
+    if kind.startswith("postgres"):
         return request.getfixturevalue("on_postgres")
     if kind == "rest":
         return request.getfixturevalue("rest")
     return Lake.at(tmp_path / "lake") if kind == "iceberg" else None
+
+
+@pytest.fixture
+def merge_on(kind: str) -> tuple[str, ...]:
+    return RECORD if kind in BY_KEY else ()
 
 
 @pytest.fixture
@@ -54,6 +60,9 @@ def rest(tmp_path: Path) -> Iterator[RestPlace]:
         ("delta", "ranges", "after", "second"),
         ("delta", "ranges", "logged", "first"),
         ("delta", "records", "logged", "second"),
+        ("delta by key", "ranges", "before", "first"),
+        ("delta by key", "records", "after", "second"),
+        ("postgres by key", "ranges", "after", "second"),
         ("postgres", "ranges", "before", "first"),
         ("postgres", "records", "after", "second"),
         ("iceberg", "ranges", "before", "first"),
@@ -68,12 +77,14 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
     group_id: str,
     tmp_path: Path,
     database: Database | None,
+    merge_on: tuple[str, ...],
     way: str,
     hold: str,
     checkpoint: str,
 ) -> None:
     """Its checkpoint is continued, or another one, whose batches end at other offsets."""
-    place = filled(kafka.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
+    servers = kafka.bootstrap_servers
+    place = filled(servers, topic_name, group_id, tmp_path, way, database, merge_on)
     with place.running("killed", 20, "first", "after" if hold == "logged" else hold) as process:
         place.await_held("killed", process)
         if hold == "logged":
@@ -93,20 +104,24 @@ def test_killed_application_leaves_each_record_once(  # noqa: PLR0917
         ("delta", "ranges"),
         ("delta", "records"),
         ("postgres", "ranges"),
+        ("delta by key", "ranges"),
+        ("postgres by key", "ranges"),
         ("iceberg", "ranges"),
         ("rest", "records"),
     ],
 )
-def test_zombie_is_refused_by_the_table(
+def test_zombie_is_refused_by_the_table(  # noqa: PLR0917
     topic_name: str,
     group_id: str,
     tmp_path: Path,
     database: Database | None,
+    merge_on: tuple[str, ...],
     way: str,
 ) -> None:
     """It is stopped between staging and the table's commit, longer than its session timeout."""
     with EmbeddedKafka(server_properties=SHORT_SESSION) as broker:
-        place = filled(broker.bootstrap_servers, topic_name, group_id, tmp_path, way, database)
+        servers = broker.bootstrap_servers
+        place = filled(servers, topic_name, group_id, tmp_path, way, database, merge_on)
         with place.running("zombie", 20, "first", "before") as zombie:
             place.await_held("zombie", zombie)
             pids = [each for each in (zombie.pid, *descendants(zombie.pid)) if is_alive(each)]

@@ -16,6 +16,7 @@ from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import TableState
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece, TaskWriter
+from spark_groups.spark.tables.upserts import Upsert
 from spark_groups.types import TopicId
 from workshop.chaos.results.account import SinkRow
 from workshop.chaos.systems.record import is_right
@@ -58,6 +59,11 @@ class WrappedTable:
     def keeps_letters(self) -> bool:
         """Whether it keeps dead letters."""
         return self._table.keeps_letters
+
+    @property
+    def upsert(self) -> Upsert | None:
+        """How rows change others."""
+        return self._table.upsert
 
     def check(self) -> TableColumns | None:
         """Look at the table."""

@@ -1,0 +1,146 @@
+"""The transforms of this package: columns from the fields of a column, and marks of deletes.
+
+Executors import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_groups.errors import TableError
+from spark_groups.spark.tables.upserts import PLACE, Upsert
+
+if TYPE_CHECKING:
+    # Tasks import this module, and need no DataFrame.
+    from pyspark.sql import DataFrame
+
+_VALUE: Final = "value"
+_OPERATIONS: Final = ("c", "u", "r", "d")
+"""Those of Debezium that are about one row: create, update, read of a snapshot, delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A transform, of record batches or of DataFrames, that makes columns of fields.
+
+    Of two fields with one name, the table gets that of the first column.
+
+    Args:
+        columns: The columns whose fields are taken; none: rows keep their columns.
+        upsert: How rows change the table: they also get the columns of their records that order
+            them, and a record without a value is marked as a delete. None: rows are added.
+        is_envelope: Whether values are those of Debezium: the row is `after`, or `before` where a
+            row was deleted, and records without a value, which follow deletes, are left out.
+    """
+
+    columns: tuple[str, ...]
+    upsert: Upsert | None = None
+    is_envelope: bool = False
+
+    def __call__(self, rows: Any) -> Any:
+        """Return the changed rows.
+
+        Args:
+            rows: A record batch or a DataFrame.
+
+        Raises:
+            TableError: A column has no fields, or a field has a name that is needed.
+            ValueError: A value of Debezium is about no row.
+        """
+        if isinstance(rows, pa.RecordBatch):
+            return self._of_arrow(rows)
+        return self._of_frame(rows)
+
+    def _of_arrow(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self.is_envelope:
+            rows = rows.filter(rows.column(_VALUE).is_valid())
+        deleted = rows.column(_VALUE).is_null()
+        if self.is_envelope:
+            value = self._struct(rows, _VALUE)
+            operation = value.field("op")
+            if others := {*pc.unique(operation).to_pylist()}.difference(_OPERATIONS):
+                raise ValueError(f"the operations {others} of Debezium are about no row")
+            deleted = pc.equal(operation, "d")
+            image = pc.if_else(deleted, value.field("before"), value.field("after"))
+            rows = rows.set_column(rows.schema.get_field_index(_VALUE), _VALUE, image)
+        found: list[tuple[pa.Field, pa.Array]] = []
+        for name in self.columns:
+            column = self._struct(rows, name)
+            taken = {each.name for each, _ in found}
+            fields = zip(column.type, column.flatten(), strict=True)
+            found += [each for each in fields if each[0].name not in taken]
+        if not self.columns:
+            found = [*zip(rows.schema, rows.columns, strict=True)]
+        if self.upsert is not None:
+            more = self._more({each.name: index for index, (each, _) in enumerate(found)})
+            found += [(rows.schema.field(name), rows.column(name)) for name in more]
+            mark = self.upsert.delete_when
+            for each, column in found:
+                if each.name == mark:
+                    deleted = pc.or_(deleted, pc.fill_null(column, False))
+            found = [each for each in found if each[0].name != mark]
+            found.append((pa.field(mark, pa.bool_()), deleted))
+        schema = pa.schema([each for each, _ in found])
+        return pa.RecordBatch.from_arrays([column for _, column in found], schema=schema)
+
+    def _of_frame(self, rows: DataFrame) -> DataFrame:
+        # Tasks import this module, and need no session.
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        col, lit = f.col, f.lit
+
+        deleted = col(_VALUE).isNull()
+        if self.is_envelope:
+            operation = col(f"{_VALUE}.op")
+            problem = f.concat(lit("no row is changed by an op of Debezium: "), operation)
+            deleted = operation == "d"
+            image = (
+                f.when(deleted, col(f"{_VALUE}.before"))
+                .when(operation.isin(*_OPERATIONS), col(f"{_VALUE}.after"))
+                .otherwise(f.raise_error(problem))
+            )
+            rows = rows.where(col(_VALUE).isNotNull()).withColumn("_is_delete", deleted)
+            rows, deleted = rows.withColumn(_VALUE, image), col("_is_delete")
+        found: dict[str, Any] = {}
+        for name in self.columns:
+            for each in rows.select(f"`{name}`.*").columns:
+                found.setdefault(each, col(f"`{name}`.`{each}`").alias(each))
+        if not self.columns:
+            found = {each: col(f"`{each}`") for each in rows.columns}
+        if self.upsert is not None:
+            found |= {name: col(name) for name in self._more(found)}
+            mark = self.upsert.delete_when
+            if mark in found:
+                deleted |= f.coalesce(found.pop(mark), lit(False))
+            found[mark] = deleted.alias(mark)
+        return rows.select(*found.values())
+
+    def _struct(self, rows: pa.RecordBatch, name: str) -> pa.StructArray:
+        place = rows.schema.get_field_index(name)
+        if place < 0 or not pa.types.is_struct(rows.schema.field(place).type):
+            raise TableError(
+                f"expand is {name}, which is no column with fields: set the stream's {name}Format"
+            )
+        return rows.column(place)
+
+    def _more(self, found: Mapping[str, Any]) -> list[str]:
+        """Return the columns of records that the rows get besides those of fields.
+
+        Raises:
+            TableError: A field has the name of one that orders rows.
+        """
+        assert self.upsert is not None
+        if not self.columns:
+            return []
+        if taken := [name for name in PLACE if name in found]:
+            raise TableError(
+                f"the field {taken[0]} has the name of a column that orders records: give"
+                " write_table a transform that renames it, instead of expand"
+            )
+        by_time = self.upsert.order_by == "timestamp" and "timestamp" not in found
+        return [*PLACE, *(["timestamp"] if by_time else [])]

@@ -1,0 +1,368 @@
+"""Rows that replace or delete those with the same key: which is the last, and what tables store."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.delta import delta_table
+from spark_groups.spark.tables.expanded import Expanded
+from spark_groups.spark.tables.tasks import changed
+from spark_groups.spark.tables.upserts import PLACE, Upsert
+from tests.spark.tables.batches_setup import reads
+from tests.spark.tables.upsert_setup import (
+    SCHEMA,
+    DeltaById,
+    PostgresById,
+    batch,
+    in_order,
+    row,
+)
+
+BY_ID = Upsert(("id",))
+ById = DeltaById | PostgresById
+
+
+@pytest.fixture(params=["delta", "postgres"])
+def by_id(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaById | PostgresById:
+    if request.param == "postgres":
+        return PostgresById(request.getfixturevalue("postgres"))
+    return DeltaById(tmp_path)
+
+
+def test_last_row_of_a_key_is_that_with_the_greatest_offset_or_the_last_of_its_record() -> None:
+    given = [row(5, "a", 1), row(3, "a", 2), row(4, "b", 3), row(4, "b", 4), row(1, "a", 5)]
+    found = BY_ID.last(pa.table(batch(*given)))
+    assert sorted(zip(*(found[n].to_pylist() for n in ("id", "count")), strict=True)) == [
+        ("a", 1),
+        ("b", 4),
+    ]
+
+
+def test_greatest_value_of_order_by_wins_over_offsets_and_partitions() -> None:
+    by_count = Upsert(("id",), order_by="count")
+    given = [row(9, "a", 1), row(3, "a", 2, partition=1), row(4, "a", 2, partition=0)]
+    found = by_count.changes([pa.table(batch(each)) for each in given], "t")
+    assert found is not None
+    assert found.select(["partition", "offset"]).to_pylist() == [{"partition": 1, "offset": 3}]
+
+
+def test_key_of_several_partitions_is_refused_by_the_names_of_its_records() -> None:
+    pieces = [batch(row(3, "a", 1), row(4, "b", 1)), batch(row(8, "b", 1, partition=2))]
+    with pytest.raises(TableError, match=r"departures-0 offset 4 and departures-2 offset 8, and"):
+        BY_ID.changes([pa.table(each) for each in pieces], "t")
+
+
+@pytest.mark.parametrize(
+    ("names", "of", "problem"),
+    [
+        ("count", pa.float64(), "count of merge_on is double"),
+        ("tags", None, "tags of merge_on is list"),
+    ],
+)
+def test_types_without_equal_values_are_no_keys(names: str, of: Any, problem: str) -> None:
+    schema = SCHEMA if of is None else SCHEMA.set(4, pa.field("count", of))
+    with pytest.raises(TableError, match=problem):
+        Upsert((names,)).last(pa.table(batch(row(1, "a", 1), schema=schema)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"order_by": "at"},
+        {"merge_on": ("id", "id")},
+        {"merge_on": "id", "delete_when": "id"},
+        {"merge_on": "id", "delete_when": "offset"},
+        {"merge_on": ("",)},
+    ],
+)
+def test_options_that_do_not_fit_each_other_are_refused(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(OptionsError, match="merge_on"):
+        delta_table(tmp_path, **given)
+
+
+def test_batches_insert_update_and_delete_in_the_commit_of_their_fence(by_id: ById) -> None:
+    driver = by_id.driver()
+    first = [row(0, "a", 1), row(1, "b", 1), row(2, "c", 1), row(3, "c", 2, deleted=True)]
+    driver.write(batch(*first))
+    assert by_id.rows() == [("a", 1), ("b", 1)]
+    driver.write(
+        batch(row(4, "a", 2), row(5, "b", 0, deleted=True)),
+        batch(row(0, "d", 1, partition=1), row(1, "d", 3, partition=1)),
+    )
+    assert by_id.rows("id", "count", "tags") == [("a", 2, ["2", None]), ("d", 3, ["3", None])]
+    # Nothing changes but the fence.
+    driver.write(batch(row(6, "not there", 0, deleted=True)))
+    driver.look(reads(0, 7))
+    assert driver.decision.write == ()
+    assert driver.table.orphans(0) == []
+
+
+def test_batch_that_only_deletes_creates_the_table_with_its_columns(by_id: ById) -> None:
+    by_id.driver().write(batch(row(0, "a", 1, deleted=True)))
+    assert by_id.rows("id", "count", "tags") == []
+    by_id.driver().write(batch(row(1, "a", 2)))
+    assert by_id.rows() == [("a", 2)]
+
+
+def test_zombie_merges_nothing(by_id: ById) -> None:
+    zombie, owner = by_id.driver(), by_id.driver()
+    zombie.write(batch(row(0, "a", 0)))
+    zombie.look(reads(1, 2))
+    owner.write(batch(row(1, "a", 1)))
+    owner.write(batch(row(2, "a", 2)))
+    with pytest.raises(TableChangedError, match="another writer has committed"):
+        zombie.commit(batch(row(1, "a", 1)))
+    assert by_id.rows() == [("a", 2)]
+    zombie.look(reads(1, 2))
+    assert zombie.decision.write == ()
+
+
+def test_older_row_from_another_partition_changes_nothing_with_order_by(by_id: ById) -> None:
+    driver = by_id.driver(order_by="count")
+    driver.write(batch(row(0, "a", 5), row(1, "b", 5)))
+    older = (row(0, "a", 4, partition=1), row(1, "b", 3, partition=1, deleted=True))
+    driver.write(batch(row(2, "c", 2), row(3, "c", 1)), batch(*older, row(2, "c", 1, partition=1)))
+    assert by_id.rows() == [("a", 5), ("b", 5), ("c", 2)]
+    driver.write(batch(row(3, "a", 6, partition=1), row(4, "b", 5, partition=1, deleted=True)))
+    assert by_id.rows() == [("a", 6), ("c", 2)]
+
+
+def test_key_of_several_partitions_leaves_the_table_unchanged(by_id: ById) -> None:
+    driver = by_id.driver()
+    driver.write(batch(row(0, "a", 1)))
+    with pytest.raises(TableError, match=r"departures-0 offset 1 and departures-1 offset 0, and"):
+        driver.write(batch(row(1, "a", 2)), batch(row(0, "a", 3, partition=1)))
+    assert by_id.rows() == [("a", 1)]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize(
+    ("without", "given", "problem"),
+    [
+        ("offset", {}, "it lacks offset: with merge_on, rows have the key"),
+        ("id", {}, "it lacks id"),
+        ("", {"id": None}, "id is null"),
+        ("", {"offset": None}, "offset is null"),
+    ],
+)
+def test_rows_without_key_or_place_are_refused(
+    by_id: ById, is_there: bool, without: str, given: Any, problem: str
+) -> None:
+    driver = by_id.driver()
+    if is_there:
+        driver.write(batch(row(0, "a", 1)))
+    driver.look(reads(1, 2))
+    names = [each for each in SCHEMA.names if each != without]
+    with pytest.raises(TableError, match=problem):
+        driver.commit(batch({**row(1, "a", 2), **given}).select(names))
+
+
+def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
+    driver = by_id.driver()
+    driver.write(batch(row(0, "a", 1)))
+    less = batch(row(0, "b", 1, partition=1)).select([*PLACE, "id"])
+    with pytest.raises(TableError, match="tasks staged different columns"):
+        driver.write(batch(row(1, "c", 1)), less)
+
+
+def test_existing_delta_table_keeps_columns_that_rows_lack_and_stores_places_that_it_has(
+    tmp_path: Path,
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("offset", pa.int64()), ("note", pa.string())])
+    first = pa.table({"id": ["a", "z"], "offset": [0, 0], "note": ["mine", "too"]}, schema=schema)
+    deltalake.write_deltalake(tmp_path, first)
+    by_id = DeltaById(tmp_path)
+    by_id.driver().write(batch(row(7, "a", 1), row(8, "b", 1)).select([*PLACE, "id"]))
+    found = by_id.rows("id", "offset", "note")
+    assert found == [("a", 7, "mine"), ("b", 8, None), ("z", 0, "too")]
+    with pytest.raises(TableError, match="has no key, which merge_on"):
+        by_id.driver(merge_on="key").table.check()
+
+
+def test_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
+    deltalake.DeltaTable.create(
+        tmp_path,
+        deltalake.Schema.from_arrow(pa.schema([("id", pa.string())])),
+        configuration={"delta.enableDeletionVectors": "true"},
+    )
+    delta_table(tmp_path).check()
+    with pytest.raises(TableError, match=r"deletionVectors.*DROP FEATURE"):
+        delta_table(tmp_path, merge_on="id").check()
+
+
+def test_postgresql_needs_a_unique_index_of_the_key_and_keeps_columns_that_rows_lack(
+    postgres: str,
+) -> None:
+    by_id = PostgresById(postgres)
+    by_id.place.run("CREATE TABLE rows (id text, part int, note text, partition bigint)")
+    by_id.place.run("CREATE UNIQUE INDEX ON rows (id, part)")
+    by_id.place.run("CREATE UNIQUE INDEX ON rows (id) WHERE part IS NULL")
+    with pytest.raises(TableError, match="no primary key or unique index of exactly id"):
+        by_id.driver().table.check()
+    by_id.driver(merge_on=("part", "id")).table.check()
+    by_id.place.run("CREATE UNIQUE INDEX ON rows (id) INCLUDE (note)")
+    by_id.place.run("INSERT INTO rows VALUES ('a', 1, 'mine', 9)")
+    by_id.driver().write(batch(row(7, "a", 1), row(8, "b", 1)).select([*PLACE, "id"]))
+    assert by_id.rows("id", "part", "note", "partition") == [
+        ("a", 1, "mine", 0),
+        ("b", None, None, 0),
+    ]
+
+
+def test_key_that_the_server_compares_in_its_own_way_is_one_row(postgres: str) -> None:
+    by_id = PostgresById(postgres)
+    by_id.place.run("CREATE TABLE rows (id numeric(10, 2) PRIMARY KEY, count bigint)")
+    schema = pa.schema([*PLACE.items(), ("id", pa.decimal128(10, 1)), ("count", pa.int64())])
+    given = [{**row(n, "", n), "id": Decimal("1.5")} for n in range(3)]
+    by_id.driver().write(pa.RecordBatch.from_pylist(given, schema=schema))
+    assert by_id.rows() == [(Decimal("1.50"), 2)]
+
+
+def test_value_that_the_server_refuses_is_named_by_its_record(postgres: str) -> None:
+    by_id = PostgresById(postgres)
+    by_id.place.run("CREATE TABLE rows (id text PRIMARY KEY, note json)")
+    schema = pa.schema([*PLACE.items(), ("id", pa.string()), ("note", pa.string())])
+    given = [{**row(n, f"{n}", n), "note": note} for n, note in enumerate(["[]", "{"])]
+    with pytest.raises(TableError, match=r"note is refused.*departures-0 offset 1"):
+        by_id.driver().write(pa.RecordBatch.from_pylist(given, schema=schema))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["delta", "partitioned delta", "postgres"])
+def test_table_equals_a_replay_of_the_log(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, seed: int
+) -> None:
+    by_id: ById = DeltaById(tmp_path, target_file_bytes=1)
+    if kind == "partitioned delta":
+        by_id = DeltaById(tmp_path, partition_by="shard")
+    elif kind == "postgres":
+        by_id = PostgresById(request.getfixturevalue("postgres"))
+    chance = random.Random(seed)
+    schema = SCHEMA.set(5, pa.field("shard", pa.string()))
+    expected: dict[str, tuple[Any, ...]] = {}
+    ends = [0, 0, 0]
+
+    def change(partition: int) -> Any:
+        # Each key has its partition; long texts have no least value in the log.
+        number = chance.randrange(12) * 3 + partition
+        key = "k" * 40 * (number % 2) + f"{number}"
+        deleted = chance.random() < 0.3
+        made = {
+            **row(ends[partition], key, chance.randrange(9), partition=partition, deleted=deleted),
+            "shard": chance.choice(["x", "y/z", None]),
+        }
+        ends[partition] += 1
+        expected.pop(key, None)
+        if not deleted:
+            expected[key] = (key, made["count"], made["shard"])
+        return made
+
+    driver = by_id.driver()
+    for _ in range(8):
+        tasks = [
+            batch(*(change(at) for _ in range(chance.randint(1, 9))), schema=schema)
+            for at in chance.sample(range(3), chance.randint(1, 3))
+        ]
+        driver.write(*chance.sample(tasks, len(tasks)))
+        assert by_id.rows("id", "count", "shard") == in_order([*expected.values()])
+
+
+# Columns of fields.
+
+VALUE = pa.struct([("id", pa.int64()), ("name", pa.string())])
+KEY = pa.struct([("id", pa.int64())])
+
+
+def records(*values: Any, value: pa.DataType = VALUE, keys: Any = None) -> pa.RecordBatch:
+    columns = {
+        "key": pa.array(keys or [{"id": n} for n in range(len(values))], KEY),
+        "value": pa.array([*values], value),
+        "topic": pa.repeat("departures", len(values)),
+        "partition": pa.repeat(pa.scalar(0, pa.int32()), len(values)),
+        "offset": pa.array(range(len(values)), pa.int64()),
+        "timestamp": pa.array([*range(len(values))], pa.timestamp("us", "UTC")),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_record_without_a_value_deletes_the_row_of_its_key() -> None:
+    transform = Expanded(("key", "value"), BY_ID)
+    rows = changed(transform, records({"id": 0, "name": "x"}, None))
+    assert rows.schema.names == ["id", "name", *PLACE, "_deleted"]
+    assert [(each["id"], each["_deleted"]) for each in rows.to_pylist()] == [(0, False), (1, True)]
+
+
+def test_record_whose_own_mark_is_true_deletes_too() -> None:
+    value = pa.struct([("id", pa.int64()), ("gone", pa.bool_())])
+    transform = Expanded(("key", "value"), Upsert(("id",), "gone", order_by="timestamp"))
+    given = [{"id": 0, "gone": True}, {"id": 1, "gone": None}, None]
+    rows = changed(transform, records(*given, value=value))
+    assert rows.schema.names == ["id", *PLACE, "timestamp", "gone"]
+    assert rows.column("gone").to_pylist() == [True, False, True]
+
+
+def test_field_with_the_name_of_a_place_is_refused() -> None:
+    value = pa.struct([("offset", pa.int64())])
+    with pytest.raises(TableError, match="the field offset has the name"):
+        changed(Expanded(("value",), BY_ID), records({"offset": 3}, value=value))
+
+
+DEBEZIUM = pa.struct([("before", VALUE), ("after", VALUE), ("op", pa.string())])
+
+
+def test_changes_of_debezium_become_rows() -> None:
+    one, two = {"id": 1, "name": "x"}, {"id": 1, "name": "y"}
+    given = [
+        {"op": "c", "after": one},
+        {"op": "u", "before": one, "after": two},
+        {"op": "d", "before": {"id": 1}},
+        None,
+    ]
+    rows = changed(Expanded(("value",), BY_ID, is_envelope=True), records(*given, value=DEBEZIUM))
+    assert rows.select(["id", "name", "_deleted", "offset"]).to_pylist() == [
+        {**one, "_deleted": False, "offset": 0},
+        {**two, "_deleted": False, "offset": 1},
+        {"id": 1, "name": None, "_deleted": True, "offset": 2},
+    ]
+
+
+def test_operation_of_debezium_about_no_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="'t'"):
+        changed(Expanded(("value",), BY_ID, is_envelope=True), records({"op": "t"}, value=DEBEZIUM))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("transform", "value", "given"),
+    [
+        (Expanded((), Upsert(("key",))), VALUE, [{"id": 0, "name": "x"}, None]),
+        (Expanded(("key", "value"), BY_ID), VALUE, [{"id": 0, "name": "x"}, None]),
+        (
+            Expanded(("value",), Upsert(("id",), "gone", order_by="timestamp")),
+            pa.struct([("id", pa.int64()), ("gone", pa.bool_())]),
+            [{"id": 0, "gone": True}, {"id": 1, "gone": None}, None],
+        ),
+        (
+            Expanded(("value",), BY_ID, is_envelope=True),
+            DEBEZIUM,
+            [{"op": "u", "after": {"id": 1}}, {"op": "d", "before": {"id": 1}}, None],
+        ),
+    ],
+)
+def test_frames_get_the_same_columns_and_marks_as_record_batches(
+    spark: SparkSession, transform: Expanded, value: pa.DataType, given: list[Any]
+) -> None:
+    rows = records(*given, value=value)
+    found = transform(spark.createDataFrame(pa.table(rows))).toArrow()
+    wanted = changed(transform, rows)
+    assert found.schema.names == wanted.schema.names
+    assert found.to_pylist() == wanted.to_pylist()
