@@ -50,10 +50,10 @@ class DeltaPlace(Place):
         return [*zip(*(found[each].to_pylist() for each in names), strict=True)]
 
     def staged(self) -> list[str]:
-        if self.merge_on:
+        is_there = deltalake.DeltaTable.is_deltatable(str(self.path))
+        if self.merge_on and is_there:
             # Files that a merge has replaced are in earlier versions.
             return [each.name for each in self.fenced().orphans(0)]
-        is_there = deltalake.DeltaTable.is_deltatable(str(self.path))
         taken = {Path(each).name for each in self.files()} if is_there else set()
         found = [each.relative_to(self.path) for each in self.path.rglob("*.parquet")]
         return sorted(
