@@ -229,9 +229,7 @@ class SchemaRegistry:
             raise self._unusable(what, "it has no schema")
         text: str = schema.schema_str
         found = self._references(schema, what, until_s) if schema.references else {}
-        if sum(len(each.encode("utf-8", "replace")) for each in (text, *found.values())) > (
-            TEXT_BYTES_MAX
-        ):
+        if len("".join((text, *found.values())).encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise UnknownSchemaIdError(f"{what} has more than {TEXT_BYTES_MAX} bytes")
         return with_references(text, found) if found else text
 
