@@ -317,17 +317,7 @@ class ConsumeOptions(JobOptions):
         for name in needed.get(self.sink_format, ()):
             if not isinstance(self.sink_options.get(name), str):
                 yield f"sink.options.{name}", "is missing"
-        if self.sink_format == "postgres":
-            for name in self.sink_options:
-                known = ("dsn", "table", LETTER_TABLE, *sorted(_OF_WRITER))
-                if name not in known:
-                    yield f"sink.options.{name}", _unknown_key(name, known)
-        for name, formats in _ONLY_FOR.items():
-            if name in self.sink_options and self.sink_format not in formats:
-                shown = " and ".join(f'"{each}"' for each in formats)
-                yield f"sink.options.{name}", f"is for sink.format = {shown}"
-        if self.sink_options.get(_EVOLVE) not in {None, "add"}:
-            yield f"sink.options.{_EVOLVE}", f'is {self.sink_options[_EVOLVE]!r}, not "add"'
+        yield from self._option_problems()
         if self.is_routed and not self.is_fenced:
             yield "sink.path", f'has {TOPIC}, which only a table of sink.format = "delta" takes'
         is_expression = self.select_expr and not self.expand
@@ -336,6 +326,18 @@ class ConsumeOptions(JobOptions):
             yield "query.selectExpr", why
         if _ON_ERROR in self.sink_options:
             yield from self._on_error_problems()
+
+    def _option_problems(self) -> Iterator[tuple[str, str]]:
+        for name, formats in _ONLY_FOR.items():
+            if name in self.sink_options and self.sink_format not in formats:
+                shown = " and ".join(f'"{each}"' for each in formats)
+                yield f"sink.options.{name}", f"is for sink.format = {shown}"
+        if self.sink_format == "postgres":
+            known = ("dsn", "table", LETTER_TABLE, *sorted(_OF_WRITER))
+            for name in self.sink_options.keys() - {*known}:
+                yield f"sink.options.{name}", _unknown_key(name, known)
+        if self.sink_options.get(_EVOLVE) not in {None, "add"}:
+            yield f"sink.options.{_EVOLVE}", f'is {self.sink_options[_EVOLVE]!r}, not "add"'
 
     def _on_error_problems(self) -> Iterator[tuple[str, str]]:
         place, given = f"sink.options.{_ON_ERROR}", self.sink_options[_ON_ERROR]

@@ -238,9 +238,7 @@ class SchemaRegistry:
         text: str = schema.schema_str
         is_whole = kind != "AVRO" or not schema.references
         found = {} if is_whole else self._references(schema, what, until_s)
-        if sum(len(each.encode("utf-8", "replace")) for each in (text, *found.values())) > (
-            TEXT_BYTES_MAX
-        ):
+        if len("".join((text, *found.values())).encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise UnknownSchemaIdError(f"{what} has more than {TEXT_BYTES_MAX} bytes")
         return with_references(text, found) if found else text
 
