@@ -134,7 +134,9 @@ class AvroDecoder:
         alone: bool,
     ) -> int:
         """Decode the first rows into buffers, and return how many; 0: the first is too large."""
-        present = np.array(column.is_valid().to_numpy(zero_copy_only=False))
+        present = np.ones(len(column), np.bool_)
+        if column.null_count:
+            present = np.array(column.is_valid().to_numpy(zero_copy_only=False))
         offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
         octets = column.buffers()[2]
         begin, size = (0, 0) if octets is None else (octets.address, octets.size)
