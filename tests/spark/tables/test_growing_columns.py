@@ -33,7 +33,6 @@ from tests.spark.tables.places import Place, PostgresPlace
 from tests.spark.tables.write_setup import (
     PARTITIONS,
     ROWS,
-    WAYS,
     PlaceQuery,
     batch_of,
     expected,
@@ -417,7 +416,7 @@ def of_records(rows: DataFrame) -> DataFrame:
 
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["ranges", pytest.param("records", marks=pytest.mark.long)])
 def test_queries_with_two_versions_of_the_transform_fill_one_table(
     query_of: Callable[..., PlaceQuery], tmp_path: Path, way: str
 ) -> None:
