@@ -6,12 +6,10 @@ entries of the batch's partitions and compares them, so no other writer can comm
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -40,6 +38,7 @@ from spark_groups.spark.tables.postgres_rows import (
     PostgresTaskWriter,
     connect,
     message_of,
+    staged_at,
 )
 from spark_groups.spark.tables.postgres_upserts import PostgresMerge, check_index
 from spark_groups.spark.tables.staged_table import StagedTable
@@ -335,7 +334,7 @@ class PostgresTable(StagedTable):
         return [
             Orphan(name, size_bytes, at.timestamp())
             for name, size_bytes, comment, now in found
-            if (at := _staged_at(comment, self._names[-1])) is not None
+            if (at := staged_at(comment, self._names[-1])) is not None
             and (now - at).total_seconds() >= older_than_s
         ]
 
@@ -685,18 +684,3 @@ def _values(changes: Sequence[EntryChange]) -> Mapping[str, list[Any]]:
         "starts": [each.entry.start_offset for each in changes],
         "nexts": [each.entry.next_offset for each in changes],
     }
-
-
-def _staged_at(comment: str | None, table: str) -> datetime | None:
-    """Return when rows of a table were staged; None: the comment is not of its writers.
-
-    Args:
-        comment: The comment of a table with staged rows, or with anything.
-        table: The table that the rows are for.
-    """
-    try:
-        note = json.loads(comment or "")
-        at = datetime.fromisoformat(note["staged_at"]) if note["table"] == table else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return at if at is not None and at.tzinfo is not None else None

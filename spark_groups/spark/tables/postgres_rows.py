@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -247,3 +248,18 @@ def message_of(error: psycopg.Error) -> str:
         error: The error.
     """
     return error.diag.message_primary or str(error).strip().split("\n", 1)[0]
+
+
+def staged_at(comment: str | None, table: str) -> datetime | None:
+    """Return when rows of a table were staged; None: the comment is not of its writers.
+
+    Args:
+        comment: The comment of a table with staged rows, or with anything.
+        table: The table that the rows are for.
+    """
+    try:
+        note = json.loads(comment or "")
+        at = datetime.fromisoformat(note["staged_at"]) if note["table"] == table else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return at if at is not None and at.tzinfo is not None else None
