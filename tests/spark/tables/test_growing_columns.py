@@ -27,7 +27,7 @@ from spark_groups.spark.tables.write import Notices, write_batch
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, SCHEMA, reads, rows
 from tests.spark.tables.delta_setup import DeltaPlace
-from tests.spark.tables.every_table_setup import KINDS, LAKES, place_of
+from tests.spark.tables.every_table_setup import BY_KEY, KINDS, LAKES, place_of
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import Place, PostgresPlace
 from tests.spark.tables.write_setup import (
@@ -43,7 +43,7 @@ from workshop.parts.waiting import wait_until
 CARRIER = {"carrier": pa.scalar("AA")}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, *BY_KEY])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return place_of(request.param, request, tmp_path)
 
@@ -175,6 +175,7 @@ def test_rows_are_staged_again_if_another_writer_added_the_column_wider(place: P
     assert sorted(place.values("offset", "delay"), key=str) == [(0, 2**40), (0, None), (1, 7)]
 
 
+@pytest.mark.parametrize("place", KINDS, indirect=True)
 @pytest.mark.parametrize("is_there", [False, True], ids=["new table", "table"])
 def test_tasks_of_one_batch_may_have_different_columns(place: Place, is_there: bool) -> None:
     if is_there:

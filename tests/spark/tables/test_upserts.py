@@ -166,6 +166,14 @@ def test_rows_without_key_or_place_are_refused(
         driver.commit(batch({**row(1, "a", 2), **given}).select(names))
 
 
+def test_column_that_rows_lack_keeps_its_value(by_id: ById) -> None:
+    driver = by_id.driver()
+    driver.write(batch(row(0, "a", 1)))
+    lacking = batch(row(1, "a", 2), row(2, "b", 3)).drop_columns(["tags"])
+    driver.write(lacking)
+    assert by_id.rows("id", "count", "tags") == [("a", 2, ["1", None]), ("b", 3, None)]
+
+
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
     driver = by_id.driver()
     driver.write(batch(row(0, "a", 1)))
