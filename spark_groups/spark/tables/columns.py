@@ -63,6 +63,8 @@ class TableColumns:
         evolves: Whether the commit adds the columns, fields and wider types that a batch brings.
         needed: Columns that rows must have, without nulls, because they say what a row changes.
         hidden: Columns of staged rows that the table does not store.
+        required: Columns that must not be null, but in rows that delete.
+        mark: The column that marks rows which delete.
     """
 
     table: str
@@ -79,6 +81,8 @@ class TableColumns:
     evolves: bool = False
     needed: tuple[str, ...] = ()
     hidden: frozenset[str] = frozenset()
+    required: tuple[str, ...] = ()
+    mark: str = ""
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
@@ -294,13 +298,33 @@ class TableColumns:
         """
         try:
             arrays = [self._column(batch, each) for each in staged]
+            converted_rows = pa.RecordBatch.from_arrays(arrays, schema=staged)
+            self._check_required(converted_rows)
         except ValueMisfitError as error:
             raise RecordRefusedError(
                 f"the batch does not fit {self.table}: {error} ({place_of(batch, error.row)})."
                 " Change the transform",
                 str(error),
             ) from None
-        return pa.RecordBatch.from_arrays(arrays, schema=staged)
+        return converted_rows
+
+    def _check_required(self, rows: pa.RecordBatch) -> None:
+        """Refuse rows without a value that they must have, unless they delete.
+
+        Raises:
+            ValueMisfitError: There is one.
+        """
+        if not self.required:
+            return
+        stays = pa.repeat(pa.scalar(True), rows.num_rows)
+        if self.mark in rows.schema.names:
+            stays = pc.invert(pc.fill_null(rows.column(self.mark), False))
+        for name in self.required:
+            if name in rows.schema.names:
+                is_null = pc.and_(rows.column(name).is_null(), stays)
+                refuse_where(is_null, name, "is null, which the table does not allow")
+            elif name not in self.with_default:
+                refuse_where(stays, name, "is missing, and must not be null")
 
     def _column(self, batch: pa.RecordBatch, staged: pa.Field) -> pa.Array:
         if staged.name in batch.schema.names:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     # Tasks import this module, and need no DataFrame.
     from pyspark.sql import DataFrame
 
+_KEY: Final = "key"
 _VALUE: Final = "value"
+_NO_KEY: Final = (
+    "a record of Debezium without a value deletes the row of its key: set the stream's keyFormat,"
+    " and expand to ('key', 'value')"
+)
 _OPERATIONS: Final = ("c", "u", "r", "d")
 """Those of Debezium that are about one row: create, update, read of a snapshot, delete."""
 
@@ -35,7 +40,8 @@ class Expanded:
         upsert: How rows change the table: they also get the columns of their records that order
             them, and a record without a value is marked as a delete. None: rows are added.
         is_envelope: Whether values are those of Debezium: the row is `after`, or `before` where a
-            row was deleted, and records without a value, which follow deletes, are left out.
+            row was deleted. A record without a value follows a delete, and compaction may have kept
+            only that one: it deletes the row of its key, which therefore has to have fields.
     """
 
     columns: tuple[str, ...]
@@ -57,16 +63,20 @@ class Expanded:
         return self._of_frame(rows)
 
     def _of_arrow(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        if self.is_envelope:
-            rows = rows.filter(rows.column(_VALUE).is_valid())
         deleted = rows.column(_VALUE).is_null()
         if self.is_envelope:
+            if _KEY not in self.columns and pc.any(deleted).as_py():
+                raise ValueError(_NO_KEY)
             value = self._struct(rows, _VALUE)
-            operation = value.field("op")
-            if others := {*pc.unique(operation).to_pylist()}.difference(_OPERATIONS):
+            # Unlike `StructArray.field`, this has nulls where the value is null.
+            operation = pc.struct_field(value, "op")
+            given = pc.unique(operation.filter(value.is_valid()))
+            if others := {*given.to_pylist()}.difference(_OPERATIONS):
                 raise ValueError(f"the operations {others} of Debezium are about no row")
-            deleted = pc.equal(operation, "d")
-            image = pc.if_else(deleted, value.field("before"), value.field("after"))
+            deleted = pc.or_(deleted, pc.fill_null(pc.equal(operation, "d"), False))
+            image = pc.if_else(
+                deleted, pc.struct_field(value, "before"), pc.struct_field(value, "after")
+            )
             rows = rows.set_column(rows.schema.get_field_index(_VALUE), _VALUE, image)
         found: list[tuple[pa.Field, pa.Array]] = []
         for name in self.columns:
@@ -97,14 +107,19 @@ class Expanded:
         deleted = col(_VALUE).isNull()
         if self.is_envelope:
             operation = col(f"{_VALUE}.op")
-            problem = f.concat(lit("no row is changed by an op of Debezium: "), operation)
-            deleted = operation == "d"
+            shown = f.coalesce(operation, lit("none"))
+            problem = f.concat(lit("no row is changed by an op of Debezium: "), shown)
+            is_tombstone, deleted = deleted, f.coalesce(deleted | (operation == "d"), lit(False))
+            before = col(f"{_VALUE}.before")
             image = (
-                f.when(deleted, col(f"{_VALUE}.before"))
+                f.when(
+                    is_tombstone, before if _KEY in self.columns else f.raise_error(lit(_NO_KEY))
+                )
+                .when(deleted, before)
                 .when(operation.isin(*_OPERATIONS), col(f"{_VALUE}.after"))
                 .otherwise(f.raise_error(problem))
             )
-            rows = rows.where(col(_VALUE).isNotNull()).withColumn("_is_delete", deleted)
+            rows = rows.withColumn("_is_delete", deleted)
             rows, deleted = rows.withColumn(_VALUE, image), col("_is_delete")
         found: dict[str, Any] = {}
         for name in self.columns:

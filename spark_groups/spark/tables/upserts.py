@@ -72,12 +72,16 @@ class Upsert:
             for name, of in {**PLACE, self.delete_when: pa.bool_()}.items()
             if name not in names
         ]
-        fields = [
-            each.with_nullable(each.nullable and each.name not in needed) for each in columns.schema
-        ]
-        hidden = {*(each.name for each in added), self.delete_when}
-        schema = pa.schema([*fields, *added])
-        return replace(columns, schema=schema, needed=needed, hidden=frozenset(hidden))
+        fields = [each.with_nullable(each.name not in needed) for each in columns.schema]
+        required = (each.name for each in columns.schema if not each.nullable)
+        return replace(
+            columns,
+            schema=pa.schema([*fields, *added]),
+            needed=needed,
+            hidden=frozenset({*(each.name for each in added), self.delete_when}),
+            required=tuple(each for each in required if each not in needed),
+            mark=self.delete_when,
+        )
 
     def check(self, schema: pa.Schema) -> None:
         """Refuse types whose values are not known to be equal, or to be the last.

@@ -166,6 +166,18 @@ def test_rows_without_key_or_place_are_refused(
         driver.commit(batch({**row(1, "a", 2), **given}).select(names))
 
 
+def test_row_that_deletes_may_lack_values_that_others_must_have(by_id: ById) -> None:
+    by_id.create(not_null="count")
+    driver = by_id.driver()
+    driver.write(batch(row(0, "a", 1), row(1, "b", 1)))
+    gone = {**row(2, "a", 0, deleted=True), "count": None, "tags": None}
+    driver.write(batch(gone))
+    assert by_id.rows() == [("b", 1)]
+    with pytest.raises(TableError, match="count"):
+        driver.write(batch({**row(3, "b", 0), "count": None}))
+    assert by_id.rows() == [("b", 1)]
+
+
 def test_column_that_rows_lack_keeps_its_value(by_id: ById) -> None:
     driver = by_id.driver()
     driver.write(batch(row(0, "a", 1)))
@@ -333,7 +345,6 @@ def test_changes_of_debezium_become_rows() -> None:
         {"op": "c", "after": one},
         {"op": "u", "before": one, "after": two},
         {"op": "d", "before": {"id": 1}},
-        None,
     ]
     rows = changed(Expanded(("value",), BY_ID, is_envelope=True), records(*given, value=DEBEZIUM))
     assert rows.select(["id", "name", "_deleted", "offset"]).to_pylist() == [
@@ -341,6 +352,18 @@ def test_changes_of_debezium_become_rows() -> None:
         {**two, "_deleted": False, "offset": 1},
         {"id": 1, "name": None, "_deleted": True, "offset": 2},
     ]
+
+
+def test_record_of_debezium_without_a_value_deletes_the_row_of_its_key() -> None:
+    """Compaction may have kept only that one, without the delete before it."""
+    rows = records({"op": "c", "after": {"id": 0, "name": "x"}}, None, value=DEBEZIUM)
+    found = changed(Expanded(("key", "value"), BY_ID, is_envelope=True), rows)
+    assert found.select(["id", "name", "_deleted"]).to_pylist() == [
+        {"id": 0, "name": "x", "_deleted": False},
+        {"id": 1, "name": None, "_deleted": True},
+    ]
+    with pytest.raises(ValueError, match=r"keyFormat, and expand to \('key', 'value'\)"):
+        changed(Expanded(("value",), BY_ID, is_envelope=True), rows)
 
 
 def test_operation_of_debezium_about_no_row_is_refused() -> None:
@@ -360,7 +383,7 @@ def test_operation_of_debezium_about_no_row_is_refused() -> None:
             [{"id": 0, "gone": True}, {"id": 1, "gone": None}, None],
         ),
         (
-            Expanded(("value",), BY_ID, is_envelope=True),
+            Expanded(("key", "value"), BY_ID, is_envelope=True),
             DEBEZIUM,
             [{"op": "u", "after": {"id": 1}}, {"op": "d", "before": {"id": 1}}, None],
         ),

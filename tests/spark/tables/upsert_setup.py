@@ -86,6 +86,12 @@ class DeltaById:
     def driver(self, **more: Any) -> Driver:
         return Driver(delta_table(self.path, **{"merge_on": "id", **self.more, **more}))
 
+    def create(self, not_null: str) -> None:
+        """Create the table with a column that must not be null."""
+        stored = (each for each in SCHEMA if each.name not in {*PLACE, "_deleted"})
+        schema = pa.schema([each.with_nullable(each.name != not_null) for each in stored])
+        deltalake.DeltaTable.create(self.path, deltalake.Schema.from_arrow(schema))
+
     def rows(self, *names: str) -> list[tuple[Any, ...]]:
         found = deltalake.DeltaTable(self.path).to_pyarrow_table().to_pylist()
         return in_order([tuple(each[name] for name in names or ("id", "count")) for each in found])
@@ -99,6 +105,11 @@ class PostgresById:
 
     def driver(self, **more: Any) -> Driver:
         return Driver(postgres_table(self.place.dsn, "rows", **{"merge_on": "id", **more}))
+
+    def create(self, not_null: str) -> None:
+        """Create the table with a column that must not be null."""
+        self.place.run("CREATE TABLE rows (id text PRIMARY KEY, count bigint, tags text[])")
+        self.place.run(f"ALTER TABLE rows ALTER {not_null} SET NOT NULL")
 
     def rows(self, *names: str) -> list[tuple[Any, ...]]:
         return in_order(self.place.values(*(names or ("id", "count"))))
