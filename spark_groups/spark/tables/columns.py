@@ -222,6 +222,10 @@ class TableColumns:
             TableError: They lack a column, or it has another of the types that the table takes.
         """
         problems = [f"first rows lack {name}" for name in names if name not in first.names]
+        if self.mark:
+            # Staged as null, it would replace the value of the table.
+            lacking = {*first.names} - {*names, self.mark}
+            problems += [f"later rows lack {name}" for name in sorted(lacking)]
         for each in first:
             if each.name in names:
                 problems += misfits(given.field(each.name).type, each.type, each.name)

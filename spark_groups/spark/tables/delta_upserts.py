@@ -91,12 +91,12 @@ def merged(
     Raises:
         DeltaError: The library cannot merge or commit.
     """
-    newer, mark = "", f"{_SOURCE}.`{upsert.delete_when}`"
+    newer, mark = "", f"{_SOURCE}.{_quoted(upsert.delete_when)}"
     if upsert.order_by is not None:
-        old, new = (f"{side}.`{upsert.order_by}`" for side in (_TARGET, _SOURCE))
+        old, new = (f"{side}.{_quoted(upsert.order_by)}" for side in (_TARGET, _SOURCE))
         newer = f" AND ({old} IS NULL OR {new} >= {old})"
     values = {
-        f"`{name}`": f"{_SOURCE}.`{name}`"
+        _quoted(name): f"{_SOURCE}.{_quoted(name)}"
         for name in changes.column_names
         if name != upsert.delete_when
     }
@@ -104,7 +104,9 @@ def merged(
     (
         table.merge(
             changes,
-            " AND ".join(f"{_TARGET}.`{each}` = {_SOURCE}.`{each}`" for each in upsert.merge_on),
+            " AND ".join(
+                f"{_TARGET}.{each} = {_SOURCE}.{each}" for each in map(_quoted, upsert.merge_on)
+            ),
             source_alias=_SOURCE,
             target_alias=_TARGET,
             # Streamed, the least and largest keys would not exclude any file.
@@ -118,3 +120,8 @@ def merged(
         .execute()
     )
     return table.version() > before
+
+
+def _quoted(name: str) -> str:
+    """Return a column as an expression of deltalake names it."""
+    return "`" + name.replace("`", "``") + "`"

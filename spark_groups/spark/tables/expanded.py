@@ -68,6 +68,7 @@ class Expanded:
             if _KEY not in self.columns and pc.any(deleted).as_py():
                 raise ValueError(_NO_KEY)
             value = self._struct(rows, _VALUE)
+            _check_envelope(value.type)
             # Unlike `StructArray.field`, this has nulls where the value is null.
             operation = pc.struct_field(value, "op")
             given = pc.unique(operation.filter(value.is_valid()))
@@ -92,6 +93,8 @@ class Expanded:
             mark = self.upsert.delete_when
             for each, column in found:
                 if each.name == mark:
+                    if not pa.types.is_boolean(each.type):
+                        raise TableError(f"{mark} of delete_when is {each.type}, not a boolean")
                     deleted = pc.or_(deleted, pc.fill_null(column, False))
             found = [each for each in found if each[0].name != mark]
             found.append((pa.field(mark, pa.bool_()), deleted))
@@ -159,3 +162,22 @@ class Expanded:
             )
         by_time = self.upsert.order_by == "timestamp" and "timestamp" not in found
         return [*PLACE, *(["timestamp"] if by_time else [])]
+
+
+def _check_envelope(value: pa.StructType) -> None:
+    """Refuse values that are no envelope of Debezium.
+
+    Raises:
+        TableError: They lack a field, or have another one.
+    """
+    wanted = ("op", "before", "after")
+    if lacking := [each for each in wanted if value.get_field_index(each) < 0]:
+        raise TableError(
+            f"values of Debezium have op, before and after, and these lack {', '.join(lacking)}:"
+            " set valueSchema to those, and schemas.enable=false in Debezium"
+        )
+    before, after = (value.field(each).type for each in wanted[1:])
+    if before != after:
+        raise TableError(
+            f"before and after of Debezium are rows of one table, not {before} and {after}"
+        )

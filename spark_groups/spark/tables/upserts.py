@@ -61,7 +61,7 @@ class Upsert:
         needed = tuple(dict.fromkeys((*self.compared, *PLACE)))
         if columns.schema is None:
             hidden = {*PLACE, self.delete_when}.difference(self.compared)
-            return replace(columns, needed=needed, hidden=frozenset(hidden))
+            return replace(columns, needed=needed, hidden=frozenset(hidden), mark=self.delete_when)
         names = columns.schema.names
         if lacking := [each for each in self.compared if each not in names]:
             raise TableError(

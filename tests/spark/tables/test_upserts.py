@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.expanded import Expanded
+from spark_groups.spark.tables.halving import is_of_all_records
+from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.tasks import changed
 from spark_groups.spark.tables.upserts import PLACE, Upsert
 from tests.spark.tables.batches_setup import reads
@@ -184,6 +186,23 @@ def test_column_that_rows_lack_keeps_its_value(by_id: ById) -> None:
     lacking = batch(row(1, "a", 2), row(2, "b", 3)).drop_columns(["tags"])
     driver.write(lacking)
     assert by_id.rows("id", "count", "tags") == [("a", 2, ["1", None]), ("b", 3, None)]
+
+
+def test_column_that_only_the_first_rows_of_a_task_have_is_refused(by_id: ById) -> None:
+    writer = by_id.driver().table.task_writer(Attempt("g", 0, "a"))
+    lacking = batch(row(1, "b", 1)).drop_columns(["tags"])
+    with pytest.raises(TableError, match="later rows lack tags"):
+        [*writer.write([batch(row(0, "a", 1)), lacking], "0")]
+
+
+def test_names_of_columns_are_quoted(tmp_path: Path) -> None:
+    driver = DeltaById(tmp_path).driver(merge_on="a`key`", order_by="o`")
+    schema = SCHEMA.append(pa.field("a`key`", pa.string())).append(pa.field("o`", pa.int64()))
+    for offset in range(2):
+        named = {**row(offset, "a", offset), "a`key`": "k", "o`": offset}
+        driver.write(batch(named, schema=schema))
+    found = deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
+    assert [(each["a`key`"], each["o`"]) for each in found] == [("k", 1)]
 
 
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
@@ -364,6 +383,21 @@ def test_record_of_debezium_without_a_value_deletes_the_row_of_its_key() -> None
     ]
     with pytest.raises(ValueError, match=r"keyFormat, and expand to \('key', 'value'\)"):
         changed(Expanded(("value",), BY_ID, is_envelope=True), rows)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (pa.struct([("schema", VALUE), ("payload", DEBEZIUM)]), "these lack op, before, after"),
+        (pa.struct([("before", KEY), ("after", VALUE), ("op", pa.string())]), "rows of one table"),
+    ],
+)
+def test_value_that_is_no_envelope_of_debezium_refuses_all_records(
+    value: pa.DataType, problem: str
+) -> None:
+    with pytest.raises(TableError, match=problem) as raised:
+        changed(Expanded(("value",), BY_ID, is_envelope=True), records({}, value=value))
+    assert is_of_all_records(raised.value)
 
 
 def test_operation_of_debezium_about_no_row_is_refused() -> None:
