@@ -45,7 +45,10 @@ def start(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Start a broker that runs until `spark-groups broker stop`."""
+    """Start a broker that runs until `spark-groups broker stop`.
+
+    Example: spark-groups broker start --port 9092
+    """
     properties = {"log.retention.ms": str(_KAFKA_RETENTION_MS), **_parse_settings(settings or [])}
     with locked_state():
         running = running_broker()

@@ -113,10 +113,10 @@ def _row(name: tuple[str, str], outcome: tuple[str, str], found: str, style: str
 
 
 NAMES: Final = (
-    *("Python", "Java", "Spark", "workers' Python", "brokers", REGISTRY),
+    *("Python", "Java", "Spark", "workers' Python", "brokers"),
     *("kafka-group in Spark", "fast reader"),
 )
-PYTHON, JAVA, SPARK, WORKERS, BROKERS, _, IN_SPARK, FAST_READER = NAMES
+PYTHON, JAVA, SPARK, WORKERS, BROKERS, IN_SPARK, FAST_READER = NAMES
 PYTHON_MINIMUM: Final = (3, 10)
 SPARK_MINIMUM: Final = 4
 WORKER_TIMEOUT_S: Final = 60.0

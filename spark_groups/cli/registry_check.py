@@ -59,7 +59,7 @@ def ask_registry(
     """
     if urls is None:
         if subject is not None:
-            raise OptionsError("a subject is checked in a schema registry: name that, too")
+            raise OptionsError("a subject is one of a schema registry: name the registry, too")
         return None
     # Only this check needs the client of registries, and pyarrow.
     from spark_groups.spark.schemas.checked import checked_registry  # noqa: PLC0415

@@ -22,6 +22,7 @@ from google.protobuf.descriptor import (  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
 from spark_groups.errors import SchemaError
+from spark_groups.formats.avro.schema import varint
 
 BYTES_MAX: Final = 1 << 22
 FIELDS_MAX: Final = 10_000
@@ -120,7 +121,8 @@ def index_prefixes(schema: str, name: str) -> tuple[bytes, ...]:
     path = paths.get(name)
     if path is None:
         return ()
-    full = b"".join(_varint(number << 1) for number in (len(path), *path))
+    # Numbers in a frame are encoded as Avro does it.
+    full = b"".join(map(varint, (len(path), *path)))
     return (b"\0", full) if path == (0,) else (full,)
 
 
@@ -159,14 +161,6 @@ def _paths_in_text(text: str) -> dict[str, tuple[int, ...]]:
         else:
             scopes.append(scopes[-1])
     return found
-
-
-def _varint(number: int) -> bytes:
-    octets = bytearray()
-    while number > 127:
-        octets.append(number & 127 | 128)
-        number >>= 7
-    return bytes((*octets, number))
 
 
 def _pool(given: list[descriptor_pb2.FileDescriptorProto]) -> descriptor_pool.DescriptorPool:

@@ -42,9 +42,9 @@ def test_answer_has_the_columns_of_a_subject_or_the_number_of_subjects(stub: Stu
 
 def test_nothing_is_asked_without_a_registry_and_a_subject_needs_one() -> None:
     assert ask_registry(None, None, {}) is None
-    with pytest.raises(OptionsError, match="name that, too"):
+    with pytest.raises(OptionsError, match="name the registry, too"):
         ask_registry(None, SUBJECT, {})
-    with pytest.raises(typer.BadParameter, match="name that, too"):
+    with pytest.raises(typer.BadParameter, match="name the registry, too"):
         check_registry(None, SUBJECT, None)
 
 

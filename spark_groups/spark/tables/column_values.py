@@ -18,8 +18,12 @@ import pyarrow.types as kinds
 _KEY: Final = "key"
 _VALUE: Final = "value"
 _NULL: Final = "is null, which the table does not allow"
-RECORD: Final = ("topic", "partition", "offset")
-"""The columns that name a record."""
+PLACE: Final[Mapping[str, pa.DataType]] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+}
+"""The columns of a row that tell which record it was made of, and so order it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,10 @@ def place_of(batch: pa.RecordBatch, row: int) -> str:
         row: The number of the row in it.
     """
     place = f"row {row} of a record batch"
-    if not all(name in batch.schema.names for name in RECORD):
+    if not all(name in batch.schema.names for name in PLACE):
         return place
     try:
-        topic, partition, offset = (batch.column(name)[row].as_py() for name in RECORD)
+        topic, partition, offset = (batch.column(name)[row].as_py() for name in PLACE)
     except (ValueError, OverflowError):
         # The topic may be the text that is not UTF-8.
         return place

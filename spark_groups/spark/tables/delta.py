@@ -1,8 +1,8 @@
 """`spark_groups.delta_table`: a Delta table whose commits are fenced by application transactions.
 
-A commit takes exactly the version after the compared one. If another writer has committed since,
-the library does not retry; the batch is compared again. So a zombie is refused, and each commit
-records its own version.
+A commit takes exactly the version after the compared one, or after that of the batch's new columns.
+If another writer has committed since, the library does not retry; the batch is compared again. So a
+zombie is refused, and each commit records its own version.
 """
 
 from __future__ import annotations
@@ -120,8 +120,7 @@ def delta_table(
         evolve: `add`: a batch's new columns are added to the table; None: they are an error.
         merge_on: The columns of a key: a row replaces the one with the same key. Rows have to keep
             the `topic`, `partition` and `offset` of their record, and the last of a partition wins;
-            a new table does not store these. None given: rows are
-            added.
+            a new table does not store these. None given: rows are added.
         delete_when: The boolean column of rows that delete the row of their key; not stored.
         order_by: The column whose greatest value wins, also over the value in the table; for keys
             that come in several partitions, which are refused without it.

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_groups.errors import TableError
-from spark_groups.spark.tables.upserts import PLACE, Upsert
+from spark_groups.spark.tables.column_values import PLACE
+from spark_groups.spark.tables.upserts import Upsert
 
 if TYPE_CHECKING:
     # Tasks import this module, and need no DataFrame.

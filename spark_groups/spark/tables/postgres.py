@@ -24,8 +24,8 @@ from spark_groups.spark.tables.growth import evolves
 from spark_groups.spark.tables.left_out import letter_rows
 from spark_groups.spark.tables.postgres_columns import (
     FIND_COLUMNS,
+    Casts,
     StagedRows,
-    Targets,
     columns_of_table,
     declared,
 )
@@ -308,17 +308,17 @@ class PostgresTable(StagedTable):
                 return
             self._change(cursor, place, attempt.group_id, decision.changes)
             staged = [schema_of_text(each.details) for each in written]
-            columns, targets = self._columns(cursor, place)
+            columns, casts = self._columns(cursor, place)
             if new := columns.check_staged(staged):
                 self._add_columns(cursor, place, new)
                 # Another writer may have added them meanwhile, in other types.
-                columns, targets = self._columns(cursor, place)
+                columns, casts = self._columns(cursor, place)
                 columns.check_staged(staged)
             if self.upsert is not None and written:
-                self._merge(cursor, place, written, columns, targets)
+                self._merge(cursor, place, written, columns, casts)
             else:
                 for each in written:
-                    self._move(cursor, place, each, targets)
+                    self._move(cursor, place, each, casts)
         self._drop_staged(place, written)
 
     def orphans(self, older_than_s: float) -> list[Orphan]:
@@ -512,15 +512,15 @@ class PostgresTable(StagedTable):
             ) from None
         logger.info("%s has new columns: %s", self, ", ".join(map(str, new)))
 
-    def _columns(self, cursor: Cursor, place: _Place) -> tuple[TableColumns, Targets]:
+    def _columns(self, cursor: Cursor, place: _Place) -> tuple[TableColumns, Casts]:
         """Return the columns of the table, to which rows are fitted, and how they take values."""
         if place.oid is None:
-            found, targets = TableColumns(str(self), POSTGRES), Targets()
+            found, casts = TableColumns(str(self), POSTGRES), Casts()
         else:
             cursor.execute(FIND_COLUMNS, {"oid": place.oid})
-            found, targets = columns_of_table(str(self), cursor.fetchall())
+            found, casts = columns_of_table(str(self), cursor.fetchall())
         found = replace(found, evolves=self._evolves)
-        return found if self.upsert is None else self.upsert.staged(found), targets
+        return found if self.upsert is None else self.upsert.staged(found), casts
 
     def _change(
         self, cursor: Cursor, place: _Place, group_id: str, changes: Sequence[EntryChange]
@@ -544,7 +544,7 @@ class PostgresTable(StagedTable):
                 if cursor.rowcount != len(part):
                     raise TableChangedError(f"another writer has begun a partition of {self}")
 
-    def _move(self, cursor: Cursor, place: _Place, piece: Piece, targets: Targets) -> None:
+    def _move(self, cursor: Cursor, place: _Place, piece: Piece, casts: Casts) -> None:
         """Move the rows of a piece into the table.
 
         Raises:
@@ -553,7 +553,7 @@ class PostgresTable(StagedTable):
         """
         staged = sql.Identifier(place.schema, piece.name)
         columns = columns_of(schema_of_text(piece.details))
-        values = [targets.cast(column) for column in columns]
+        values = [casts.of(column) for column in columns]
         inserted = self._sql(
             "INSERT INTO {table} ({names}) SELECT {values} FROM {staged}",
             place,
@@ -562,7 +562,7 @@ class PostgresTable(StagedTable):
             staged=staged,
         )
         rows = StagedRows(str(self), cursor, staged, columns, piece.rows)
-        if self._moved(cursor, [rows], targets, inserted) != piece.rows:
+        if self._moved(cursor, [rows], casts, inserted) != piece.rows:
             # A trigger of the table may have dropped rows, which is no error.
             rows.check_there()
 
@@ -572,7 +572,7 @@ class PostgresTable(StagedTable):
         place: _Place,
         pieces: Sequence[Piece],
         columns: TableColumns,
-        targets: Targets,
+        casts: Casts,
     ) -> None:
         """Merge the rows of a batch into the table.
 
@@ -582,15 +582,15 @@ class PostgresTable(StagedTable):
         assert self.upsert is not None
         table = sql.Identifier(place.schema, self._names[-1])
         staged = [(sql.Identifier(place.schema, piece.name), piece) for piece in pieces]
-        merge = PostgresMerge(str(self), table, self.upsert, columns, targets, staged)
+        merge = PostgresMerge(str(self), table, self.upsert, columns, casts, staged)
         found = merge.staged(cursor)
-        self._moved(cursor, found, targets, merge.statement(), merge.check_order)
+        self._moved(cursor, found, casts, merge.statement(), merge.check_order)
 
     def _moved(
         self,
         cursor: Cursor,
         staged: Sequence[StagedRows],
-        targets: Targets,
+        casts: Casts,
         statement: sql.Composed,
         check: Callable[[Cursor], object] = lambda _: None,
     ) -> int:
@@ -599,11 +599,11 @@ class PostgresTable(StagedTable):
         Raises:
             TableError: A value does not fit a column exactly.
         """
-        values = [(rows, each, targets.cast(each)) for rows in staged for each in rows.columns]
+        values = [(rows, each, casts.of(each)) for rows in staged for each in rows.columns]
         try:
             with cursor.connection.transaction():
                 for rows, each, value in values:
-                    if each.name in targets.compared:
+                    if each.name in casts.compared:
                         rows.check_unchanged(each, value)
                 check(cursor)
                 # Triggers and functions of the table may need the path of the role.

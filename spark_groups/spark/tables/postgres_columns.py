@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableError
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC
-from spark_groups.spark.tables.column_values import RECORD
+from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.copy_format import LISTED, POSTGRES, Column
 from spark_groups.spark.tables.postgres_rows import message_of
@@ -77,7 +77,7 @@ _LENGTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
+class Casts:
     """How the columns of a table take staged values.
 
     Args:
@@ -88,7 +88,7 @@ class Targets:
     types: Mapping[str, str] = field(default_factory=dict)
     compared: frozenset[str] = frozenset()
 
-    def cast(self, column: Column) -> sql.Composed:
+    def of(self, column: Column) -> sql.Composed:
         """Return a staged column as a value of the table's.
 
         Args:
@@ -98,7 +98,7 @@ class Targets:
         return sql.SQL("{}::{}").format(sql.Identifier(column.name), sql.SQL(wanted))
 
 
-def columns_of_table(table: str, found: Iterable[Sequence[Any]]) -> tuple[TableColumns, Targets]:
+def columns_of_table(table: str, found: Iterable[Sequence[Any]]) -> tuple[TableColumns, Casts]:
     """Return the columns of a table, to which rows are fitted, and how they take values.
 
     Args:
@@ -141,7 +141,7 @@ def columns_of_table(table: str, found: Iterable[Sequence[Any]]) -> tuple[TableC
         text_length_max=lengths,
         any_decimal=frozenset(decimals),
     )
-    return columns, Targets(shown, frozenset(compared))
+    return columns, Casts(shown, frozenset(compared))
 
 
 def _taken(
@@ -256,8 +256,8 @@ class StagedRows:
 
     def _refuse(self, name: str, row: int, reason: str) -> NoReturn:
         place = f"row {row} of a task"
-        if set(RECORD) <= {column.name for column in self.columns}:
-            names = sql.SQL(", ").join(map(sql.Identifier, RECORD))
+        if set(PLACE) <= {column.name for column in self.columns}:
+            names = sql.SQL(", ").join(map(sql.Identifier, PLACE))
             found = sql.SQL("SELECT {} FROM {} OFFSET {} LIMIT 1").format(names, self.staged, row)
             topic, partition, offset = self.cursor.execute(found).fetchone() or ("", "", "")
             place = f"the record {topic}-{partition} offset {offset}"

@@ -9,11 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableError
+from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import columns_of
-from spark_groups.spark.tables.postgres_columns import StagedRows, Targets
+from spark_groups.spark.tables.postgres_columns import Casts, StagedRows
 from spark_groups.spark.tables.table import Piece
-from spark_groups.spark.tables.upserts import PLACE, Upsert, different_columns
+from spark_groups.spark.tables.upserts import Upsert, different_columns
 
 try:
     import psycopg
@@ -71,7 +72,7 @@ class PostgresMerge:
         table: The table.
         upsert: How rows change it.
         columns: The columns in which rows are staged.
-        targets: How the table takes them.
+        casts: How the table takes them.
         pieces: The staged rows: the staging table and the piece of each task.
     """
 
@@ -79,7 +80,7 @@ class PostgresMerge:
     table: sql.Identifier
     upsert: Upsert
     columns: TableColumns
-    targets: Targets
+    casts: Casts
     pieces: Sequence[tuple[sql.Identifier, Piece]]
 
     def staged(self, cursor: psycopg.Cursor[Any]) -> list[StagedRows]:
@@ -142,7 +143,7 @@ class PostgresMerge:
         columns = {each.name: each for each in columns_of(self._schema())}
         marked = sql.SQL("coalesce({}, false)" if mark in columns else "false")
         values = [
-            sql.SQL("{} AS {}").format(self.targets.cast(each), sql.Identifier(name))
+            sql.SQL("{} AS {}").format(self.casts.of(each), sql.Identifier(name))
             for name, each in columns.items()
             if name != mark
         ]

@@ -15,14 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from spark_groups.errors import OptionsError, TableError
+from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.columns import TableColumns
 
-PLACE: Final[dict[str, pa.DataType]] = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-}
-"""The columns of a row that tell which record it was made of, and so order it."""
 DELETED: Final = "_deleted"
 """The boolean column that marks rows which delete, unless another one is named."""
 CHANGES_BYTES_MAX: Final = 1024**3

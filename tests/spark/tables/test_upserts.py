@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.halving import is_of_all_records
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.tasks import changed
-from spark_groups.spark.tables.upserts import PLACE, Upsert
+from spark_groups.spark.tables.upserts import Upsert
 from tests.spark.tables.batches_setup import reads
 from tests.spark.tables.upsert_setup import (
     SCHEMA,

@@ -11,10 +11,10 @@ import deltalake
 import pyarrow as pa
 
 from spark_groups.fence.compare import compare
+from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.postgres import postgres_table
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.upserts import PLACE
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import GROUP, TOPIC, reads
 from tests.spark.tables.places import PostgresPlace
