@@ -29,8 +29,8 @@ from spark_groups.types import OffsetRange, TopicId
 
 COMMIT_WAIT_S: Final = 300.0
 """For how long a batch is compared again because other writers commit to the same table, in
-seconds: as long as the default of `kafka.max.poll.interval.ms`, after which other members own its
-partitions."""
+seconds, besides the time in which its rows are staged: as long as the default of
+`kafka.max.poll.interval.ms`, after which other members own its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,9 @@ class BatchWrite:
             if not decision.write:
                 return
             if self._staged != decision.write:
-                self._staged = decision.write
+                self._staged, began_s = decision.write, self._now_s
                 yield StageRows(decision.write)
+                deadline_s += self._now_s - began_s
                 yield AskKept(batch.ranges)
                 if self._kept != ranges:
                     # Brokers may have deleted records before a task read them.

@@ -134,6 +134,20 @@ def test_table_that_does_not_exist_gets_its_first_entries_with_the_rows() -> Non
     assert step.decision.changes == (EntryChange(KEY, None, Entry(10, 20)),)
 
 
+def test_time_in_which_rows_are_staged_is_not_that_of_refusals() -> None:
+    carried = Carried(HAS)
+    carried.until(StageRows)
+    carried.now_s += 2 * COMMIT_WAIT_S
+    carried.until(CommitRows)
+    carried.now_s += COMMIT_WAIT_S - 1
+    carried.write.refused(TableChangedError("another writer"))
+    carried.until(CommitRows)
+    carried.now_s += 1
+    carried.write.refused(TableChangedError("another writer"))
+    with pytest.raises(TableChangedError, match=r"batch 3 .* for 300 s"):
+        carried.write.step(carried.now_s)
+
+
 def test_batch_that_is_always_refused_ends_with_the_last_reason() -> None:
     carried = Carried(HAS)
     carried.until(CommitRows)

@@ -87,7 +87,9 @@ class RowsToStage:
             first = error
         logger.info("some of %d offsets cannot be written: %s", sum(map(len, ranges)), first)
         # Else each job of the search would read the batch from Kafka again.
-        self.batch.persist()
+        was_cached = self.batch.is_cached
+        if not was_cached:
+            self.batch.persist()
         try:
             search = self._refused(ranges, str(first), time.monotonic() + search_max_s)
             if at_last is None:
@@ -103,7 +105,9 @@ class RowsToStage:
             with _refusals_of_rows():
                 return self.table.write_rows(rows, attempt), left_out.result()
         finally:
-            self.batch.unpersist()
+            # One that was cached before serves other tables, too.
+            if not was_cached:
+                self.batch.unpersist()
 
     def _refused(
         self, ranges: Ranges, reason: str, ends_at_s: float

@@ -242,7 +242,7 @@ class DeltaTable(LakeTable):
         schema = stored_schema(pa.schema(new), columns)
         added, changes = written, None
         if self.upsert is not None:
-            added, changes = [], changes_of(self._files, written, self.upsert, columns)
+            added, changes = [], self._changes(written, self.upsert, columns)
             if state.version is None:
                 added = self._first_files(attempt, changes, schema)
         actions = self._actions(added)
@@ -550,6 +550,21 @@ class DeltaTable(LakeTable):
         name = f"first-{uuid.uuid4().hex[:12]}"
         rows = kept.select(schema.names).cast(schema)
         return [each for each in writer.write(rows.to_batches(), name) if each.rows]
+
+    def _changes(
+        self, staged: Sequence[Piece], upsert: Upsert, columns: TableColumns
+    ) -> pa.Table | None:
+        """Return the last row of each key of a batch.
+
+        Raises:
+            TableError: The store does not return staged rows, or offsets do not order them.
+        """
+        try:
+            return changes_of(self._files, staged, upsert, columns)
+        except OSError as error:
+            raise TableError(
+                f"staged rows of {self} cannot be read: {self._line(error)}"
+            ) from self._secrets.cause(error)
 
     def _change(
         self,

@@ -76,7 +76,7 @@ class Targets:
         on_error: What becomes of records that cannot be written; None: the batch fails.
 
     Raises:
-        OptionsError: `on_error` is a strategy that tables do not have.
+        OptionsError: `on_error` is a strategy that tables do not have; or as from `known`.
     """
 
     def __init__(self, route: FencedTable | Route, on_error: SkipOrDeadLetter | None) -> None:
@@ -86,13 +86,14 @@ class Targets:
         self._route: Any = route
         self._by_topic: dict[str, Target] = {}
         self._all: list[Target] = []
+        self._run_id: str | None = None
         self.is_one = False
         if isinstance(route, Mapping):
             for topic in route:
                 self._of_topic(topic)
         elif not callable(route):
             self.is_one = True
-            self._target(route)
+            self._target(route, "")
 
     def known(self, topics: Collection[str] = ()) -> Sequence[Target]:
         """Return the tables that are known once some topics are.
@@ -101,7 +102,7 @@ class Targets:
             topics: The names of the topics.
 
         Raises:
-            OptionsError: A topic has no table.
+            OptionsError: A topic has no table, or has another object for one that is known.
         """
         for topic in sorted(topics):
             self._of_topic(topic)
@@ -119,7 +120,7 @@ class Targets:
             subscription: The topics that the query reads now.
 
         Raises:
-            OptionsError: A topic has no table; no table gets a part.
+            OptionsError: As from `known`; no table gets a part.
         """
         if self.is_one:
             return dict.fromkeys(self._all, batch)
@@ -130,6 +131,11 @@ class Targets:
             if is_certain and subscription.matches(topic.name):
                 names[topic.topic_id] = topic.name
         targets = {key: self._of_topic(name) for key, name in names.items()}
+        if self._run_id != batch.run_id:
+            # Only the first batch of a run has what the run before wrote last.
+            self._run_id = batch.run_id
+            for target in self._all:
+                target.look_at_s = 0.0
         parts = {}
         for target in dict.fromkeys(targets.values()):
             part = replace(
@@ -154,14 +160,20 @@ class Targets:
                     f"the route has no table for the topic {topic}, but {table!r}: name one, or do"
                     " not subscribe to the topic"
                 )
-            self._by_topic[topic] = self._target(table)
+            self._by_topic[topic] = self._target(table, topic)
             self._by_topic[topic].topics.add(topic)
         return self._by_topic[topic]
 
-    def _target(self, table: FencedTable) -> Target:
+    def _target(self, table: FencedTable, topic: str) -> Target:
         for each in self._all:
             if each.table == table:
                 return each
+            if str(each.table) == str(table):
+                raise OptionsError(
+                    f"the topic {topic} has another object for {table}, and they would refuse each"
+                    " other's commits: pass the same object for all topics of a table. If they are"
+                    " two tables, let their names differ, such as by a schema or a catalog"
+                )
         strategy = self._on_error
         box = LetterBox(strategy, is_in_table=table.keeps_letters) if strategy else None
         self._all.append(Target(table, box))

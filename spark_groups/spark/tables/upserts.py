@@ -145,7 +145,8 @@ class Upsert:
             if found.nbytes > CHANGES_BYTES_MAX:
                 raise TableError(
                     f"the batch changes rows of more than {CHANGES_BYTES_MAX} bytes, which the"
-                    f" driver would merge into {table} at once: lower maxOffsetsPerTrigger"
+                    f" driver would merge into {table} at once. Begin with a new checkpointLocation"
+                    " and a lower maxOffsetsPerTrigger"
                 )
         if found is not None and self.order_by is None:
             keys = found.group_by([*self.merge_on]).aggregate([([], "count_all")])

@@ -242,9 +242,11 @@ class TableWriter:
         for target in targets:
             columns, transform = target.table.check(), self._transform_of(target.table)
             is_known = transform is None or isinstance(transform, Expanded) or not is_of_ranges
-            if transform not in given_by and (self._targets.is_one or is_known):
-                given_by[transform] = _given_columns(transform, stream, checked)
-            given = given_by.get(transform)
+            # A transform of the application's may have no hash.
+            key = transform if isinstance(transform, Expanded) else id(transform)
+            if key not in given_by and (self._targets.is_one or is_known):
+                given_by[key] = _given_columns(transform, stream, checked)
+            given = given_by.get(key)
             if target.letter_box is not None:
                 own = topics if self._targets.is_one else target.topics.intersection(topics)
                 target.letter_box.check(checked, own)

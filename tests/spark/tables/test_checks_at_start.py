@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from pyspark.sql import DataFrame
 import spark_groups
 from spark_groups import SkipOrDeadLetter, TableWriter
 from spark_groups.errors import OptionsError, TableError
+from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.tables import write
 from tests.spark.queries import GroupQuery
 from tests.spark.tables.batches_setup import SCHEMA, reads
 from tests.spark.tables.delta_setup import DeltaPlace
@@ -76,6 +79,35 @@ def test_check_makes_no_table_and_remembers_none(tmp_path: Path) -> None:
 
 
 # Streams, when `check` is called.
+
+
+@dataclass
+class Unhashable:
+    """A transform as applications write them."""
+
+    names: list[str]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.select(self.names)
+
+
+def test_transform_without_a_hash_is_checked_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = SqlitePlace(tmp_path / "rows.db")
+    not_null(place)
+    options = SourceOptions.of(
+        {
+            "kafka.bootstrap.servers": "broker:9092",
+            "kafka.group.id": "flights",
+            "subscribe": "departures",
+            "emit": "ranges",
+        }
+    )
+    monkeypatch.setattr(write, "loaded_stream", lambda *_: (options, True))
+    stream: Any = None
+    with pytest.raises(TableError, match="number is missing, and must not be null"):
+        spark_groups.write_table(place.fenced(), Unhashable(["value"])).check(stream)
 
 
 def not_null(place: SqlitePlace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groups.errors import RecordRefusedError, TableError
-from spark_groups.spark.tables.batch_rows import reason_of_job
+from spark_groups.spark.tables.batch_rows import RowsToStage, reason_of_job
 from spark_groups.spark.tables.halving import (
     Refusal,
     halves,
@@ -18,6 +19,8 @@ from spark_groups.spark.tables.halving import (
     taken,
     without,
 )
+from spark_groups.spark.tables.own import own_table
+from spark_groups.spark.tables.table import Attempt
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import reads, rows
 
@@ -153,3 +156,34 @@ def test_only_errors_of_expressions_and_functions_are_about_rows(
     text: str, reason: str | None
 ) -> None:
     assert reason_of_job(text) == reason
+
+
+class Frame:
+    """Whether a DataFrame is cached, as DataFrames count it."""
+
+    def __init__(self, *, is_cached: bool) -> None:
+        self.is_cached = is_cached
+        self.was_cached = is_cached
+
+    def persist(self) -> None:
+        self.is_cached = self.was_cached = True
+
+    def unpersist(self) -> None:
+        self.is_cached = False
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_search_caches_a_batch_and_leaves_one_that_serves_other_tables_in_the_cache(
+    is_cached: bool,
+) -> None:
+    def fails(_rows: Any) -> Any:
+        raise RecordRefusedError("poison")
+
+    frame: Any = Frame(is_cached=is_cached)
+    table: Any = own_table("the shop", lambda _group: {}, lambda *_: True)
+    with pytest.raises(TableError, match="took too long"):
+        RowsToStage(frame, (reads(0, 9),), fails, table).staged(
+            (reads(0, 9),), Attempt("flights", 0, "a"), None, -1.0
+        )
+    assert frame.was_cached
+    assert frame.is_cached == is_cached

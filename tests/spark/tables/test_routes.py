@@ -206,6 +206,17 @@ def test_function_is_asked_once_for_each_topic_and_topics_may_share_a_table(
     assert asked == ["a", "b", "own"]
 
 
+def test_two_objects_for_one_table_are_refused_because_they_refuse_each_other(
+    tmp_path: Path,
+) -> None:
+    place = DeltaPlace(tmp_path / "shared")
+    with pytest.raises(OptionsError, match=r"the topic b .*shared.*pass the same object"):
+        Targets({"a": place.fenced(), "b": place.fenced()}, None)
+    by_name = Targets(lambda _topic: place.fenced(), None)
+    with pytest.raises(OptionsError, match=r"the topic b .*shared.*pass the same object"):
+        by_name.parts(batch_of(of_topic("a", 0, 10), of_topic("b", 0, 10)), 0.0, ANY)
+
+
 @pytest.mark.parametrize("route", [{"a": "lake/a"}, lambda topic: None, {}])
 def test_topic_without_a_table_is_named_before_anything_is_written(route: Any) -> None:
     with pytest.raises(OptionsError, match="the route has no table for the topic a, but"):
@@ -256,6 +267,17 @@ def test_idle_tables_are_compared_every_ten_seconds_so_that_their_entries_begin(
     assert compared(1.0, "a", "b") == 2
     assert compared(LOOK_AGAIN_S, "a") == 1
     assert compared(LOOK_AGAIN_S + 1, "a") == 2
+
+
+def test_first_batch_of_a_run_compares_idle_tables_with_the_batch_before(tmp_path: Path) -> None:
+    targets = Targets({name: DeltaPlace(tmp_path / name).fenced() for name in "ab"}, None)
+    topics = tuple(PlanTopic(of_topic(name, 0, 0).topic_id, name, 1) for name in "ab")
+
+    def compared(run_id: str) -> int:
+        batch = batch_of(of_topic("a", 0, 10), topics=topics, run_id=run_id)
+        return len(targets.parts(batch, 1.0, ANY))
+
+    assert [compared(run_id) for run_id in ("first", "first", "second", "second")] == [2, 1, 2, 1]
 
 
 def test_topic_that_gets_another_table_is_refused_until_a_new_checkpoint(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.spark.tables import upserts
 from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.expanded import Expanded
@@ -20,10 +21,11 @@ from spark_groups.spark.tables.halving import is_of_all_records
 from spark_groups.spark.tables.table import Attempt
 from spark_groups.spark.tables.tasks import changed
 from spark_groups.spark.tables.upserts import Upsert
-from tests.spark.tables.batches_setup import reads
+from tests.spark.tables.batches_setup import GROUP, reads
 from tests.spark.tables.upsert_setup import (
     SCHEMA,
     DeltaById,
+    Driver,
     PostgresById,
     batch,
     in_order,
@@ -62,6 +64,14 @@ def test_key_of_several_partitions_is_refused_by_the_names_of_its_records() -> N
     pieces = [batch(row(3, "a", 1), row(4, "b", 1)), batch(row(8, "b", 1, partition=2))]
     with pytest.raises(TableError, match=r"departures-0 offset 4 and departures-2 offset 8, and"):
         BY_ID.changes([pa.table(each) for each in pieces], "t")
+
+
+def test_batch_that_changes_too_much_has_a_cure_for_a_batch_that_is_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upserts, "CHANGES_BYTES_MAX", 1)
+    with pytest.raises(TableError, match="new checkpointLocation and a lower maxOffsetsPerTrigger"):
+        BY_ID.changes([pa.table(batch(row(1, "a", 1)))], "t")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +236,23 @@ def test_existing_delta_table_keeps_columns_that_rows_lack_and_stores_places_tha
     assert found == [("a", 7, "mine"), ("b", 8, None), ("z", 0, "too")]
     with pytest.raises(TableError, match="has no key, which merge_on"):
         by_id.driver(merge_on="key").table.check()
+
+
+def test_staged_rows_that_cannot_be_read_are_an_error_of_the_table_without_secrets(
+    tmp_path: Path,
+) -> None:
+    # A text of the store's that has the secret.
+    options = {"aws_secret_access_key": "Couldn't deserialize thrift"}
+    driver = Driver(delta_table(tmp_path, options, merge_on="id"))
+    driver.look(reads(0, 1))
+    attempt = Attempt(GROUP, 0, "a")
+    (piece,) = driver.table.task_writer(attempt).write([batch(row(0, "a", 1))], "0")
+    with (tmp_path / piece.name).open("r+b") as file:
+        file.seek(4)
+        file.write(b"\xff" * 200)
+    with pytest.raises(TableError, match=r"staged rows .*cannot be read") as refused:
+        driver.table.commit(attempt, [piece], driver.decision, driver.state)
+    assert "thrift" not in str(refused.value)
 
 
 def test_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
