@@ -191,9 +191,11 @@ class TableColumns:
             return [], pa.field(wanted.name, plain, wanted.nullable)
         if self.evolves:
             try:
-                wanted = wanted.with_type(grown(given, wanted.type, self.rules, wanted.name))
+                wider = grown(given, wanted.type, self.rules, wanted.name)
             except TypeMisfitError as error:
                 return [str(error)], wanted
+            if self.transforms is None or not self.transforms.refusing(wanted.name, wider):
+                wanted = wanted.with_type(wider)
         shown = self.shown.get(wanted.name, "")
         return misfits(given, wanted.type, wanted.name, shown), wanted
 
