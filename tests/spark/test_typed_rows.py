@@ -289,7 +289,7 @@ def test_program_of_the_page_writes_the_orders(
             close_listeners()
 
     page = ROOT / "docs" / "how-to" / "typed_rows.md"
-    (block,) = (each for each in blocks_of(page.read_text()) if each.language == "python")
+    block = next(each for each in blocks_of(page.read_text()) if each.language == "python")
     replaced = {
         '"localhost:9092"': repr(orders.bootstrap_servers),
         '"http://localhost:8081"': repr(orders.registry.url),

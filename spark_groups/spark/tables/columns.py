@@ -30,7 +30,7 @@ from spark_groups.spark.tables.column_values import (
     refuse_outside,
     refuse_where,
 )
-from spark_groups.spark.tables.growth import grown
+from spark_groups.spark.tables.growth import grown, paths_in
 
 if TYPE_CHECKING:
     # Only tasks of such a table import pyiceberg.
@@ -65,6 +65,7 @@ class TableColumns:
         hidden: Columns of staged rows that the table does not store.
         required: Columns that must not be null, but in rows that delete.
         mark: The column that marks rows which delete.
+        gone: Columns and fields that the table had, and that may not come back by their names.
     """
 
     table: str
@@ -83,6 +84,7 @@ class TableColumns:
     hidden: frozenset[str] = frozenset()
     required: tuple[str, ...] = ()
     mark: str = ""
+    gone: frozenset[str] = frozenset()
 
     def check(self, given: pa.Schema) -> pa.Schema:
         """Return the columns in which rows are staged: in the order of the table.
@@ -135,6 +137,13 @@ class TableColumns:
             raise TableError(
                 f"the batch does not fit {self.table}: {'; '.join(shown)}. Change the transform"
                 + cure
+            )
+        if back := [each for each in paths_in(fields) if each in self.gone]:
+            raise TableError(
+                f"the batch does not fit {self.table}: it would add {', '.join(back)}, which the"
+                " table had before and which was renamed or dropped. Its files are read by the"
+                " names of their columns, so a new column of that name would take the values of"
+                " the old one. Change the transform: give it a new name, or leave it out"
             )
         return pa.schema(fields)
 
@@ -191,9 +200,11 @@ class TableColumns:
             return [], pa.field(wanted.name, plain, wanted.nullable)
         if self.evolves:
             try:
-                wanted = wanted.with_type(grown(given, wanted.type, self.rules, wanted.name))
+                wider = grown(given, wanted.type, self.rules, wanted.name)
             except TypeMisfitError as error:
                 return [str(error)], wanted
+            if self.transforms is None or not self.transforms.refusing(wanted.name, wider):
+                wanted = wanted.with_type(wider)
         shown = self.shown.get(wanted.name, "")
         return misfits(given, wanted.type, wanted.name, shown), wanted
 

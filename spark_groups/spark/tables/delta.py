@@ -432,8 +432,15 @@ class DeltaTable(LakeTable):
                 f"{self} has columns that this writer does not check: {', '.join(unchecked)}"
             )
         not_written, lengths = {}, {}
+        key = () if self.upsert is None else self.upsert.merge_on
         for field_ in fields:
             kind = field_["metadata"].get(_TEXT_TYPE, "")
+            if kind.startswith("char(") and field_["name"] in key:
+                raise TableError(
+                    f"{self} has {field_['name']} of merge_on as {kind}, which Spark fills with"
+                    " blanks and this writer does not, so a key could have two rows: create the"
+                    f" table again with {field_['name']} as varchar or string"
+                )
             if '"variant"' in json.dumps(field_["type"]):
                 not_written[field_["name"]] = "is variant, which this writer does not write"
             elif length := _TEXT_LENGTH.fullmatch(kind):

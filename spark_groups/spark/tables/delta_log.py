@@ -326,12 +326,15 @@ def committed_paths(files: fs.FileSystem, prefix: str) -> set[str]:
 def _checkpointed_paths(files: fs.FileSystem, name: str) -> set[str]:
     with files.open_input_file(f"{_LOG}/{name}") as file:
         footer = None if name.endswith(".json") else parquet.ParquetFile(file)
-        if footer is None or "sidecar" in footer.schema_arrow.names:
+        names = ["add.path", "remove.path", "sidecar.path"]
+        table = pa.table({}) if footer is None else footer.read(columns=names)
+        # deltalake writes an empty column of sidecar files.
+        named = table["sidecar"].drop_null() if "sidecar" in table.column_names else ()
+        if footer is None or len(named):
             raise TableError(
                 "the last checkpoint of Delta's log names its files in sidecar files, which this"
                 " command does not read: use VACUUM of Delta"
             )
-        table = footer.read(columns=["add.path", "remove.path"])
     return {
         row["path"]
         for column in {"add", "remove"} & set(table.column_names)

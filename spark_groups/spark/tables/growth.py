@@ -5,6 +5,7 @@ Executors import this module.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -80,3 +81,22 @@ def _is_wider(given: pa.DataType, wanted: pa.DataType) -> bool:
     if kinds.is_decimal(given) and kinds.is_decimal(wanted):
         return bool(given.scale == wanted.scale and given.precision > wanted.precision)
     return bool(_WIDER.get(wanted) == given)
+
+
+def paths_in(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
+    """Yield the names of columns, and of all that is inside them, as Iceberg writes them.
+
+    Args:
+        fields: The columns, in types of tables.
+        parent: What their names begin with.
+    """
+    for each in fields:
+        path, of = f"{parent}{each.name}", each.type
+        yield path
+        if kinds.is_struct(of):
+            yield from paths_in(of, f"{path}.")
+        elif kinds.is_list(of):
+            yield from paths_in([of.value_field.with_name("element")], f"{path}.")
+        elif kinds.is_map(of):
+            names = {"key": of.key_field, "value": of.item_field}
+            yield from paths_in([of_.with_name(name) for name, of_ in names.items()], f"{path}.")

@@ -484,14 +484,17 @@ class IcebergTable(LakeTable):
             return TableColumns(
                 str(self), _RULES, transforms=self._transforms, evolves=self._evolves
             )
-        columns = self._table.schema()
+        columns, metadata = self._table.schema(), self._table.metadata
         transforms = transforms_of(self._table.spec(), columns)
+        had = {name for schema in metadata.schemas for name in schema.column_names}
         return TableColumns(
             str(self),
             _RULES,
             table_schema(columns.as_arrow()),
             transforms=transforms,
             evolves=self._evolves,
+            # Names bind columns to files; the library gives a name to the newest column of it.
+            gone=frozenset(had.difference(columns.column_names)),
         )
 
     def _stage(

@@ -86,15 +86,29 @@ class PartitionTransforms:
         """
         problems: list[str] = []
         for transform, column in self.fields:
-            kind = _iceberg_type(columns.field(column).type) if column in columns.names else None
             if column not in columns.names:
                 problems.append(f"partition_by names {column}, which the batch lacks")
-            elif kind is None or not _can_transform(parse_transform(transform), kind):
+            elif transform in self.refusing(column, columns.field(column).type):
                 shown = f"{transform} of partition_by"
                 problems.append(f"{column} is {columns.field(column).type}, which {shown} refuses")
             elif (name := _spark_name(transform, column)) != column and name in columns.names:
                 problems.append(f"{name} is a column, and the name of {transform} of {column}")
         return problems
+
+    def refusing(self, name: str, of: pa.DataType) -> list[str]:
+        """Return the transforms of a column whose values cannot be computed from a type.
+
+        Args:
+            name: The column.
+            of: The type.
+        """
+        kind = _iceberg_type(of)
+        return [
+            transform
+            for transform, column in self.fields
+            if column == name
+            and (kind is None or not _can_transform(parse_transform(transform), kind))
+        ]
 
     def keys(self, rows: pa.Table) -> Mapping[str, pa.DictionaryArray]:
         """Return the value of each row, in hexadecimal digits of Iceberg's bytes for it.

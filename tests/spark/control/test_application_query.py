@@ -129,7 +129,7 @@ def running(
     script: str, log: Path, env: dict[str, str], *arguments: str
 ) -> Iterator[Callable[[signal.Signals], None]]:
     """Run a script; the yielded function sends a signal to its group, as a terminal does."""
-    with log.open("w") as file:
+    with log.open("a") as file:
         process = subprocess.Popen(
             [sys.executable, "-c", script, *arguments],
             stdout=file,
@@ -146,13 +146,15 @@ def running(
     try:
         yield send
         code = process.wait(30)
-        log.write_text(f"{log.read_text()}exit code {code}\n")
     finally:
         # A late process of a source outlives its application.
         for pid in {*began, *descendants(process.pid)}:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
         process.wait(10)
+    # After the last process that could write, such as the shell of a late one.
+    with log.open("a") as file:
+        file.write(f"exit code {code}\n")
 
 
 def test_a_query_whose_process_is_late_is_started_again_and_reads(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from spark_groups.errors import TableChangedError, TableError
 from spark_groups.fence.entries import Entry
+from spark_groups.spark.tables.delta import delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog, committed_paths
 from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, reads
 from tests.spark.tables.delta_setup import DeltaWriter, offsets
@@ -215,18 +216,35 @@ def test_full_vacuum_between_staging_and_commit_is_refused(tmp_path: Path) -> No
     assert writer.table.read(GROUP).entries == {KEY: Entry(0, 10)}
 
 
-def test_text_that_is_too_long_for_spark_is_refused(tmp_path: Path) -> None:
-    """Only writers check the lengths of CHAR and VARCHAR, which are in the metadata."""
-    with_protocol(tmp_path, "appendOnly")
+def have_topic_as(table: Path, kind: str) -> None:
+    """Give the column `topic` a type of Spark's that is only in the metadata of the column."""
 
     def change(action: dict[str, Any]) -> None:
         if "metaData" in action:
             schema = json.loads(action["metaData"]["schemaString"])
             for each in schema["fields"]:
                 if each["name"] == "topic":
-                    each["metadata"]["__CHAR_VARCHAR_TYPE_STRING"] = "varchar(9)"
+                    each["metadata"]["__CHAR_VARCHAR_TYPE_STRING"] = kind
             action["metaData"]["schemaString"] = json.dumps(schema)
 
-    change_first_commit(tmp_path, change)
+    change_first_commit(table, change)
+
+
+def test_text_that_is_too_long_for_spark_is_refused(tmp_path: Path) -> None:
+    """Only writers check the lengths of CHAR and VARCHAR, which are in the metadata."""
+    with_protocol(tmp_path, "appendOnly")
+    have_topic_as(tmp_path, "varchar(9)")
     with pytest.raises(TableError, match=r"topic has more than 9 characters .*offset 0"):
         DeltaWriter(tmp_path).write(reads(0, 10))
+
+
+def test_key_that_spark_fills_with_blanks_is_refused(tmp_path: Path) -> None:
+    with_protocol(tmp_path, "appendOnly")
+    have_topic_as(tmp_path, "char(9)")
+    delta_table(tmp_path, merge_on="value").check()
+    with pytest.raises(TableError, match=r"topic of merge_on as char\(9\).* as varchar or string"):
+        delta_table(tmp_path, merge_on=("value", "topic")).check()
+    varchar = tmp_path / "varchar"
+    with_protocol(varchar, "appendOnly")
+    have_topic_as(varchar, "varchar(9)")
+    delta_table(varchar, merge_on="topic").check()

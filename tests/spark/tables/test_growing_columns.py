@@ -279,6 +279,63 @@ def test_fields_are_added_to_structs_also_inside_lists_and_maps(place: Place) ->
         Version(place, {"s": pa.scalar({"X": 1}, pa.struct([("X", pa.int32())]))})(reads(3, 4))
 
 
+@pytest.mark.parametrize("is_renamed", [True, False], ids=["renamed", "dropped"])
+def test_column_of_iceberg_does_not_come_back_by_its_old_name(
+    tmp_path: Path, is_renamed: bool
+) -> None:
+    place = Lake.at(tmp_path)
+    inner = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+    value = {"x": 1, "y": 2}
+    nested = {
+        "s": pa.scalar(value, inner),
+        "l": pa.scalar([value], pa.list_(inner)),
+        "m": pa.scalar([("k", value)], pa.map_(pa.string(), inner)),
+    }
+    added = CARRIER | nested
+    paths = {
+        "carrier": ("carrier",),
+        "s": ("s", "x"),
+        "l": ("l", "element", "x"),
+        "m": ("m", "value", "x"),
+    }
+    Version(place, added)(reads(0, 1))
+    with place.table().update_schema() as schema:
+        for path in paths.values():
+            if is_renamed:
+                schema.rename_column(path, "now")
+            else:
+                schema.delete_column(path)
+    columns = place.columns()
+    for name, path in paths.items():
+        write = Version(place, {name: added[name]})
+        with pytest.raises(
+            TableError, match=rf"would add {'.'.join(path)}, which .*Change the transform"
+        ):
+            write(reads(1, 2))
+    Version(place, {"carrier2": pa.scalar("BB")})(reads(1, 2))
+    assert place.columns() == [*columns, "carrier2"]
+    if is_renamed:
+        assert sorted(place.values("offset", "now"), key=str) == [(0, "AA"), (1, None)]
+
+
+def test_rows_that_were_staged_before_their_column_was_renamed_are_refused(
+    tmp_path: Path,
+) -> None:
+    place = Lake.at(tmp_path)
+    Version(place)(reads(0, 1))
+
+    def rename() -> None:
+        with place.table().update_schema() as schema:
+            schema.rename_column("carrier", "airline")
+        Version(place, {})(reads(0, 1, partition=1))
+
+    with pytest.raises(TableError, match="would add carrier, which the table had before"):
+        Version(place, meanwhile=rename)(reads(1, 2))
+    assert sorted(place.values("partition", "offset", "airline"), key=str) == [
+        *((0, 0, "AA"), (1, 0, None)),
+    ]
+
+
 def test_new_column_of_iceberg_may_have_times_that_python_does_not_have(tmp_path: Path) -> None:
     place = Lake.at(tmp_path)
     Version(place, {})(reads(0, 1))

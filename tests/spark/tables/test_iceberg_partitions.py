@@ -310,3 +310,39 @@ def test_vacuum_finds_the_files_of_partitions(lake: Lake) -> None:
     table.remove(found)
     assert table.orphans(-60) == []
     assert len(lake.rows()) == 2
+
+
+@pytest.mark.parametrize("partition_by", ["x", "bucket(4, x)", "truncate(2, x)"])
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (pa.array([7], pa.int32()), pa.array([2**40])),
+        (
+            pa.array([Decimal("0.50")], pa.decimal128(5, 2)),
+            pa.array([Decimal("123456.50")], pa.decimal128(12, 2)),
+        ),
+    ],
+    ids=["int", "decimal"],
+)
+def test_column_of_a_partition_becomes_wider(
+    lake: Lake, partition_by: str, narrow: pa.Array, wide: pa.Array
+) -> None:
+    for number, values in enumerate((narrow, wide, narrow)):
+        batch = pa.RecordBatch.from_pydict({"n": [number], "x": values})
+        written(table_by(lake, partition_by, evolve="add"), batch)
+    assert found_where(lake, "x", narrow[0].as_py()) == [0, 2]
+    assert found_where(lake, "x", wide[0].as_py()) == [1]
+
+
+def test_column_of_a_partition_does_not_become_double(lake: Lake) -> None:
+    def write(*values: pa.Array) -> None:
+        columns = dict(zip(("n", "x", "free"), values, strict=True))
+        written(table_by(lake, "x", evolve="add"), pa.RecordBatch.from_pydict(columns))
+
+    narrow, wide = pa.array([0.5], pa.float32()), pa.array([0.1])
+    write(pa.array([0]), narrow, narrow)
+    with pytest.raises(TableError, match="x is double, not float"):
+        write(pa.array([1]), wide, narrow)
+    write(pa.array([2]), narrow, wide)
+    found = lake.rows().sort_by("n").to_pydict()
+    assert found == {"n": [0, 2], "x": [0.5, 0.5], "free": [0.5, 0.1]}

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from spark_groups.errors import TableError
 from spark_groups.fence.compare import Decision
 from spark_groups.spark.tables.table import PREFIX, Attempt, FencedTable
 from workshop.parts.stores import DeltaStore, IcebergStore
@@ -40,3 +42,25 @@ def test_vacuum_follows_no_link(tmp_path: Path, kind: str) -> None:
     table.remove(found)
     assert not (inside / f"{PREFIX}own").is_symlink()
     assert {each.read_text() for each in outside.iterdir()} == {"precious"}
+
+
+def test_vacuum_of_delta_reads_a_checkpoint_that_names_its_own_files(tmp_path: Path) -> None:
+    table, log = DeltaStore(tmp_path).table(()), tmp_path / "_delta_log"
+    for _ in range(12):
+        written(table)
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    for each in log.glob("*.json"):
+        if each.name < checkpoint.name:
+            # Spark deletes old commits: only the checkpoint names their files.
+            each.unlink()
+    (tmp_path / f"{PREFIX}own").write_text("rows")
+    assert [each.name for each in table.orphans(0)] == [f"{PREFIX}own"]
+    actions = parquet.read_table(checkpoint)
+    sidecars = pa.array(
+        [{"path": "s.parquet", "sizeInBytes": 1, "modificationTime": 1}] * actions.num_rows,
+        actions.schema.field("sidecar").type,
+    )
+    index = actions.schema.get_field_index("sidecar")
+    parquet.write_table(actions.set_column(index, "sidecar", sidecars), checkpoint)
+    with pytest.raises(TableError, match="in sidecar files, which this command does not read"):
+        table.orphans(0)
