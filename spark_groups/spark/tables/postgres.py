@@ -562,7 +562,7 @@ class PostgresTable(StagedTable):
             staged=staged,
         )
         rows = StagedRows(str(self), cursor, staged, columns, piece.rows)
-        if self._moved(cursor, [rows], casts, inserted) != piece.rows:
+        if self._moved(cursor, [rows], casts, [inserted]) != piece.rows:
             # A trigger of the table may have dropped rows, which is no error.
             rows.check_there()
 
@@ -577,24 +577,32 @@ class PostgresTable(StagedTable):
         """Merge the rows of a batch into the table.
 
         Raises:
-            TableError: As for rows that are moved; or offsets do not order the rows of a key.
+            TableError: As for rows that are moved; or offsets do not order the rows of a key, or
+                a row violates another constraint.
         """
         assert self.upsert is not None
         table = sql.Identifier(place.schema, self._names[-1])
         staged = [(sql.Identifier(place.schema, piece.name), piece) for piece in pieces]
         merge = PostgresMerge(str(self), table, self.upsert, columns, casts, staged)
         found = merge.staged(cursor)
-        self._moved(cursor, found, casts, merge.statement(), merge.check_order)
+        try:
+            try:
+                self._moved(cursor, found, casts, merge.statements(), merge.check_order)
+            except errors.ForeignKeyViolation:
+                # Rows that refer to a deleted one may refer to another one after the batch.
+                self._moved(cursor, found, casts, merge.statements(deletes_first=False))
+        except psycopg.IntegrityError as error:
+            raise merge.violation(error) from None
 
     def _moved(
         self,
         cursor: Cursor,
         staged: Sequence[StagedRows],
         casts: Casts,
-        statement: sql.Composed,
+        statements: Sequence[sql.Composed],
         check: Callable[[Cursor], object] = lambda _: None,
     ) -> int:
-        """Run the statement that moves staged rows into the table; return the number of rows.
+        """Run statements that move staged rows into the table; return the last one's number.
 
         Raises:
             TableError: A value does not fit a column exactly.
@@ -608,7 +616,8 @@ class PostgresTable(StagedTable):
                 check(cursor)
                 # Triggers and functions of the table may need the path of the role.
                 with self._connected_now().role_path(first="pg_catalog"):
-                    cursor.execute(statement)
+                    for statement in statements:
+                        cursor.execute(statement)
                     return cursor.rowcount
         except (psycopg.DataError, errors.CheckViolation, errors.NotNullViolation) as error:
             for rows, each, value in values:

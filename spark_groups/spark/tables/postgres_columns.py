@@ -71,7 +71,8 @@ _TAKEN: Final[Mapping[str, tuple[pa.DataType, ...]]] = {
 """The Arrow types that a column of each base type takes."""
 _VALIDATED: Final = frozenset({"json", "jsonb", "citext", "inet", "cidr", "macaddr", "macaddr8"})
 """Types whose text the server validates, and may write in another way."""
-_ROW: Final = "number of the row"
+_ROW: Final = "ctid"
+"""The number of a staged row; no column of a table can have the name."""
 _LENGTH: Final = 4
 """What PostgreSQL adds to the length in the modifier of a type."""
 

@@ -1,8 +1,9 @@
-"""The merge of the staged rows of a batch into a PostgreSQL table, in one statement."""
+"""The merge of the staged rows of a batch into a PostgreSQL table: deletes, then the others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 from spark_groups.errors import OptionsError, TableError
 from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
-from spark_groups.spark.tables.copy_format import columns_of
+from spark_groups.spark.tables.copy_format import Column, columns_of
 from spark_groups.spark.tables.postgres_columns import Casts, StagedRows
+from spark_groups.spark.tables.postgres_rows import message_of
 from spark_groups.spark.tables.table import Piece
 from spark_groups.spark.tables.upserts import Upsert, different_columns
 
@@ -30,22 +32,26 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts
 GROUP BY i.indexrelid"""
 """The columns of each index by which a statement finds the row that it would be a second of."""
-_SEVERAL: Final = """
-WITH staged AS ({staged}), records AS (
-  SELECT *, pg_catalog.concat(topic, '-', partition, ' offset ', "offset") COLLATE "C" AS record
-  FROM staged)
-SELECT pg_catalog.min(record), pg_catalog.max(record) FROM records
-GROUP BY {key} HAVING pg_catalog.count(DISTINCT (topic, partition)) > 1 LIMIT 1"""
-_MERGE: Final = """
+_RECORD: Final = """(pg_catalog.concat(topic, '-', partition, ' offset ', "offset") COLLATE "C")"""
+_SEVERAL: Final = f"""
+WITH staged AS ({{staged}}) SELECT pg_catalog.min({_RECORD}), pg_catalog.max({_RECORD}) FROM staged
+GROUP BY {{key}} HAVING pg_catalog.count(DISTINCT (topic, partition)) > 1 LIMIT 1"""
+_CHANGES: Final = """
 WITH staged AS ({staged}),
-changes AS MATERIALIZED (SELECT DISTINCT ON ({key}) * FROM staged ORDER BY {key}, {order}),
-deleted AS (
-  DELETE FROM {table} AS stored USING changes WHERE changes.{mark} AND {same} AND {newer}
-)
-INSERT INTO {table} AS stored ({names}) SELECT {names} FROM changes WHERE NOT changes.{mark}
-ON CONFLICT ({key}) DO {update}"""
+changes AS (SELECT DISTINCT ON ({key}) * FROM staged ORDER BY {key}, {order})"""
+_DELETE: Final = f"""{_CHANGES}
+DELETE FROM {{table}} AS stored USING changes WHERE changes.{{mark}} AND {{same}} AND {{newer}}"""
+_INSERT: Final = f"""{_CHANGES}
+INSERT INTO {{table}} AS stored ({{names}})
+SELECT {{values}} FROM changes WHERE NOT changes.{{mark}}
+ON CONFLICT ({{key}}) DO {{update}}"""
+_DEFER: Final = sql.SQL("SET CONSTRAINTS ALL DEFERRED").format()
+_CHECK: Final = sql.SQL("SET CONSTRAINTS ALL IMMEDIATE").format()
 _NEWER: Final = "(stored.{0} IS NULL OR {1}.{0} >= stored.{0})"
-_ROW: Final = "row of the task"
+_ROW: Final = "ctid"
+"""The place of a row in its staging table; no column of a table can have the name."""
+_COLUMNS: Final = re.compile(r"\((.+?)\)=\(")
+"""The columns in PostgreSQL's `Key (email)=(...) already exists`, without their values."""
 
 
 def check_index(cursor: psycopg.Cursor[Any], oid: int, upsert: Upsert, table: str) -> None:
@@ -110,10 +116,14 @@ class PostgresMerge:
             if records := cursor.fetchone():
                 raise TableError(self.upsert.several_partitions(self.name, records))
 
-    def statement(self) -> sql.Composed:
-        """Return the statement that merges the rows."""
-        upsert = self.upsert
-        names = [each for each in self._schema().names if each not in self.columns.hidden]
+    def statements(self, *, deletes_first: bool = True) -> list[sql.Composed]:
+        """Return the statements that merge the rows, one after the other.
+
+        Args:
+            deletes_first: Whether rows are deleted first: others may have their unique values.
+        """
+        upsert, has = self.upsert, {each.name: each for each in columns_of(self._schema())}
+        names = [each for each in has if each not in self.columns.hidden]
         newer, order = "true", [*PLACE, _ROW]
         if upsert.order_by is not None:
             newer, order = _NEWER, [upsert.order_by, *order]
@@ -124,33 +134,58 @@ class PostgresMerge:
                 _each("{0} = excluded.{0}", values),
                 sql.SQL(newer).format(column, sql.SQL("excluded")),
             )
-        return self._sql(
-            _MERGE,
-            order=_each("{} DESC", order),
-            mark=sql.Identifier(upsert.delete_when),
-            same=_each("stored.{0} = changes.{0}", upsert.merge_on, " AND "),
-            newer=sql.SQL(newer).format(column, sql.SQL("changes")),
-            names=_each("{}", names),
-            update=update,
+        parts = {
+            "order": _each("{} DESC", order),
+            "mark": sql.Identifier(upsert.delete_when),
+            "same": _each("stored.{0} = changes.{0}", upsert.merge_on, " AND "),
+            "newer": sql.SQL(newer).format(column, sql.SQL("changes")),
+            "names": _each("{}", names),
+            "values": sql.SQL(", ").join(self._value(has[each], upsert.compared) for each in names),
+            "update": update,
+        }
+        texts = [_INSERT]
+        if upsert.delete_when in has:
+            texts.insert(0 if deletes_first else 1, _DELETE)
+        return [_DEFER, *(self._sql(text, **parts) for text in texts), _CHECK]
+
+    def violation(self, error: psycopg.IntegrityError) -> TableError:
+        """Return the error of a constraint that a row of the batch violates.
+
+        Args:
+            error: The error of the server, whose values are not shown.
+        """
+        found = _COLUMNS.search(error.diag.message_detail or "")
+        of = f" of {found[1]}" if found else ""
+        return TableError(
+            f"the batch does not fit {self.name}: {message_of(error)}{of}. If its rows fit only"
+            " once all of them are merged, as where two exchange a unique value, add the constraint"
+            " again as DEFERRABLE, which has it checked then; else drop it, or change the transform"
         )
 
     def _schema(self) -> pa.Schema:
         return schema_of_text(self.pieces[0][1].details)
 
+    def _value(self, column: Column, as_staged: Container[str]) -> sql.Composable:
+        """Return a column as a value of the table, or as it is."""
+        name = sql.Identifier(column.name)
+        return name if column.name in as_staged else self.casts.of(column)
+
     def _sql(self, text: str, **parts: sql.Composable) -> sql.Composed:
-        """Format a statement about the rows as values of the table, with the mark of deletes."""
+        """Format a statement about the rows, with keys as the table's, and the mark of deletes."""
         mark = self.upsert.delete_when
         columns = {each.name: each for each in columns_of(self._schema())}
         marked = sql.SQL("coalesce({}, false)" if mark in columns else "false")
-        values = [
-            sql.SQL("{} AS {}").format(self.casts.of(each), sql.Identifier(name))
+        # Other values become those of the table where they are inserted: a domain may refuse the
+        # nulls of rows that delete.
+        others = {*columns}.difference(self.upsert.compared)
+        values: list[sql.Composable] = [
+            sql.SQL("{} AS {}").format(self._value(each, others), sql.Identifier(name))
             for name, each in columns.items()
             if name != mark
         ]
         # Rows are in the order in which their task wrote them.
-        row = sql.SQL("ctid AS {}").format(sql.Identifier(_ROW))
         name = sql.Identifier(mark)
-        values += [sql.SQL("{} AS {}").format(marked.format(name), name), row]
+        values += [sql.SQL("{} AS {}").format(marked.format(name), name), sql.Identifier(_ROW)]
         select = sql.SQL("SELECT {} FROM {}")
         joined = sql.SQL(", ").join(values)
         return sql.SQL(text).format(

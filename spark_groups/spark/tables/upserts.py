@@ -59,8 +59,11 @@ class Upsert:
             return replace(columns, needed=needed, hidden=frozenset(hidden), mark=self.delete_when)
         names = columns.schema.names
         if lacking := [each for each in self.compared if each not in names]:
+            unfilled = columns.not_written
+            why = "".join(f"; {each} {unfilled[each]}" for each in lacking if each in unfilled)
             raise TableError(
                 f"{columns.table} has no {', '.join(lacking)}, which merge_on and order_by name"
+                + why
             )
         added = [
             pa.field(name, of, nullable=name == self.delete_when)
