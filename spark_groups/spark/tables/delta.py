@@ -626,7 +626,7 @@ class DeltaTable(LakeTable):
             # The library raises one error for a commit that came second, and for any other cause.
             if self._log.has_commit(following):
                 raise TableChangedError(
-                    f"another writer has committed to {self}: {self._line(error)}"
+                    f"another writer has committed to {self}"
                 ) from self._secrets.cause(error)
             raise TableError(
                 f"{self} was not changed, and no other writer has committed: {self._line(error)}"
