@@ -14,11 +14,12 @@ from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import OffsetRange, PlanTopic
 from tests.spark.tables.batches_setup import GROUP, KEY, TOPIC, reads, rows
 from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets
 from tests.spark.tables.write_setup import PARTITIONS, CutLogs, Staging
+from workshop.parts.table_write import write_batch
 
 
 def at(offset: int, partition: int = 0) -> dict[FenceKey, OffsetAndMetadata]:

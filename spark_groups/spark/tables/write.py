@@ -77,7 +77,6 @@ from spark_groups.spark.tables.routes import (
     Target,
     Targets,
     Writing,
-    resumed,
     write_together,
 )
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
@@ -98,8 +97,6 @@ _NOT_AS_LOADED: Final = (
     "write_table takes a stream of kafka-group as load() returned it: pass a function that changes"
     " the rows as its second argument"
 )
-
-Stage = Callable[[tuple[OffsetRange, ...], Attempt], Sequence[Piece]]
 
 
 def write_table(
@@ -475,38 +472,6 @@ class Notices:
                 logger.warning("%s: %s", table, sentence)
 
 
-def write_batch(  # noqa: PLR0917
-    table: FencedTable,
-    batch: Batch,
-    stage: Stage,
-    notices: Notices,
-    logs: GroupLogs | None = None,
-    unsaved: UnsavedEntries | None = None,
-    *,
-    pause: Callable[[float], object] = time.sleep,
-    now: Callable[[], float] = time.monotonic,
-) -> None:
-    """Write the part of a batch that one table lacks: take the steps of `BatchWrite`.
-
-    Args:
-        table: The table.
-        batch: The batch.
-        stage: Stages the rows of ranges for an attempt.
-        notices: Remembers which WARNs were logged.
-        logs: Reports deleted records and the group's committed offsets; None: there are none.
-        unsaved: Remembers where the group began partitions, while the table does not exist.
-        pause: Waits before a refused writer compares again.
-        now: The clock, in seconds.
-
-    Raises:
-        TableError: The batch cannot be written.
-    """
-    writing = write_steps(table, batch, notices, logs, unsaved, pause=pause, now=now)
-    asked = resumed(writing)
-    while asked is not None:
-        asked = resumed(writing, stage(*asked))
-
-
 def write_steps(
     table: FencedTable,
     batch: Batch,
@@ -517,7 +482,20 @@ def write_steps(
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Writing:
-    """Do as `write_batch` does, but yield the ranges to stage, and get their staged rows."""
+    """Write the part of a batch that one table lacks: take the steps of `BatchWrite`.
+
+    Args:
+        table: The table.
+        batch: The batch.
+        notices: Remembers which WARNs were logged.
+        logs: Reports deleted records and the group's committed offsets; None: there are none.
+        unsaved: Remembers where the group began partitions, while the table does not exist.
+        pause: Waits before a refused writer compares again.
+        now: The clock, in seconds.
+
+    Raises:
+        TableError: The batch cannot be written.
+    """
     write = BatchWrite(batch, str(table), unsaved or UnsavedEntries(), random.uniform)
     attempt: Attempt = _new_attempt(batch)
     pieces: Sequence[Piece] = ()

@@ -17,11 +17,12 @@ import spark_groups
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
 from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, reads, rows
 from tests.spark.tables.every_table_setup import place_of
 from tests.spark.tables.places import Database, PostgresPlace, SqlitePlace, Writer
 from tests.spark.tables.write_setup import Staging, batch_of
+from workshop.parts.table_write import write_batch
 from workshop.parts.waiting import wait_until
 
 

@@ -20,10 +20,11 @@ from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.delta import CHECKPOINT_INTERVAL, delta_table
 from spark_groups.spark.tables.delta_log import DeltaLog
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, SCHEMA, reads, rows
 from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets
+from workshop.parts.table_write import write_batch
 
 
 def test_log_has_the_entries_and_each_commit_its_own_version(tmp_path: Path) -> None:

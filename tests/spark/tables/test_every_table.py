@@ -17,7 +17,7 @@ from spark_groups.fence.beginnings import Batch
 from spark_groups.fence.compare import other_groups
 from spark_groups.fence.entries import Entry, FenceKey
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, TOPIC, reads, rows
 from tests.spark.tables.every_table_setup import (
@@ -42,6 +42,7 @@ from tests.spark.tables.write_setup import (
     race,
     set_offsets,
 )
+from workshop.parts.table_write import write_batch
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 MISFITS = (

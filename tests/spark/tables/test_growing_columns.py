@@ -23,7 +23,7 @@ from spark_groups.errors import OptionsError, TableChangedError, TableError
 from spark_groups.fence.beginnings import Batch
 from spark_groups.runtime.snapshot_sockets import read_snapshots
 from spark_groups.spark.tables.table import Attempt, Piece
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, SCHEMA, reads, rows
 from tests.spark.tables.delta_setup import DeltaPlace
@@ -38,6 +38,7 @@ from tests.spark.tables.write_setup import (
     expected,
     race,
 )
+from workshop.parts.table_write import write_batch
 from workshop.parts.waiting import wait_until
 
 CARRIER = {"carrier": pa.scalar("AA")}

@@ -18,11 +18,12 @@ from spark_groups.fence.beginnings import Batch
 from spark_groups.fence.entries import Entry
 from spark_groups.spark.tables.iceberg import iceberg_table
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import OffsetRange
 from tests.spark.tables.batches_setup import AFTER_PYTHON, GROUP, KEY, reads, rows
 from tests.spark.tables.iceberg_tables import Lake
 from tests.spark.tables.places import Writer
+from workshop.parts.table_write import write_batch
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import Entry, EntryChange, TableState
 from spark_groups.group.member.backoff import MAX_BACKOFF_S
 from spark_groups.spark.tables.table import Attempt
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import TopicId
 from tests.spark.tables.batches_setup import KEY, reads
 from tests.spark.tables.delta_setup import DeltaWriter, entries, offsets
@@ -42,6 +42,7 @@ from tests.spark.tables.write_setup import (
     values_of,
 )
 from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
+from workshop.parts.table_write import write_batch
 
 on_spark = pytest.mark.usefixtures("spark", "kafka")
 

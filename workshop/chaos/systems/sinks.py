@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from spark_groups.fence.beginnings import Batch
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
-from spark_groups.spark.tables.write import Notices, write_batch
+from spark_groups.spark.tables.write import Notices
 from spark_groups.types import OffsetRange
 from workshop.chaos.results.account import SinkRow
 from workshop.chaos.systems.record import is_right
+from workshop.parts.table_write import write_batch
 
 APPENDED: Final = "*.rows"
 SCHEMA: Final = pa.schema(
