@@ -421,16 +421,25 @@ class Cluster:
         Args:
             kind: Makes an answer with an `error_code`, if there is no coordinator.
             ask: Sends the request over a connection, with a timeout in seconds.
+
+        Raises:
+            RequestError: Nobody answered in time. If the deadline cut the last attempt short, this
+                is the error of the one before, which had its time and knows the reason.
         """
         deadline = self._deadline()
+        earlier: RequestError | None = None
         while True:
+            is_cut_short = deadline - time.monotonic() < self._patience.seconds()
             try:
                 answer = self._ask_coordinator(group_id, kind, ask, deadline)
+            except AnotherClusterError:
+                self._coordinator = None
+                raise
             except RequestError as error:
                 self._coordinator = None
-                is_elsewhere = isinstance(error, AnotherClusterError)
-                if is_elsewhere or not self._pool.pause(_RETRY_PAUSE_S, deadline):
-                    raise
+                earlier = earlier if earlier is not None and is_cut_short else error
+                if not self._pool.pause(_RETRY_PAUSE_S, deadline):
+                    raise earlier
                 continue
             if rule_for(answer.error_code).lookup not in ASK_AGAIN:
                 return answer

@@ -19,7 +19,7 @@ from spark_groups.wire.addresses import REACHED, Address, ReachedTargets
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import ADVERTISED, AdvertisedAddressError, RequestError
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
-from spark_groups.wire.schemas.wire_messages import METADATA
+from spark_groups.wire.schemas.wire_messages import FIND_COORDINATOR, METADATA
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.transport import Transport
@@ -164,6 +164,28 @@ def test_doctor_advises_on_the_advertised_address(astray: tuple[str, str]) -> No
     assert given in check.found
     assert "advertised.listeners" in check.cure
     assert "--command-config" not in check.cure
+
+
+def test_deadline_in_a_later_attempt_does_not_hide_the_address_that_leads_nowhere() -> None:
+    (nowhere,) = free_ports(1)
+    answers = iter([{"node_id": 1, "host": "127.0.0.1", "port": nowhere}])
+
+    def script(peer: socket.socket) -> None:
+        greet(peer)
+        tell_cluster(peer, "one")
+        while frame := read_frame(peer):
+            for node in answers:
+                found = {"key": "g", "error_code": 0, "error_message": None, **node}
+                values = {"throttle_time_ms": 0, "coordinators": (found,)}
+                peer.sendall(response(FIND_COORDINATOR, correlation_id(frame), values))
+                break
+
+    with (
+        listening(script) as port,
+        Cluster(f"127.0.0.1:{port}", request_timeout_s=2.0) as cluster,
+        pytest.raises(AdvertisedAddressError, match=f"127.0.0.1:{nowhere}"),
+    ):
+        cluster.describe_group(DescribeGroupRequest(group_id="g"))
 
 
 @pytest.mark.broker
