@@ -427,24 +427,24 @@ class Cluster:
                 is the error of the one before, which had its time and knows the reason.
         """
         deadline = self._deadline()
-        earlier: RequestError | None = None
+        failure: RequestError | None = None
         while True:
             is_cut_short = deadline - time.monotonic() < self._patience.seconds()
             try:
                 answer = self._ask_coordinator(group_id, kind, ask, deadline)
-            except AnotherClusterError:
-                self._coordinator = None
-                raise
             except RequestError as error:
                 self._coordinator = None
-                earlier = earlier if earlier is not None and is_cut_short else error
-                if not self._pool.pause(_RETRY_PAUSE_S, deadline):
-                    raise earlier
-                continue
-            if rule_for(answer.error_code).lookup not in ASK_AGAIN:
-                return answer
-            self._coordinator = None
+                if isinstance(error, AnotherClusterError):
+                    raise
+                failure = failure if failure is not None and is_cut_short else error
+            else:
+                failure = None
+                if rule_for(answer.error_code).lookup not in ASK_AGAIN:
+                    return answer
+                self._coordinator = None
             if not self._pool.pause(_RETRY_PAUSE_S, deadline):
+                if failure is not None:
+                    raise failure
                 return answer
 
     def _ask_coordinator(
