@@ -423,7 +423,7 @@ class Cluster:
             ask: Sends the request over a connection, with a timeout in seconds.
 
         Raises:
-            RequestError: Nobody answered in time. If the deadline cut the last attempt short, this
+            RequestError: No broker answered in time. If the deadline cut the last attempt short, this
                 is the error of the one before, which had its time and knows the reason.
         """
         deadline = self._deadline()
