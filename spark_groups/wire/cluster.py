@@ -423,8 +423,8 @@ class Cluster:
             ask: Sends the request over a connection, with a timeout in seconds.
 
         Raises:
-            RequestError: No broker answered in time. If the deadline cut the last attempt short, this
-                is the error of the one before, which had its time and knows the reason.
+            RequestError: No broker answered in time. If the deadline cut the last attempt short,
+                this is the error of the one before, which had its time and knows the reason.
         """
         deadline = self._deadline()
         failure: RequestError | None = None
