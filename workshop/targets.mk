@@ -45,8 +45,9 @@ fuzz: env ## Feed hostile input to every parser of external data; MINUTES=5 SEED
 bench-handover: prerequisites env ## Compare hand-overs with confluent-kafka; about 20 minutes; BENCH_FLAGS="--rounds 1" plays one round of three
 	$(PY) -m workshop.benchmarks.handover $(BENCH_FLAGS)
 
-bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY; about 30 minutes
+bench-tables: prerequisites-of-tests env ## Compare write_table with delta-spark and with COPY, of bytes and of typed rows; about 50 minutes
 	$(PY) -m workshop.benchmarks.tables $(BENCH_FLAGS)
+	$(PY) -m workshop.benchmarks.typed_tables $(BENCH_FLAGS)
 
 bench-columnar: prerequisites env ## Measure what columnar reads of Python sources would give; about 5 minutes
 	$(PY) -m workshop.benchmarks.throughput --columnar --topics 100,1000 --json build/columnar.json $(BENCH_FLAGS)

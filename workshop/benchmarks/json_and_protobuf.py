@@ -14,9 +14,11 @@ import json
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import Row
 from rich.console import Console
 from rich.table import Table
 
@@ -98,14 +100,32 @@ def json_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Array]
     }
 
 
-def protobuf_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Array]]:
-    """Return each measurement of Protobuf: how a batch is decoded, and the batch."""
+def flat_file() -> Any:
+    """Return a file of Protobuf with the message `t.Flat`."""
     file = new_file("proto3")
     descriptor = file.message_type.add(name="Flat")
     for name, kind in KINDS.items():
         add_field(descriptor, name, kind)
     descriptor.oneof_decl.add(name="_note")
     add_field(descriptor, "note", "string", oneof_index=0, proto3_optional=True)
+    return file
+
+
+@cache
+def _message() -> Any:
+    return class_of(flat_file(), "t.Flat")
+
+
+def as_protobuf(record: Row) -> bytes:
+    """Return the bytes of a flat record as a message of Protobuf."""
+    fields = {name: value for name, value in record.asDict().items() if value is not None}
+    octets: bytes = _message()(**fields).SerializeToString()
+    return octets
+
+
+def protobuf_ways(rows: int) -> dict[str, tuple[Callable[[pa.Array], Any], pa.Array]]:
+    """Return each measurement of Protobuf: how a batch is decoded, and the batch."""
+    file = flat_file()
     outer = file.message_type.add(name="Nested")
     add_field(outer, "id", "int64")
     add_field(outer, "items", "t.Flat", is_array=True)

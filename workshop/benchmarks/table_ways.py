@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_groups import delta_table, iceberg_table, postgres_table, write_table
@@ -107,6 +109,11 @@ class Target:
     def counts(self) -> dict[int, PartitionCount]:
         """Count its rows."""
         raise NotImplementedError
+
+    def problems(self, ends: Mapping[int, int], query: StreamingQuery) -> list[str]:
+        """Return what is wrong with it after a query that read a topic up to these offsets."""
+        del query
+        return problems_of(self.counts(), ends)
 
     def remove(self) -> None:
         """Delete it."""
@@ -308,6 +315,7 @@ class Way:
         source: Spark's format of the stream.
         options: Its options, except those that select the topic and offsets.
         settings: The session's, while it runs.
+        decoded: Makes of the stream the one that is written.
     """
 
     target: Callable[[Path, str], Target]
@@ -315,6 +323,7 @@ class Way:
     source: str = "kafka-group"
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    decoded: Callable[[DataFrame], DataFrame] = lambda stream: stream
 
 
 SPARK = "delta-spark"

@@ -21,8 +21,8 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,6 @@ from workshop.benchmarks.table_ways import (
     SPARK_TUNED,
     WAYS,
     Way,
-    problems_of,
 )
 from workshop.benchmarks.throughput import DONE_S, PARTITIONS, TASKS, TopicKind, generate, moved_on
 from workshop.parts.connector import DELTA_SPARK, fetch_delta
@@ -68,13 +67,13 @@ class Case:
     """A topic, and the ways to write it.
 
     Args:
-        kind: The kind of its records.
+        kind: The kind of its records, as reports show it.
         rows: The number of its records.
         batch_rows: The number of records of a batch.
         ways: Names of the ways that write it.
     """
 
-    kind: TopicKind
+    kind: TopicKind | str
     rows: int
     batch_rows: int
     ways: tuple[str, ...]
@@ -161,6 +160,7 @@ class Bench:
         dsn: The connection string of PostgreSQL.
         accounts: The CPU accounts of Spark, the broker and PostgreSQL.
         company_max: The processors that other processes may use on average.
+        ways: The ways to write, by name.
     """
 
     spark: SparkSession
@@ -168,6 +168,7 @@ class Bench:
     dsn: str
     accounts: tuple[CpuAccount, CpuAccount, CpuAccount]
     company_max: float
+    ways: Mapping[str, Way] = field(default_factory=lambda: WAYS)
 
     def used(self) -> Used:
         """Return the CPU time used until now."""
@@ -192,7 +193,7 @@ class Bench:
         }
         if way.source == "kafka-group":
             options["kafka.group.id"] = f"tables-{uuid.uuid4().hex}"
-        stream = self.spark.readStream.format(way.source).options(**options).load()
+        stream = way.decoded(self.spark.readStream.format(way.source).options(**options).load())
         # A query keeps the settings of its session from the start of the query.
         for name, value in way.settings.items():
             self.spark.conf.set(name, value)
@@ -205,7 +206,7 @@ class Bench:
 
     def write(self, topic: str, case: Case, name: str, repeat: int) -> Reading:
         """Write a topic to a new table, check that it has each record once, and remove it."""
-        way = WAYS[name]
+        way = self.ways[name]
         load_average = os.getloadavg()[0]
         with tempfile.TemporaryDirectory(prefix="tables-") as directory:
             target = way.target(Path(directory, f"table-{uuid.uuid4().hex}"), self.dsn)
@@ -222,7 +223,7 @@ class Bench:
                     raise RuntimeError(f"{name} has not written {topic} within {DONE_S:g} s")
                 spent, company_cores = self.used().since(before)
                 batches = [each for each in query.recentProgress if moved_on(each)]
-                if problems := problems_of(target.counts(), self._ends(topic)):
+                if problems := target.problems(self._ends(topic), query):
                     raise RuntimeError(f"{name} wrote {topic} wrongly: {'; '.join(problems)}")
             finally:
                 query.stop()
@@ -286,8 +287,8 @@ class Bench:
             consumer.close()
 
 
-def session() -> SparkSession:
-    """Return a Spark session with Spark's own Kafka source and delta-spark."""
+def session(jars: Iterable[Path] = ()) -> SparkSession:
+    """Return a Spark session with Spark's own Kafka source, delta-spark, and further jars."""
     return new_session(
         TASKS,
         {
@@ -297,7 +298,7 @@ def session() -> SparkSession:
             "spark.databricks.delta.snapshotPartitions": str(TASKS),
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         },
-        fetch_delta(DELTA_SPARK),
+        [*fetch_delta(DELTA_SPARK), *jars],
     )
 
 
@@ -352,6 +353,7 @@ def main() -> None:
         bench = Bench(spark, kafka, dsn, accounts, given.company_max)
         for case in cases(given.rows, given.batch_rows, given.small_rows, given.topics):
             ways = tuple(each for each in case.ways if each in wanted)
+            assert isinstance(case.kind, TopicKind)
             topic = f"tables-{case.kind.value_bytes}-{case.kind.codec}-{case.batch_rows}"
             generate(spark, kafka, topic, case.kind, case.rows)
             for reading in bench.measure(topic, replace(case, ways=ways), given.repeats):

@@ -280,7 +280,7 @@ def markdown(result: Mapping[str, Any], drawn: Mapping[str, str], raw: str) -> s
         f" benchmark fails. [{raw}]({raw}) has all readings.",
         "",
         f"- {joined(facts_of(result))}",
-        *_company(found.readings),
+        *company(found.readings),
         "",
         *markdown_table(("way", "meaning"), ((name, each.what) for name, each in WAYS.items())),
         "Larger fetches are those of the tuned source in [Throughput](throughput.md); to Spark's"
@@ -304,7 +304,8 @@ def markdown(result: Mapping[str, Any], drawn: Mapping[str, str], raw: str) -> s
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _company(readings: Readings) -> list[str]:
+def company(readings: Readings) -> list[str]:
+    """Return the load of the machine in the readings, as an entry of a list."""
     if not readings:
         return []
     load = max(reading["load_average"] for reading in readings)

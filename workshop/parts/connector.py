@@ -47,6 +47,16 @@ _DELTA_MODULE = """\
   </dependencies>
 </ivy-module>
 """
+_AVRO_MODULE = """\
+<ivy-module version="2.0">
+  <info organisation="spark-groups" module="avro"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.spark" name="spark-avro_2.13" rev="{version}"
+      conf="default->default" transitive="false"/>
+  </dependencies>
+</ivy-module>
+"""
 _CENTRAL = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -64,6 +74,12 @@ def fetch_connector(spark_version: str) -> list[Path]:
 def fetch_delta(version: str) -> list[Path]:
     """Return the jars of a version of delta-spark, fetched if they are not there yet."""
     return _fetch(f"delta-{version}", _DELTA_MODULE.format(version=version))
+
+
+def fetch_avro(spark_version: str) -> list[Path]:
+    """Return the jar of spark-avro for a version, fetched if it is not there yet."""
+    version = connector_version(spark_version)
+    return _fetch(f"avro-{version}", _AVRO_MODULE.format(version=version))
 
 
 def _fetch(name: str, module: str) -> list[Path]:

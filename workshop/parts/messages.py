@@ -127,6 +127,16 @@ def as_set(*files: descriptor_pb2.FileDescriptorProto) -> bytes:
     return octets
 
 
+def standard_files() -> list[descriptor_pb2.FileDescriptorProto]:
+    """Return Google's standard files, which a set must have that is used without our own."""
+    found = []
+    for each in STANDARD:
+        file = descriptor_pb2.FileDescriptorProto()
+        each.DESCRIPTOR.CopyToProto(file)
+        found.append(file)
+    return found
+
+
 def class_of(file: descriptor_pb2.FileDescriptorProto, name: str) -> Any:
     """Return the class of a message of a file."""
     pool = descriptor_pool.DescriptorPool()
