@@ -18,7 +18,7 @@ from workshop.parts.brokers import ANSWER_S, admin, await_partitions
 from workshop.parts.waiting import wait_until
 
 NODE_IDS = (1, 2, 3)
-READY_S = 60.0
+READY_S = 300.0
 OFFSETS_PARTITIONS = 3
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
@@ -58,6 +58,7 @@ class ThreeBrokers:
                 port=clients[node_id],
                 cluster_id=cluster_id,
                 heap_mb=64,
+                start_timeout_s=READY_S,
                 server_properties={
                     **REPLICATED,
                     "node.id": str(node_id),

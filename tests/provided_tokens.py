@@ -26,6 +26,6 @@ def provided(settings: Mapping[str, str]) -> BearerToken:
         "claims": {**claims, "exp": int(time.time()) + int(settings["test.lifetime"])},
     }
     request = urllib.request.Request(settings["test.url"], data=json.dumps(asked).encode())
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         found = json.load(answer)
     return BearerToken(found["token"], found["expires_at_ms"], "provided")

@@ -131,7 +131,7 @@ def _general_name(host: str) -> x509.GeneralName:
 def keytool(*args: str) -> None:
     """Run the JDK's keytool."""
     tool = Path(find_java()).with_name("keytool")
-    subprocess.run([str(tool), *args], check=True, capture_output=True, timeout=240)
+    subprocess.run([str(tool), *args], check=True, capture_output=True, timeout=800)
 
 
 def pkcs12_of(identity: Identity) -> bytes:
@@ -289,7 +289,7 @@ def token_issuer() -> Iterator[TokenIssuer]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(300)
 
 
 @dataclass

@@ -139,7 +139,7 @@ def test_application_that_ended_by_itself_shows_its_log(
     process.run(["sh", "-c", "echo no broker here"], application.log)
     application._process, application._pid = process, process.pid
     try:
-        assert process.wait(10) == 0
+        assert process.wait(300) == 0
         with pytest.raises(ApplicationError, match="flights-1 ended by itself:\nno broker here"):
             end(application)
     finally:
@@ -170,7 +170,7 @@ def test_the_screen_is_that_of_watch_with_the_written_rows() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     done = subprocess.run(
-        [*DEMO, "--rows", "3"], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+        [*DEMO, "--rows", "3"], cwd=ROOT, capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 2
     assert "--rows is 12 to 336776" in done.stderr
@@ -196,15 +196,14 @@ def said_pids(text: str) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_demo_hands_over_and_misses_nothing(tmp_path: Path) -> None:
     log = tmp_path / "demo.txt"
     demo = start(log, "--rows", str(ROWS), "--seconds", "20")
     try:
-        exit_code = demo.wait(360)
+        exit_code = demo.wait(800)
     finally:
         demo.send_signal(signal.SIGTERM)
-        demo.wait(60)
+        demo.wait(300)
     text = log.read_text(encoding="utf-8")
     assert exit_code == 0, text
     assert re.search(r"flights-1 owns 0-5; flights-2 owns 6-11", text)
@@ -225,15 +224,15 @@ def test_nothing_is_left_when_the_demo_is_stopped(number: signal.Signals, tmp_pa
     log = tmp_path / "demo.txt"
     demo = start(log, "--rows", str(ROWS))
     try:
-        wait_until(lambda: "flights-1 owns 0-11" in log.read_text("utf-8"), 120, "the group")
+        wait_until(lambda: "flights-1 owns 0-11" in log.read_text("utf-8"), 400, "the group")
         children = descendants(demo.pid)
         assert len(children) > 4
         demo.send_signal(number)
-        exit_code = demo.wait(30)
+        exit_code = demo.wait(300)
     finally:
         demo.kill()
     assert exit_code == (-number if number == signal.SIGKILL else 130)
-    wait_until(lambda: not any(map(is_alive, children)), 20, f"the end of {children}")
+    wait_until(lambda: not any(map(is_alive, children)), 400, f"the end of {children}")
 
 
 def test_picture_has_a_bar_for_each_owner_of_each_partition() -> None:

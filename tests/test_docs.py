@@ -42,9 +42,9 @@ PAGES = {
     for path in sorted(DOCS.rglob("*.md"))
 }
 TUTORIAL = "docs/tutorial/first_steps.md"
-COMMAND_DEADLINE_S = 60
-BUILD_DEADLINE_S = 240
-SEARCH_DEADLINE_MS = 60_000
+COMMAND_DEADLINE_S = 300
+BUILD_DEADLINE_S = 800
+SEARCH_DEADLINE_MS = 120_000
 
 OPTIONS = frozenset(re.findall(r"^\| `([^`]+)`", option_table(), re.MULTILINE))
 KAFKAS_OWN = frozenset({"kafka.max.poll.records", "kafka.sasl.login.callback.handler.class"})

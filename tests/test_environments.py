@@ -34,7 +34,7 @@ def planned(target: str, environment: Path) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=240,
+        timeout=800,
     ).stdout
 
 

@@ -24,7 +24,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", WITHOUT + program],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
 

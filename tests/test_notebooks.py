@@ -51,7 +51,7 @@ def run(notebook: Path, directory: Path, **variables: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -127,7 +127,6 @@ def test_first_steps_lead_to_the_hand_over() -> None:
 @pytest.mark.broker
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     shown_in_red = run(notebook, tmp_path)
@@ -139,6 +138,5 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
 @pytest.mark.broker
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.timeout(420)
 def test_first_steps_run_through_spark_connect(tmp_path: Path) -> None:
     run(FIRST_STEPS, tmp_path, SPARK_REMOTE="local[2]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -39,7 +40,9 @@ _ARCHIVE_TIMEOUT_S = 180.0
 """How long a broker may take to write its classes after its end."""
 _ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 _PORT_ATTEMPTS = 3
-_KILL_S = 10.0
+_KILL_S = 60.0
+_PORTS = range(10_000, 32_768)
+"""Below those of connections and of who asks for any port, who could take one before its use."""
 _ERROR_LINES = 20
 _TAIL_BYTES = 256 * 1024
 HOST = "127.0.0.1"
@@ -83,7 +86,7 @@ class EmbeddedKafka:
         format_arguments: Sequence[str] = (),
         cluster_id: str | None = None,
         heap_mb: int = DEFAULT_HEAP_MB,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 120.0,
         outlives_owner: bool = False,
     ) -> None:
         if outlives_owner and log_dir is None:
@@ -223,7 +226,7 @@ class EmbeddedKafka:
         found = _last_lines(self._files.broker_log) + _last_lines(self._files.output)
         return "\n".join(found[-lines:])
 
-    def run_tool(self, main_class: str, *args: str, timeout_s: float = 60.0) -> str:
+    def run_tool(self, main_class: str, *args: str, timeout_s: float = 120.0) -> str:
         """Run one of Kafka's command line tools and return what it wrote to standard output.
 
         Args:
@@ -403,12 +406,15 @@ def _size_bytes(path: Path) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are free at this moment."""
+    """Return ports that are free at this moment, and that no system gives to anybody by itself."""
+    found: list[int] = []
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+        for port in random.SystemRandom().sample(_PORTS, 100 + count):
+            if len(found) < count:
+                with contextlib.suppress(OSError):
+                    held.enter_context(socket.socket()).bind((HOST, port))
+                    found.append(port)
+    return found
 
 
 def check_port(port: int) -> None:
@@ -428,7 +434,7 @@ def check_port(port: int) -> None:
         ) from error
 
 
-def answers(port: int, timeout_s: float = 2.0) -> bool:
+def answers(port: int, timeout_s: float = 5.0) -> bool:
     """Return whether a broker answers on a plaintext port and is ready for work.
 
     A broker accepts requests shortly before the controller unfences it. Until then its own

@@ -17,7 +17,7 @@ from typing import Protocol
 from spark_groups.broker import supervisor
 from spark_groups.errors import EmbeddedKafkaError
 
-_ANSWER_S = 10.0
+_ANSWER_S = 60.0
 """How long the supervisor may take for an answer, which needs no more than a fork."""
 _STOPPED_POLL_S = 0.005
 _NOT_RUNNING = ("T", "t", "Z", "X", "")

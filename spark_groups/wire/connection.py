@@ -40,7 +40,7 @@ MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 _CORRELATION_IDS: Final = 2**31
 OLD_S: Final = 3.0
 """The age of the last answer from which on a connection may have been dropped in silence."""
-_PROBE_S: Final = 2.0
+_PROBE_S: Final = 10.0
 """Timeout for detecting the kind of a listener that hung up."""
 
 _UNSUPPORTED_VERSION: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)

@@ -114,6 +114,7 @@ class ConnectionPool:
             connection = self._connections.get(address)
             if address != passed_over and connection is not None and connection.is_usable():
                 return connection
+        failed: dict[Address, _Failure] = {}
         while True:
             reasons: dict[Address, _Failure] = {}
             connection = self._first_opened(reasons, deadline)
@@ -125,10 +126,11 @@ class ConnectionPool:
                 is_final = all(isinstance(reason, final) for reason in reasons.values())
                 if is_final and len(reasons) >= len(self._rotation):
                     raise next(iter(reasons.values()))
+            failed |= reasons
             now = time.monotonic()
             self._backoff.failed(now, RECONNECT_MAX_S)
             if not self.pause(self._backoff.not_before - now, deadline):
-                raise self._none_answered(reasons)
+                raise self._none_answered(failed)
 
     def _first_opened(self, reasons: dict[Address, _Failure], deadline: float) -> Connection | None:
         """Open one connection after another until the first one is open, or all have failed.
@@ -179,10 +181,11 @@ class ConnectionPool:
         refused = [reason for reason in reasons.values() if isinstance(reason, AccessError)]
         if refused:
             return refused[0]
-        others = self._openings.keys() - reasons.keys()
-        silent = [f"{other} does not answer in time" for other in sorted(others)]
-        listed = "; ".join([*map(str, reasons.values()), *silent])
-        return RequestError(f"no broker answered: {listed}", may_have_arrived=False)
+        # An attempt that the deadline cut short says less than the one before it.
+        silent = {key for key, each in self._openings.items() if each.is_late or key not in reasons}
+        listed = [str(reason) for key, reason in reasons.items() if key not in silent]
+        listed += [f"{key} does not answer in time" for key in sorted(silent)]
+        return RequestError(f"no broker answered: {'; '.join(listed)}", may_have_arrived=False)
 
     def _warn(self, reasons: dict[Address, _Failure]) -> None:
         """Say once which address is not used because of its certificate."""

@@ -30,7 +30,7 @@ def test_exit_codes_and_output(process: JvmProcess, tmp_path: Path) -> None:
     output = tmp_path / "out"
     for code in (0, 3):
         process.run([sys.executable, "-c", f"print({code}, flush=True); exit({code})"], output)
-        assert process.wait(10) == code
+        assert process.wait(300) == code
         assert process.wait(0) == code
         assert process.pid is None
     assert output.read_text().split() == ["0", "3"]
@@ -43,7 +43,7 @@ def test_a_signal_reaches_it(process: JvmProcess, tmp_path: Path) -> None:
     pid = process.pid
     assert pid is not None
     assert send_signal(process, signal.SIGKILL)
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(300) == -signal.SIGKILL
     assert not is_alive(pid)
     assert not send_signal(process, signal.SIGKILL)
     process.close()
@@ -70,7 +70,7 @@ def test_a_detached_one_runs_on(tmp_path: Path) -> None:
     assert pid is not None
     assert is_alive(pid)
     assert send_signal(process, signal.SIGKILL)
-    assert process.wait(10) is not None
+    assert process.wait(300) is not None
 
 
 def test_what_cannot_be_started_is_named(tmp_path: Path) -> None:

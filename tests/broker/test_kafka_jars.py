@@ -81,7 +81,7 @@ def test_two_processes_fetch_once(mirror: Path) -> None:
         subprocess.Popen([sys.executable, "-c", FETCH], stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=240)[1] for process in both]
+    said = [process.communicate(timeout=800)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sum("fetching Apache Kafka 4.9.1" in text for text in said) == 1
 
@@ -128,7 +128,7 @@ def test_the_error_without_a_network_states_the_reason(version: str, tmp_path: P
         ),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 1

@@ -47,7 +47,7 @@ def test_the_child_and_the_folder_go_with_the_owner(
     assert is_alive(child)
     try:
         owner.send_signal(number)
-        owner.wait(10)
+        owner.wait(300)
         wait_until(lambda: not is_alive(child), what="the end of the child")
         wait_until(lambda: not folder.exists(), what="the end of the folder")
     finally:

@@ -18,9 +18,8 @@ from spark_groups.wire.group_admin import MemberIdentity, leave_group
 from spark_groups.wire.schemas.codec import Values
 from tests.wire.classic_schemas import JOIN_GROUP, SYNC_GROUP
 from tests.wire.coordinator_connection_setup import coordinator
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
-ANSWER_S = 20.0
 SESSION_TIMEOUT_MS = 60_000
 MEMBER_ID_REQUIRED = 79
 LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -52,7 +51,7 @@ def classic_leader(
     with Cluster(servers) as cluster:
         node = coordinator(cluster, group_id)
         connection = Connection(node.host, node.port)
-        connection.connect(ANSWER_S)
+        connection.connect(LONG_S)
         asked = {
             "group_id": group_id,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
@@ -75,13 +74,13 @@ def classic_leader(
 
 def _join(connection: Connection, asked: Values) -> Values:
     def answered() -> Values | None:
-        answer = connection.request(JOIN_GROUP, asked, ANSWER_S)
+        answer = connection.request(JOIN_GROUP, asked, LONG_S)
         return None if answer["error_code"] in LOADING else answer
 
     joined = wait_until(answered, what="a coordinator that has loaded the group")
     if joined["error_code"] == MEMBER_ID_REQUIRED:
         again = {**asked, "member_id": joined["member_id"]}
-        joined = connection.request(JOIN_GROUP, again, ANSWER_S)
+        joined = connection.request(JOIN_GROUP, again, LONG_S)
     assert joined["error_code"] == ErrorCode.NONE, joined
     return joined
 
@@ -102,5 +101,5 @@ def _sync(
         "protocol_name": joined["protocol_name"],
         "assignments": ({"member_id": joined["member_id"], "assignment": assignment},),
     }
-    synced = connection.request(SYNC_GROUP, asked, ANSWER_S)
+    synced = connection.request(SYNC_GROUP, asked, LONG_S)
     assert synced["error_code"] == ErrorCode.NONE, synced

@@ -32,7 +32,7 @@ def runner(state_directory: Path) -> Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=800,
             check=False,
         )
 

@@ -18,7 +18,7 @@ from spark_groups.observation.frames import Frame, GroupHistory
 from spark_groups.observation.views import GroupView, view_group
 from tests.observation.groups import ONE, TWO, member, read
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=120_000)
 READABLE_CONTRAST = 4.5
 """Of text, by WCAG 2.1, level AA."""
 POINTED_AT = """(bar) => {

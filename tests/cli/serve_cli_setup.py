@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from workshop.parts.processes import environment
+from workshop.parts.waiting import LONG_S
 
-WAIT_S = 20.0
+WAIT_S = LONG_S
 
 
 @contextmanager
 def started(servers: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `spark-groups serve`, and give its process and address."""
-    options = ("--port", "0", "--interval", "0.2", "--timeout", "2", *more)
+    options = ("--port", "0", "--interval", "0.2", "--timeout", "5", *more)
     command = (sys.executable, "-m", "spark_groups.cli.main", "serve")
     process = subprocess.Popen(
         [*command, "--bootstrap-server", servers, *options],

@@ -35,13 +35,13 @@ def broker(tmp_path: Path) -> Iterator[Run]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=800,
             start_new_session=True,
             check=False,
         )
 
     yield run
-    run("stop", "--timeout", "10")
+    run("stop", "--timeout", "60")
 
 
 def test_round_trip(broker: Run, tmp_path: Path, topic_name: str) -> None:

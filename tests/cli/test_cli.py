@@ -22,7 +22,7 @@ from tests.cli.commands import Run
 from tests.runtime.members import QueryLike, heartbeat, queries
 from tests.wire.listener import await_end, listening
 from workshop.parts.brokers import Row, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import SOON_S, wait_until
 
 
 def described(command: Run, kafka: EmbeddedKafka, group_id: str) -> dict[str, Any]:
@@ -198,14 +198,19 @@ def test_a_member_on_this_machine_is_asked_too(
         publisher.start()
         try:
             asked = ("describe", group_id, "--bootstrap-server", servers)
-            done = command(*asked, XDG_RUNTIME_DIR=str(tmp_path))
+            message = (
+                rf"query-like {query.member_id}, on this machine: STABLE, batch running for"
+                r" [0-9.]+ s \(partitions: 1, offsets: 3\)"
+            )
+
+            def is_shown() -> bool:
+                done = command(*asked, XDG_RUNTIME_DIR=str(tmp_path))
+                return re.search(message, " ".join(done.stdout.split())) is not None
+
+            # A member that is late to answer is left out.
+            wait_until(is_shown, what=message)
         finally:
             publisher.close()
-    age = re.compile(r"batch running for [0-9.]+ s ")
-    message = "on this machine: STABLE, batch running (partitions: 1, offsets: 3)"
-    shown = age.sub("batch running ", " ".join(done.stdout.split()))
-    assert f"query-like {query.member_id}, {message}" in shown
-    assert age.search(" ".join(done.stdout.split()))
 
 
 @pytest.mark.broker
@@ -241,7 +246,7 @@ def test_a_broker_that_does_not_answer_is_named_with_exit_code_1(command: Run) -
         address = f"127.0.0.1:{silent_port}"
         began_s = time.monotonic()
         silent = command("describe", "g", "--bootstrap-server", address, "--timeout", "1")
-        assert time.monotonic() - began_s < 10.0
+        assert time.monotonic() - began_s < SOON_S
     assert silent.returncode == 1
     assert address in silent.stderr
 
@@ -267,7 +272,7 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
             by_option = command("describe", group_id, "--bootstrap-server", address, **wrong)
             assert by_option.returncode == 0, by_option.stderr
     finally:
-        command("broker", "stop", "--timeout", "20")
+        command("broker", "stop", "--timeout", "60")
 
 
 @pytest.mark.parametrize(
@@ -315,7 +320,7 @@ def test_commands_need_no_package_of_an_extra() -> None:
         "from spark_groups.cli.main import app; app(['--help'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "describe" in done.stdout

@@ -187,7 +187,7 @@ def test_each_check_is_shown_as_it_ends(tmp_path: Path) -> None:
         shown = [running.stdout.readline().split()[:2] for _ in range(4)]
         assert shown == [["CHECK", "RESULT"], ["Python", "ok"], ["Java", "ok"], ["Spark", "ok"]]
         gate.write_text("go\n")
-        assert "is not a Python: no python" in running.communicate(timeout=60)[0]
+        assert "is not a Python: no python" in running.communicate(timeout=800)[0]
         assert running.returncode == 1
     finally:
         running.kill()

@@ -89,7 +89,7 @@ def test_a_lost_broker_and_a_lost_server_leave_the_last_view_with_a_banner(
             expect(banner).to_contain_text(servers)
             expect(page.locator("#partitions tbody tr")).to_have_count(2)
             kafka.resume()
-            expect(banner).to_be_hidden(timeout=20_000)
+            expect(banner).to_be_hidden()
             process.kill()
             expect(banner).to_contain_text("spark-groups serve does not answer")
             expect(page.locator("#partitions tbody tr")).to_have_count(2)

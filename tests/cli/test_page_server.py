@@ -19,9 +19,7 @@ from spark_groups.cli.page_server import PageServer, page_files
 from spark_groups.monitoring.limited_server import is_loopback
 from tests.cli.feeds_setup import Counting
 from tests.cli.page_server_setup import documents
-from workshop.parts.waiting import wait_until
-
-WAIT_S = 10.0
+from workshop.parts.waiting import LONG_S, wait_until
 
 
 @contextmanager
@@ -47,7 +45,7 @@ def server() -> Iterator[PageServer]:
 def ask(
     server: PageServer, path: str, method: str = "GET", **headers: str
 ) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=WAIT_S)
+    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=LONG_S)
     connection.request(method, path, headers=headers)
     return connection.getresponse()
 
@@ -214,7 +212,7 @@ def test_there_is_an_end_of_connections(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_who_says_nothing_is_sent_away(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server.PageRequest, "timeout", 0.1)
-    with socket.create_connection(server.server_address[:2], WAIT_S) as silent:
+    with socket.create_connection(server.server_address[:2], LONG_S) as silent:
         silent.sendall(b"GET /events")
         assert silent.recv(1) == b""
 

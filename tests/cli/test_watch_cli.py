@@ -44,7 +44,7 @@ from tests.cli.watched_groups import assigned_group, lagging_group, run_until_as
 from tests.observation.groups import ONE, TWO, member, read
 from tests.observation.revocations_setup import revoking_group
 from workshop.parts.processes import environment
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 ALONE = view_group(read(member(ONE, [0, 1])))
 SHARED = view_group(read(member(ONE, [0]), member(TWO, [1])))
@@ -123,7 +123,7 @@ def watching(group_id: str, servers: str, *more: str, **streams: Any) -> Iterato
         yield process
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(LONG_S)
 
 
 @pytest.mark.long
@@ -192,7 +192,7 @@ def test_a_hand_over_is_shown_line_by_line_and_ctrl_c_is_a_clean_end(
         run_until_assigned(second, 1, first)
         wait_for(log, " moved from query-like ")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(LONG_S) == 130
     text = log.read_text()
     assert f"{topic_name} " in text
     assert text.index(" joined from ") < text.index(" moved from ")
@@ -215,7 +215,7 @@ def test_a_terminal_is_left_as_it_was(kafka: EmbeddedKafka, topic_name: str, gro
             written = read_until(ours, b"LAG CHANGE")
             process.send_signal(signal.SIGINT)
             written += read_until(ours, None)
-            assert process.wait(20) == 130
+            assert process.wait(LONG_S) == 130
         os.close(ours)
     screen, last = written.split(b"\x1b[?1049l")
     assert b"\x1b[?1049h" in screen

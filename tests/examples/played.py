@@ -75,7 +75,7 @@ def play(
             # What the script left running, if it failed.
             with suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait(10)
+            shell.wait(300)
     printed = log.read_text(encoding="utf-8", errors="replace")
     logs = "\n".join(
         f"--- {path.name}\n{path.read_text(encoding='utf-8', errors='replace')[-4000:]}"

@@ -32,7 +32,7 @@ def test_commands_are_shell(name: str) -> None:
     script = "".join(each.text for each in played_blocks(name))
     assert script.count("localhost:9092") >= 1
     done = subprocess.run(
-        ["bash", "-n"], input=script, capture_output=True, text=True, timeout=240, check=False
+        ["bash", "-n"], input=script, capture_output=True, text=True, timeout=800, check=False
     )
     assert done.stderr == ""
 

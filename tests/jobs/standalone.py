@@ -10,7 +10,7 @@ from tests.jobs.submitted import SPARK_HOME, spark_environment
 from workshop.parts.waiting import wait_until
 
 SPARK_CLASS = SPARK_HOME / "bin" / "spark-class"
-START_S = 60.0
+START_S = 400.0
 
 
 class StandaloneCluster:
@@ -83,7 +83,7 @@ class StandaloneCluster:
         for process in reversed(self._processes):
             process.terminate()
             try:
-                process.wait(15)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(300)

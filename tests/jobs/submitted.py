@@ -18,7 +18,7 @@ from workshop.parts.waiting import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 SPARK_SUBMIT = SPARK_HOME / "bin" / "spark-submit"
-START_S = 90.0
+START_S = 400.0
 LOCAL = (
     *("--conf", "spark.ui.enabled=false"),
     *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
@@ -92,7 +92,7 @@ class SubmittedJob:
     def __exit__(self, *_: object) -> None:
         if self.process_group():
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(300)
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

@@ -32,7 +32,7 @@ def run(*arguments: str, job: Sequence[str] = SCRIPT) -> subprocess.CompletedPro
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
 
@@ -97,7 +97,7 @@ def test_job_that_ends_well_logs_no_error(
     numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
-        exit_code, _ = job.await_end(240)
+        exit_code, _ = job.await_end(400)
         assert exit_code == ExitCode.ENDED, job.text()
     text = job.text()
     for unwanted in ("Py4JException", " ERROR ", "ShutdownHook"):
@@ -109,17 +109,17 @@ def test_job_that_ends_well_logs_no_error(
 @pytest.mark.spark
 def test_signal_ends_a_job_that_waits_for_a_store(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(90.0)
+        silent.settimeout(400.0)
         host, port = silent.getsockname()
         store = (
             *("--set", "sink.format=postgres", "--set", "sink.options.table=rows"),
-            *("--set", f"sink.options.dsn=host={host} port={port} user=none connect_timeout=200"),
+            *("--set", f"sink.options.dsn=host={host} port={port} user=none connect_timeout=2000"),
             *("--set", "source.emit=ranges", "--set", "query.selectExpr=[]"),
         )
         with SubmittedJob(tmp_path, "job", store, launcher=(sys.executable,)) as job:
             connection, _ = silent.accept()
             job.process.send_signal(signal.SIGTERM)
-            exit_code, _ = job.await_end(30)
+            exit_code, _ = job.await_end(400)
             connection.close()
     assert exit_code == ExitCode.TERMINATED, job.text()
     assert "ended by SIGTERM before the query had started" in job.text()
@@ -134,7 +134,7 @@ def test_job_that_fails_has_the_exit_code_of_a_failure(
 ) -> None:
     arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
-        exit_code, _ = job.await_end(240)
+        exit_code, _ = job.await_end(400)
         assert exit_code == ExitCode.FAILED, job.text()
     assert f"do not exist or that this user may not describe: {topic_name}" in job.text()
 
@@ -148,13 +148,13 @@ def test_spark_submit_until_everything_is_read_then_another_checkpoint_is_refuse
     numbered_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     arguments = available_now(kafka, topic_name, group_id)
     with SubmittedJob(tmp_path, "job", arguments) as job:
-        exit_code, _ = job.await_end(120)
+        exit_code, _ = job.await_end(400)
         assert exit_code == ExitCode.ENDED, job.text()
     values = read_rows([job.output], ["value"])["value"].to_pylist()
     assert sorted(map(int, values)) == list(range(ROWS))
     elsewhere = ("--checkpoint", str(tmp_path / "elsewhere"))
     with SubmittedJob(tmp_path, "job", (*arguments, *elsewhere)) as job:
-        exit_code, _ = job.await_end(120)
+        exit_code, _ = job.await_end(400)
         assert exit_code == ExitCode.REFUSED, job.text()
     assert "consume.py: " in job.text()
     assert "silently skip" in job.text()

@@ -48,7 +48,7 @@ def test_everything_is_copied_and_committed_until_sigterm(
 
         wait_until(is_copied, START_S, "the copy")
         job.process.terminate()
-        exit_code, _ = job.await_end(60)
+        exit_code, _ = job.await_end(400)
     assert exit_code == ExitCode.TERMINATED, job.text()
     copied = records_in(servers, target)
     original = records_in(servers, topic_name)

@@ -15,7 +15,7 @@ from tests.spark.processing.topics import records_in
 from workshop.parts.brokers import create_topic, produce
 from workshop.parts.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 20
 RUN_S = 400.0

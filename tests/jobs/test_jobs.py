@@ -32,7 +32,7 @@ def test_job_is_short_has_an_example_and_shows_it(job: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=True,
     )
     for part in (f"jobs/{job.name}", example, "--config", "--set", "--group"):

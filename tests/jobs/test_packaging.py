@@ -99,7 +99,7 @@ def test_cluster_deploy_mode_is_refused_by_standalone_clusters() -> None:
         env=spark_environment(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
     assert done.returncode != 0
@@ -114,7 +114,7 @@ def test_wheel_brings_the_source_and_not_spark(installed: Installed, tmp_path: P
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
     assert listed.returncode == 0, listed.stderr

@@ -19,11 +19,10 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.long,
-    pytest.mark.timeout(600),
 ]
 
 OWN = (("trace", b"1"),)
-END_S = 240
+END_S = 400
 
 
 def letter(topic: str, offset: int, error: str) -> Row:

@@ -19,7 +19,7 @@ from tests.jobs.submitted import spark_environment
 from tests.runtime.members import committed
 from workshop.parts.brokers import numbered_topic
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 200
 RUN_S = 420

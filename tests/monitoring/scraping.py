@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-TIMEOUT_S = 10.0
+from spark_groups.broker.embedded import free_ports
+from workshop.parts.waiting import LONG_S
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,13 @@ class Scrape:
 
 def free_port() -> int:
     """Return a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def get(port: int, path: str) -> tuple[int, str]:
     """Return the status and the text of a path."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LONG_S) as answer:
             return answer.status, answer.read().decode("utf-8")
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode("utf-8")

@@ -19,7 +19,7 @@ from spark_groups.monitoring.endpoint import MonitoringEndpoint
 from tests.monitoring.scraping import get, health, scrape
 from tests.monitoring.views import busy_view
 from tests.runtime.members import committed, fill, filled_topic, queries
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 THREAD = "kafka-group-metrics"
 
@@ -96,7 +96,7 @@ def test_port_that_is_taken_is_waited_for_and_then_an_error(
         monkeypatch.setattr(endpoint_module, "PORT_WAIT_S", 0.3)
         with pytest.raises(OptionsError, match=rf"metricsPort {port} of metricsHost 127\.0\.0\.1"):
             serving(busy_view, port)
-    monkeypatch.setattr(endpoint_module, "PORT_WAIT_S", 20.0)
+    monkeypatch.setattr(endpoint_module, "PORT_WAIT_S", LONG_S)
     earlier = serving(busy_view)
     threading.Timer(0.3, earlier.close).start()
     later = serving(busy_view, earlier.port)
@@ -140,7 +140,7 @@ def test_slow_clients_do_not_keep_a_probe_waiting(monkeypatch: pytest.MonkeyPatc
 )
 def test_another_name_of_a_loopback_address_is_refused(host: str | None, status: int) -> None:
     endpoint = serving(busy_view)
-    connection = HTTPConnection("127.0.0.1", endpoint.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", endpoint.port, timeout=LONG_S)
     try:
         connection.putrequest("GET", "/metrics", skip_host=True)
         if host is not None:

@@ -12,6 +12,7 @@ import pytest
 from spark_groups.monitoring import limited_server
 from spark_groups.monitoring.limited_server import LimitedRequest, LimitedServer, names_loopback
 from tests.monitoring.scraping import get
+from workshop.parts.waiting import LONG_S
 
 
 class Answer(LimitedRequest):
@@ -26,7 +27,9 @@ class Answer(LimitedRequest):
 
 
 @pytest.fixture
-def server() -> Iterator[LimitedServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LimitedServer]:
+    monkeypatch.setattr(limited_server, "HEAD_TIMEOUT_S", LONG_S)
+    monkeypatch.setattr(limited_server, "_SLOT_TIMEOUT_S", LONG_S)
     started = LimitedServer(("127.0.0.1", 0), Answer, connections_max=1)
     threading.Thread(target=started.serve_forever, args=(0.02,), daemon=True).start()
     yield started
@@ -51,7 +54,7 @@ def test_clients_that_drip_a_header_do_not_shut_others_out(server: LimitedServer
         # The second took the place of the first, and a whole request takes that of the second.
         assert get(server.server_port, "/")[0] == 200
         for each in (first, second):
-            each.settimeout(20)
+            each.settimeout(LONG_S)
             assert each.recv(100) == b""
 
 
@@ -60,7 +63,7 @@ def test_head_has_one_deadline_however_often_bytes_come(
 ) -> None:
     monkeypatch.setattr(limited_server, "HEAD_TIMEOUT_S", 0.3)
     with dripping(server.server_port) as client, pytest.raises(OSError, match=r".+"):
-        drip_on(client, time.monotonic() + 20)
+        drip_on(client, time.monotonic() + LONG_S)
 
 
 def test_place_of_a_whole_request_is_not_taken(server: LimitedServer) -> None:
@@ -69,18 +72,18 @@ def test_place_of_a_whole_request_is_not_taken(server: LimitedServer) -> None:
     class Slow(Answer):
         def do_GET(self) -> None:
             answering.set()
-            assert may_end.wait(20)
+            assert may_end.wait(LONG_S)
             super().do_GET()
 
     server.RequestHandlerClass = Slow
     answers: list[int] = []
     slow = threading.Thread(target=lambda: answers.append(get(server.server_port, "/")[0]))
     slow.start()
-    assert answering.wait(20)
+    assert answering.wait(LONG_S)
     with pytest.raises(OSError, match=r".+"):
         get(server.server_port, "/")
     may_end.set()
-    slow.join(20)
+    slow.join(LONG_S)
     assert answers == [200]
 
 

@@ -172,7 +172,7 @@ def test_json_is_what_describe_has_with_the_rest_beside_it() -> None:
 def test_the_clock_begins_at_the_system_time_and_never_steps_back() -> None:
     now = steady_clock()
     first = now()
-    assert abs(first - time.time()) < 5.0
+    assert abs(first - time.time()) < 60.0
     assert now() >= first
 
 

@@ -15,7 +15,7 @@ from spark_groups.observation.member_times import MemberTimes
 from tests.observation.groups import FLIGHTS
 from tests.runtime.members import queries
 from workshop.parts.brokers import Row, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 HOUR_MS = 3_600_000
 
@@ -87,11 +87,11 @@ def test_brokers_that_do_not_answer_leave_times_unknown() -> None:
 
 
 def test_the_end_does_not_wait_for_brokers() -> None:
-    times = MemberTimes((f"127.0.0.1:{free_ports(1)[0]}",), timeout_s=60.0)
+    times = MemberTimes((f"127.0.0.1:{free_ports(1)[0]}",), timeout_s=2 * LONG_S)
     scrape = threading.Thread(target=times.measure, args=(snapshot(5, 9),))
     scrape.start()
     times.close()
-    scrape.join(20.0)
+    scrape.join(LONG_S)
     assert not scrape.is_alive()
     empty = MemberSnapshot(group="g", state=MemberState.UNSUBSCRIBED)
     assert times.measure(empty) is empty

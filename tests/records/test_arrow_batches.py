@@ -186,7 +186,7 @@ def test_no_index_ever_leaves_its_array(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=800,
     )
     assert played.returncode == 0, played.stderr
     assert played.stdout.startswith(f"{last - first} responses, ")

@@ -18,12 +18,11 @@ from spark_groups.records.arrow_batches import RecordDecoder
 from spark_groups.spark.reading.librdkafka_reader import RowBuffer
 from spark_groups.spark.reading.rows import ROW_SCHEMA_WITH_HEADERS
 from spark_groups.types import RangeCursor
-from workshop.parts.brokers import produce_batch
+from workshop.parts.brokers import ANSWER_S, produce_batch
 from workshop.parts.decoding import END, TP, random_batches
 from workshop.parts.encoding import CREATE_TIME, Batch
 
 NOT_TEXT = b"\xff\xfe"
-WAIT_S = 10
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def address() -> Iterator[str]:
     quiet = {"test.mock.num.brokers": 1, "log_level": 0, "bootstrap.servers": "mock"}
     owner = Producer(quiet)
     # Asking for a topic makes it.
-    (broker,) = owner.list_topics(TP.topic, timeout=WAIT_S).brokers.values()
+    (broker,) = owner.list_topics(TP.topic, timeout=ANSWER_S).brokers.values()
     yield f"{broker.host}:{broker.port}"
     # The mock broker lives as long as its owner.
     owner.flush(0)
@@ -44,7 +43,7 @@ def read(address: str, count: int) -> pa.RecordBatch:
     try:
         consumer.assign([Position(TP.topic, TP.partition, 0)])
         while len(buffer) < count:
-            messages = consumer.consume(count - len(buffer), timeout=WAIT_S)
+            messages = consumer.consume(count - len(buffer), timeout=ANSWER_S)
             assert messages
             assert not any(message.error() for message in messages)
             buffer.add(TP.topic, TP.partition, messages, 0)

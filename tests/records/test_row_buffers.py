@@ -131,7 +131,7 @@ for topics in (["flights"], ["flights", "planes"]):
 assert "pandas" not in sys.modules
 """
     response = plain(0, [b"v"]).encode()
-    subprocess.run([sys.executable, "-c", program], input=response, check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", program], input=response, check=True, timeout=800)
 
 
 def test_schema_is_that_of_the_other_reader() -> None:

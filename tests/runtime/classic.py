@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 QUICK: Mapping[str, Any] = MappingProxyType(
     {
@@ -67,11 +67,9 @@ class PlainConsumer:
         """Partition and offset of every row it read."""
         return {(each.partition, each.offset) for each in list(self.reads)}
 
-    def await_partitions(self, count: int, timeout_s: float = 30.0) -> None:
+    def await_partitions(self, count: int) -> None:
         """Wait until it has so many partitions."""
-        wait_until(
-            lambda: len(self.partitions) == count, timeout_s, f"{count} partitions of a consumer"
-        )
+        wait_until(lambda: len(self.partitions) == count, what=f"{count} partitions of a consumer")
 
     def __enter__(self) -> PlainConsumer:
         self._consumer.subscribe([self._topic])
@@ -85,7 +83,7 @@ class PlainConsumer:
         """Leave the group, once."""
         if not self._over.is_set():
             self._over.set()
-            self._thread.join(30)
+            self._thread.join(LONG_S)
             self._consumer.close()
 
     def _read(self) -> None:

@@ -33,7 +33,7 @@ from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
 from spark_groups.wire.security.security import Security
 from workshop.parts.brokers import Row, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 NO_LIMIT = PlanLimit()
 
@@ -117,7 +117,7 @@ class QueryLike:
             plan, self.running = self.running, None
             self.driver.finish(plan)
 
-    def plan_rows(self, limit: PlanLimit = NO_LIMIT, timeout_s: float = 20.0) -> BatchPlan:
+    def plan_rows(self, limit: PlanLimit = NO_LIMIT, timeout_s: float = 120.0) -> BatchPlan:
         """Trigger until a batch with ranges begins."""
 
         def trigger() -> BatchPlan | None:
@@ -137,7 +137,7 @@ class QueryLike:
     def commit_all(self) -> None:
         """Finish what runs and wait until it is committed."""
         self.finish()
-        assert self.driver.await_commits(10.0), self.driver.snapshot()
+        assert self.driver.await_commits(LONG_S), self.driver.snapshot()
 
     @property
     def assigned(self) -> set[str]:
@@ -171,7 +171,7 @@ def queries(bootstrap_servers: str, group_id: str, topics: str) -> Iterator[Call
         yield start
     finally:
         for each in started:
-            each.driver.leave(2.0)
+            each.driver.leave(20.0)
 
 
 def two_sharing(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike]:
@@ -183,7 +183,7 @@ def two_sharing(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike]:
         second.run()
         return len(first.assigned) == len(second.assigned) == 1
 
-    wait_until(shared, 30, what="each to have one partition")
+    wait_until(shared, what="each to have one partition")
     return first, second
 
 
@@ -224,7 +224,7 @@ def heartbeat(bootstrap_servers: str, request: HeartbeatRequest) -> HeartbeatRes
     assert found.coordinator is not None
     connection = CoordinatorConnection()
     try:
-        response = connection.send(found.coordinator, request, 5.0)
+        response = connection.send(found.coordinator, request, LONG_S)
     finally:
         connection.close()
     assert isinstance(response, HeartbeatResponse)

@@ -89,7 +89,7 @@ class Proxy:
         with contextlib.suppress(OSError), client:
             if self._target is None:
                 return
-            with socket.create_connection(self._target, 5.0) as broker:
+            with socket.create_connection(self._target, 60.0) as broker:
                 broker.settimeout(None)
                 self._open.append(broker)
                 while (request := _frame(client)) is not None:

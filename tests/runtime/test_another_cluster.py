@@ -17,7 +17,7 @@ from tests.runtime.proxy import Switched
 from workshop.parts.brokers import create_topic
 from workshop.parts.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.broker
 
 
 def groups(kafka: EmbeddedKafka) -> set[str]:

@@ -46,7 +46,7 @@ def test_partitions_of_a_killed_member_are_named_with_their_rows_and_their_holde
         wait_until(lambda: killed.run() or len(killed.assigned) == 2, what="its partitions")
         killed_id = killed.member_id
         killed.vanish()
-        query = available_now(start(available_now_wait=AvailableNowWait(2.0, when)))
+        query = available_now(start(available_now_wait=AvailableNowWait(5.0, when)))
         if when is WhenUnsettled.WARN:
             assert read_all(query) == 0
             said = query.timeline

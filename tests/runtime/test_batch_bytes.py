@@ -13,14 +13,13 @@ from spark_groups.group import trigger
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.types import BatchPlan
 from tests.runtime.members import queries
-from workshop.parts.brokers import Row, create_topic, produce
+from workshop.parts.brokers import ANSWER_S, Row, create_topic, produce
 
 pytestmark = pytest.mark.broker
 
 KB = 1024
 LIMIT = PlanLimit(max_bytes=1000 * KB)
 BATCHED = {"linger.ms": 200}
-ANSWER_S = 30.0
 
 
 def offsets(plan: BatchPlan) -> int:

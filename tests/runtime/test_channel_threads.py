@@ -30,7 +30,7 @@ from spark_groups.wire.schemas.wire_messages import DESCRIBE_CONFIGS
 from spark_groups.wire.security.security import Security
 from tests.runtime.proxy import Proxy
 from workshop.parts.brokers import create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 Start = Callable[..., tuple[ChannelThreads, "queue.SimpleQueue[tuple[Outgoing, object]]"]]
 
@@ -69,20 +69,20 @@ def test_each_lane_brings_the_answer_to_its_request(
     threads, answers = start(kafka.bootstrap_servers)
     metadata = MetadataRequest(topic_names=frozenset({topic_name}))
     threads.send(Outgoing(Channel.CLUSTER, metadata))
-    _, found = answers.get(timeout=10)
+    _, found = answers.get(timeout=LONG_S)
     assert isinstance(found, MetadataResponse)
     assert [each.name for each in found.topics] == [topic_name]
 
     def leave_as_unknown_member() -> int:
         # The first group of a broker makes its topic: until then it has no coordinator.
         threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
-        _, coordinator = answers.get(timeout=10)
+        _, coordinator = answers.get(timeout=LONG_S)
         assert isinstance(coordinator, FindCoordinatorResponse)
         if coordinator.coordinator is None:
             return coordinator.error_code
         leaving = HeartbeatRequest(group_id=group_id, member_id="unknown", member_epoch=-1)
         threads.send(Outgoing(Channel.HEARTBEAT, leaving, coordinator.coordinator))
-        outgoing, answer = answers.get(timeout=10)
+        outgoing, answer = answers.get(timeout=LONG_S)
         assert outgoing.request is leaving
         assert isinstance(answer, HeartbeatResponse)
         return answer.error_code
@@ -104,9 +104,9 @@ def test_the_search_for_a_coordinator_does_not_wait_behind_a_slow_broker(
             threads.send(Outgoing(Channel.CLUSTER, settings, timeout_s=2.0))
             wait_until(lambda: DESCRIBE_CONFIGS.api_key in {key for _, key in proxy.seen})
             threads.send(Outgoing(Channel.SEARCH, FindCoordinatorRequest(group_id=group_id)))
-            _, found = answers.get(timeout=30)
+            _, found = answers.get(timeout=LONG_S)
             assert isinstance(found, FindCoordinatorResponse)
-            _, settled = answers.get(timeout=30)
+            _, settled = answers.get(timeout=LONG_S)
             assert isinstance(settled, RequestFailed)
         finally:
             proxy.close()
@@ -122,7 +122,7 @@ def test_a_heartbeat_does_not_wait_behind_another_request(start: Start) -> None:
             group_id="g", member_id="m", member_epoch=1, topic_partitions=NO_PARTITIONS
         )
         threads.send(Outgoing(Channel.HEARTBEAT, beat, unreachable))
-        outgoing, answer = answers.get(timeout=5)
+        outgoing, answer = answers.get(timeout=LONG_S)
         assert outgoing.request is beat
         assert isinstance(answer, RequestFailed)
         assert "127.0.0.1:1" in answer.reason
@@ -138,7 +138,7 @@ def test_what_waits_for_an_old_coordinator_ends_when_there_is_another(start: Sta
         with connection:
             began_at = time.monotonic()
             threads.coordinator_is(Node(2, "127.0.0.1", 1))
-            _, answer = answers.get(timeout=8)
+            _, answer = answers.get(timeout=LONG_S)
             assert isinstance(answer, RequestFailed)
             assert time.monotonic() - began_at < 5, "its own deadline is 10 s"
 
@@ -159,6 +159,6 @@ def test_an_error_of_the_taker_of_answers_is_reported_and_ends_the_thread() -> N
     threads.start()
     try:
         threads.send(Outgoing(Channel.OFFSETS, fetch("g"), Node(1, "127.0.0.1", 1)))
-        assert isinstance(crashes.get(timeout=10), ZeroDivisionError)
+        assert isinstance(crashes.get(timeout=LONG_S), ZeroDivisionError)
     finally:
         threads.shutdown(2.0)

@@ -17,11 +17,11 @@ from tests.runtime.members import all_at, committed, fill, queries
 from tests.runtime.proxy import Proxy, proxied_kafka
 from tests.wire.coordinator_connection_setup import topic_id
 from workshop.parts.brokers import create_topic, delete_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 OFFSETS_HAVE_IDS = "4.2"
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module", params=["4.0.0", "4.1.2", "4.3.1"])
@@ -78,7 +78,7 @@ def test_who_comes_after_the_member_that_committed_reads_them(
         query.plan_rows()
         create_again_before_the_commit(proxied, topic_name, 15)
         query.finish()
-        query.driver.await_commits(20.0)
+        query.driver.await_commits(LONG_S)
     if kafka.version < OFFSETS_HAVE_IDS:
         assert f"{topic_name}-0 was deleted and created again while" in caplog.text
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:

@@ -26,7 +26,7 @@ from tests.runtime.members import (
     two_sharing,
 )
 from workshop.parts.brokers import create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -47,7 +47,7 @@ def waiting(start: Callable[[], QueryLike]) -> tuple[QueryLike, QueryLike, Withh
     owner.commit_all()
     owner.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
     heir = start()
-    (withheld,) = wait_until(lambda: shown(heir), 30, what="the withheld range")
+    (withheld,) = wait_until(lambda: shown(heir), what="the withheld range")
     return owner, heir, withheld
 
 
@@ -65,7 +65,7 @@ def test_pending_partition_shows_its_withheld_range_and_the_next_plan_starts_the
         assert not heir.ranges, "it is only shown"
 
         owner.commit_all()
-        plan = heir.plan_rows(timeout_s=30)
+        plan = heir.plan_rows()
         assert [(each.partition, each.from_offset, each.until_offset) for each in plan.ranges] == [
             (partition, 2 * READ_EACH, ROWS)
         ], "as its owner's last batch left it: fetched afresh"
@@ -82,8 +82,8 @@ def test_released_partition_is_read_exactly_from_where_it_was_withheld(
         owner, heir, withheld = waiting(start)
         owner.vanish()
         evict(kafka.bootstrap_servers, group_id, owner.member_id)
-        wait_until(lambda: len(heir.assigned) == 2, 30, what="all partitions")
-        plan = heir.plan_rows(timeout_s=30)
+        wait_until(lambda: len(heir.assigned) == 2, what="all partitions")
+        plan = heir.plan_rows()
         starts = {each.partition: (each.from_offset, each.until_offset) for each in plan.ranges}
         offsets = (withheld.committed_offset, withheld.log_end_offset)
         assert starts[withheld.partition] == offsets == (READ_EACH, ROWS)
@@ -93,13 +93,13 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OffsetFetch is answered only once the log ends are asked for: both are under way together."""
-    patient(monkeypatch, resolving_s=10.0, under_way_s=10.0, first_assignment_s=20.0)
+    patient(monkeypatch, resolving_s=LONG_S, under_way_s=LONG_S, first_assignment_s=LONG_S)
     filled_topic(kafka.bootstrap_servers, topic_name, 2, ROWS)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         first = start()
         first.plan_rows(PlanLimit(max_offsets=2 * READ_EACH))
         first.commit_all()
-        first.driver.leave(5.0)
+        first.driver.leave(LONG_S)
 
         asked: list[Outgoing] = []
         listed: list[frozenset[TopicIdPartition]] = []
@@ -112,7 +112,7 @@ def test_from_the_assignment_to_the_plan_it_takes_one_round_trip(
                 listed.append(outgoing.request.partitions)  # type: ignore[union-attr]
                 is_listing.set()
             if isinstance(outgoing.request, OffsetFetchRequest):
-                is_listing.wait(10.0)
+                is_listing.wait(LONG_S)
             return ask(self, outgoing)
 
         monkeypatch.setattr(ChannelThreads, "_ask", noted)
@@ -132,7 +132,7 @@ def test_plan_waits_for_the_position_of_a_partition_that_was_just_assigned(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise no member reads the partition for a whole batch."""
-    patient(monkeypatch, resolving_s=20.0)
+    patient(monkeypatch, resolving_s=LONG_S)
     create_topic(kafka.bootstrap_servers, topic_name, 2)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         stays, goes = two_sharing(start)
@@ -145,10 +145,10 @@ def test_plan_waits_for_the_position_of_a_partition_that_was_just_assigned(
 
         monkeypatch.setattr(ChannelThreads, "_ask", late)
         fill(kafka.bootstrap_servers, topic_name, 2, ROWS)
-        (own,) = stays.plan_rows(timeout_s=30).ranges
-        goes.driver.leave(5.0)
+        (own,) = stays.plan_rows().ranges
+        goes.driver.leave(LONG_S)
         stays.finish()
-        wait_until(lambda: len(stays.assigned) == 2, 30, what="the other partition")
+        wait_until(lambda: len(stays.assigned) == 2, what="the other partition")
         plan = stays.plan()
         assert plan is not None
         assert [each.partition for each in plan.ranges] == [1 - own.partition]

@@ -11,7 +11,7 @@ from spark_groups.group.ledger.events import RevocationHeld
 from spark_groups.group.member.events import Event, NameOf
 from tests.runtime.members import QueryLike, fill, queries
 from workshop.parts.brokers import Row, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -27,7 +27,7 @@ def test_what_no_batch_reads_is_handed_over_in_the_middle_of_a_batch(
         plan = first.plan_rows()
         assert {each.partition for each in plan.ranges} == {0}
         second = start()
-        wait_until(lambda: second.assigned, 30, "the second to be assigned something")
+        wait_until(lambda: second.assigned, what="the second to be assigned something")
         # The coordinator lets the partition with the least number stay where it is.
         assert second.assigned == {f"{topic_name}-1"}
         assert first.assigned == {f"{topic_name}-0"}
@@ -59,12 +59,12 @@ def test_a_revocation_is_handed_over_when_the_listener_lets_it_go(
         held = listened(first)
         wait_until(lambda: first.run() is None and len(first.assigned) == 2)
         second = start()
-        event = held.get(timeout=30)
-        wait_until(lambda: second.driver.snapshot().pending, 30, "the second to wait")
+        event = held.get(timeout=LONG_S)
+        wait_until(lambda: second.driver.snapshot().pending, what="the second to wait")
         assert not second.assigned
         if ending == "released":
             first.driver.release_revocation(event.number)
         else:
             first.driver.hold_revocations(False)
-        wait_until(lambda: len(second.assigned) == 1, 30, "the hand-over")
+        wait_until(lambda: len(second.assigned) == 1, what="the hand-over")
         assert len(first.assigned) == 1

@@ -25,6 +25,7 @@ from spark_groups.runtime.engine import TIMELINE_LENGTH, Engine, Timeline, suspe
 from spark_groups.wire.security.security import Security
 from tests.runtime.members import QueryLike, instance_epochs, queries
 from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import LONG_S
 
 UNREACHABLE = ("localhost:1",)
 
@@ -57,7 +58,7 @@ def test_answers_and_the_clock_move_the_client() -> None:
     engine = running()
     try:
         failing = engine.wait_for(
-            lambda: engine.started().parts.search.failing_since is not None, timeout_s=30.0
+            lambda: engine.started().parts.search.failing_since is not None, timeout_s=LONG_S
         )
         assert failing
         assert any("no response to" in line for line in engine.timeline.lines())
@@ -72,7 +73,7 @@ def test_death_of_a_thread_is_noted_and_wakes_all_waiters(
     engine = running()
     try:
         monkeypatch.setattr(engine, "pump", lambda: 1 / 0)
-        assert engine.wait_for(lambda: engine.crash is not None, timeout_s=30.0)
+        assert engine.wait_for(lambda: engine.crash is not None, timeout_s=LONG_S)
         assert isinstance(engine.crash, ZeroDivisionError)
     finally:
         engine.close()
@@ -118,7 +119,7 @@ def test_member_whose_thread_died_is_not_waited_for(
         query.driver._engine.crashed(RuntimeError("a bug"))
         with pytest.raises(DeadOwnershipError, match="a bug"):
             query.plan()
-        query.driver.leave(10.0, will_return=True)
+        query.driver.leave(LONG_S, will_return=True)
         assert instance_epochs(kafka.bootstrap_servers, group_id) == left
 
 

@@ -111,7 +111,7 @@ def test_they_are_released_at_once_and_never_keep_members_waiting(
         assert first.assigned | second.assigned == everything
         assert internal_of(first)
         assert internal_of(second)
-        second.driver.leave(2.0)
+        second.driver.leave(60.0)
         wait_until(
             lambda: is_settled(first) and first.assigned == everything, what="all partitions again"
         )

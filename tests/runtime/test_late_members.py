@@ -31,10 +31,10 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_continues(
         wait_until(lambda: "asked to revoke" in late.timeline, what="the revocation to be reported")
         # While a thread holds its lock, it neither acts nor answers.
         with late.driver._engine.changed:
-            wait_until(lambda: (other.run(), len(other.assigned) == 2)[1], 20, "its removal")
+            wait_until(lambda: (other.run(), len(other.assigned) == 2)[1], what="its removal")
             # Its batch ends meanwhile, and its commit comes after it was removed.
             late.finish()
-            wait_until(lambda: (other.run(), rows(other) == 20)[1], 20, "all to be read again")
+            wait_until(lambda: (other.run(), rows(other) == 20)[1], what="all to be read again")
             other.commit_all()
         wait_until(lambda: late.member_id != old_id, what="the late one to join again")
         assert "UNKNOWN_MEMBER_ID" in late.timeline
@@ -46,11 +46,10 @@ def test_a_member_that_stood_still_past_its_deadline_is_fenced_and_continues(
             other.run()
             return [len(late.assigned), len(other.assigned)]
 
-        wait_until(lambda: both_run() == [1, 1], 30, what="a share for each")
+        wait_until(lambda: both_run() == [1, 1], what="a share for each")
         fill(servers, topic_name, 2, 5)
         wait_until(
             lambda: both_run() and committed(servers, group_id) == all_at(topic_name, 2, 15),
-            30,
             what="both to continue",
         )
         assert rows(late) == 8 + 5

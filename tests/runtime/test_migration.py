@@ -14,7 +14,7 @@ from spark_groups.group.batches.plan_limit import PlanLimit
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, all_at, committed, fill, queries
 from workshop.parts.brokers import create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import SOON_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
@@ -49,7 +49,7 @@ class Migration:
                 self.query.run(SMALL)
             return condition()
 
-        wait_until(turned, 40, what)
+        wait_until(turned, what=what)
 
     def is_split(self, share: int) -> bool:
         """Return whether the query has `share` partitions, the consumers the rest, none twice."""
@@ -146,6 +146,6 @@ def test_a_group_that_cannot_be_converted_is_left_alone_and_the_query_says_why(
         said = r"GROUP_ID_NOT_FOUND.*unsupported custom assignor.*or stop them first"
         with pytest.raises(GroupError, match=said):
             start().plan()
-        assert time.monotonic() - began_at < 10
+        assert time.monotonic() - began_at < SOON_S
         group.feed(10)
         group.until(group.all_is_committed, "the classic consumers to continue")

@@ -15,11 +15,9 @@ from spark_groups.wire.security.security_settings import security_of
 from tests.runtime.members import QueryLike
 from tests.secured import SecuredKafka
 from workshop.parts.brokers import Row, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, SOON_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
-
-SOON_S = 10.0
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def refusal(query: QueryLike) -> str:
     began_at = time.monotonic()
     try:
         with pytest.raises(GroupError) as raised:
-            wait_until(lambda: query.run() and False, 60, what="a refusal")
+            wait_until(lambda: query.run() and False, LONG_S, what="a refusal")
         assert time.monotonic() - began_at < SOON_S
         with pytest.raises(GroupError):
             query.run()

@@ -20,10 +20,10 @@ from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, queries
 from tests.wire.listener import correlation_id, greet, listening, read_frame, response
 from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import SOON_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
-SOON_S = 10.0
 OLD_VERSION = "3.9.1"
 
 

@@ -16,10 +16,11 @@ from tests.runtime.members import (
     describe,
     fill,
     filled_topic,
+    patient,
     queries,
 )
 from workshop.parts.brokers import create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -38,13 +39,18 @@ def go_silent(query: QueryLike) -> None:
     while query.run() is not None:
         pass
     wait_until(
-        lambda: query.driver.snapshot().state.name == "UNSUBSCRIBED", 30, what="the member to leave"
+        lambda: query.driver.snapshot().state.name == "UNSUBSCRIBED", what="the member to leave"
     )
 
 
 def test_member_of_a_silent_query_leaves_and_reads_on_when_spark_calls_after_all(
-    kafka: EmbeddedKafka, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
+    kafka: EmbeddedKafka,
+    topic_name: str,
+    group_id: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    patient(monkeypatch, first_assignment_s=LONG_S, resolving_s=LONG_S, under_way_s=LONG_S)
     filled_topic(kafka.bootstrap_servers, topic_name, 2, 10)
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start(liveness=SOON)
@@ -104,7 +110,7 @@ def test_static_member_restarting_past_its_session_timeout_is_advised_on_setting
     with queries(kafka.bootstrap_servers, group_id, topic_name) as start:
         query = start(member={"instance_id": "i1", "restart_s": 61.0})
         query.plan()
-        wait_until(lambda: "would lose its partitions" in caplog.text, 30)
+        wait_until(lambda: "would lose its partitions" in caplog.text)
     command = f"spark-groups config {group_id} --set consumer.session.timeout.ms=135000"
     assert f"{command} (the brokers accept at most 60000" in caplog.text
 
@@ -126,7 +132,7 @@ def test_settings_that_an_operator_changes_are_followed(
             view = query.driver.snapshot()
             return view.session_timeout_ms, view.heartbeat_interval_ms
 
-        wait_until(lambda: settings() == (45_000, 5_000), 30, what="the broker's own settings")
+        wait_until(lambda: settings() == (45_000, 5_000), what="the broker's own settings")
         changes = {HEARTBEAT_INTERVAL_MS: "400", SESSION_TIMEOUT_MS: "9000"}
         cluster.alter_configuration(ConfigResource.GROUP, group_id, changes)
-        wait_until(lambda: settings() == (9_000, 400), 30, what="the operator's settings")
+        wait_until(lambda: settings() == (9_000, 400), what="the operator's settings")

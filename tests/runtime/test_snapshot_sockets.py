@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.runtime import snapshot_sockets
 from spark_groups.runtime.snapshot_sockets import SnapshotPublisher, read_snapshots
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
+
+
+@pytest.fixture(autouse=True)
+def patient_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a snapshot be waited for, however busy this machine is."""
+    monkeypatch.setattr(snapshot_sockets, "READ_TIMEOUT_S", LONG_S)
 
 
 def test_a_snapshot_is_read_while_it_is_published_and_gone_afterwards(tmp_path: Path) -> None:
@@ -43,7 +50,7 @@ def test_a_snapshot_that_fails_once_is_given_the_next_time(
     publisher.start()
     try:
         assert read_snapshots(directory=tmp_path / "sockets") == []
-        wait_until(lambda: len(read_snapshots(directory=tmp_path / "sockets")) == 1, 30)
+        wait_until(lambda: len(read_snapshots(directory=tmp_path / "sockets")) == 1)
     finally:
         publisher.close()
     assert "not now" in caplog.text
@@ -55,7 +62,7 @@ def test_the_socket_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> N
         "from spark_groups.runtime.snapshot_sockets import SnapshotPublisher;"
         f"SnapshotPublisher(dict, Path({str(tmp_path)!r})).start(); os._exit(9)"
     )
-    subprocess.run([sys.executable, "-c", script], check=False, timeout=240)
+    subprocess.run([sys.executable, "-c", script], check=False, timeout=800)
     assert len(list(tmp_path.glob("*.sock"))) == 1
     assert read_snapshots(directory=tmp_path) == []
     assert list(tmp_path.glob("*.sock")) == []

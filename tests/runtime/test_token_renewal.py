@@ -15,7 +15,7 @@ from tests.runtime.members import all_at, committed, queries
 from tests.secured import SecuredKafka
 from tests.spark.reading.both_readers import topic_ids
 from workshop.parts.brokers import Row, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
@@ -73,13 +73,12 @@ def test_a_provider_that_fails_is_called_again_while_the_token_lasts(
             failed = "'tests.provided_tokens:provided' failed with HTTPError"
             wait_until(
                 lambda: query.run() or failed in caplog.text,
-                lifetime_s,
-                "the failure of the provider",
+                what="the failure of the provider",
             )
         finally:
             secured.issuer.is_down = False
         until = time.monotonic() + lifetime_s
-        wait_until(lambda: query.run() is None and time.monotonic() > until, 2 * lifetime_s)
+        wait_until(lambda: query.run() is None and time.monotonic() > until)
         produce(secured.kafka.bootstrap_servers, topic, [Row(b"v", partition=0)])
         plan = query.plan_rows()
         assert (plan.member_id, plan.member_epoch) == (first.member_id, first.member_epoch)
@@ -97,7 +96,7 @@ def test_a_reader_outlives_its_tokens(
         group_id=group_id,
         reader=reader,
         security=security,
-        poll_timeout_s=30.0,
+        poll_timeout_s=LONG_S,
     )
     topic_id = topic_ids(settings, [topic])[topic]
     produce(secured.kafka.bootstrap_servers, topic, [Row(b"v", partition=0)] * 500)
@@ -109,7 +108,7 @@ def test_a_reader_outlives_its_tokens(
     # The first one may compile the decoder.
     assert read()
     until = issued(secured, group_id) + LIFETIMES
-    wait_until(lambda: not read() or issued(secured, group_id) >= until, 240, "five more tokens")
+    wait_until(lambda: not read() or issued(secured, group_id) >= until, LONG_S, "five more tokens")
     assert read()
 
 
@@ -131,7 +130,7 @@ def test_a_member_outlives_refused_tokens(
                 said = [each.getMessage() for each in caplog.records]
                 return [each for each in said if "Other tokens are tried" in each]
 
-            (warning,) = wait_until(refusals, 60, what="a refused token")
+            (warning,) = wait_until(refusals, what="a refused token")
             issuer.audience = "kafka"
             produce(secured.kafka.bootstrap_servers, topic, [Row(b"v", partition=0)])
             plan = query.plan_rows()

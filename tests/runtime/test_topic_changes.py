@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 NEWEST = pytest.param("4.4.0", marks=pytest.mark.slow)
 OLDEST = pytest.param("4.0.0", marks=pytest.mark.slow)
-REFRESH_S = 40.0
-"""A broker looks for new topics of a pattern every ten seconds; as much again for its own work."""
 Broker = Callable[[str], EmbeddedKafka]
 
 
@@ -46,7 +44,7 @@ class Readers:
     def timelines(self) -> str:
         return "\n".join(query.timeline for query in self.queries)
 
-    def until(self, condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+    def until(self, condition: Callable[[], object], what: str) -> None:
         """Trigger all of them again and again until something holds."""
 
         def turned() -> object:
@@ -54,12 +52,12 @@ class Readers:
                 query.run()
             return condition()
 
-        wait_until(turned, timeout_s, what)
+        wait_until(turned, what=what)
 
-    def until_read(self, *ranges: tuple[str, int, int, int], timeout_s: float = 30.0) -> None:
+    def until_read(self, *ranges: tuple[str, int, int, int]) -> None:
         """Trigger until exactly these ranges are read, each once, and all is committed."""
         wanted = rows_of(ranges)
-        self.until(lambda: rows_of(self.ranges) >= wanted, f"{ranges}", timeout_s)
+        self.until(lambda: rows_of(self.ranges) >= wanted, f"{ranges}")
         read = sum(end - start for _, _, start, end in self.ranges)
         assert rows_of(self.ranges) == wanted
         assert read == len(wanted), "no row is read twice"
@@ -218,7 +216,6 @@ def test_topics_of_a_pattern_come_grow_and_go(
                 == [f"{second}-0", f"{second}-1"]
             ),
             "the new topic in place of the deleted one",
-            REFRESH_S,
         )
         group.until(lambda: len(rows_of(group.ranges)) == 3 + 8, "the new topic to be read")
         for query in group.queries:

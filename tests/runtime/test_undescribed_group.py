@@ -27,13 +27,9 @@ from spark_groups.types import NO_PARTITIONS
 from spark_groups.wire.cluster import Cluster
 from tests.runtime.members import filled_topic, heartbeat, patient, queries
 from workshop.parts.brokers import admin, create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, SOON_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
-
-FOR_EVER_S = 120.0
-SOON_S = 60.0
-"""Half of what would be waited for in vain: a busy machine is late, too."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +65,7 @@ def undescribed(restricted: str, group_id: str) -> str:
     )
     operator = admin(restricted)
     for future in operator.create_acls([rule]).values():
-        future.result(20.0)
+        future.result(LONG_S)
     with Cluster(restricted) as cluster:
         described = DescribeGroupRequest(group_id=group_id)
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -80,7 +76,7 @@ def undescribed(restricted: str, group_id: str) -> str:
 def test_the_first_plan_does_not_wait_for_a_word_that_never_comes(
     restricted: str, undescribed: str, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patient(monkeypatch, first_assignment_s=FOR_EVER_S)
+    patient(monkeypatch, first_assignment_s=LONG_S)
     with queries(restricted, undescribed, topic_name) as start:
         query = start()
         began_at = time.monotonic()
@@ -99,7 +95,7 @@ def test_available_now_ends_with_what_it_has(
 ) -> None:
     filled_topic(restricted, topic_name, 2, 10)
     with queries(restricted, undescribed, topic_name) as start:
-        query = start(available_now_wait=AvailableNowWait(FOR_EVER_S))
+        query = start(available_now_wait=AvailableNowWait(LONG_S))
         query.driver.prepare_available_now()
         began_at = time.monotonic()
         while query.run() is not None:

@@ -83,7 +83,7 @@ def test_run_killed_while_it_warms_up_leaves_nothing_to_read_twice(
                 each.run()
             return committed(kafka.bootstrap_servers, group_id) == all_at(topic_name, 2, 10)
 
-        wait_until(all_is_read, 30, what="the rest to be read")
+        wait_until(all_is_read, what="the rest to be read")
         ranges = sorted({each for query in every for each in query.ranges})
         for partition in range(2):
             of_one = [each for each in ranges if each[1] == partition]

@@ -14,7 +14,7 @@ LEADER, LAGGARD = 1, 2
 READ_BEFORE, LOST, WRITTEN_SINCE = 10, 5, 20
 
 
-ELECTED_S = 60.0
+ELECTED_S = 120.0
 
 
 def create_topic(cluster: ThreeBrokers, name: str) -> None:

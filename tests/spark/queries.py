@@ -29,7 +29,7 @@ _NOT_READY = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
-READ_S = 120.0
+READ_S = 400.0
 
 
 def written_rows(directory: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from workshop.parts.processes import descendants, environment
 from workshop.parts.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-START_S = 120.0
+START_S = 400.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 

@@ -17,7 +17,7 @@ from tests.spark.queries import READ_S, GroupQuery
 from workshop.parts.brokers import create_topic, produce
 from workshop.parts.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 def connections(switched: Switched, since: float) -> int:

@@ -25,13 +25,12 @@ from workshop.parts.waiting import wait_until
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(
         not Path("/proc/self/stat").exists(), reason="the second loopback address is Linux's"
     ),
 ]
 
-RUN_S = 240
+RUN_S = 400
 PARTITIONS = 4
 EACH = 90
 LIMIT = 120

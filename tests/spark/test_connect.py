@@ -15,7 +15,7 @@ from workshop.parts.applications import REPOSITORY
 from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.processes import environment
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def seen(kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path) -
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -20,7 +20,7 @@ from workshop.parts.processes import environment
 from workshop.parts.waiting import wait_until
 from workshop.parts.written import rows_written
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 BATCH = 900
 
@@ -81,7 +81,7 @@ def reads_all_of(application: Application, partitions: set[int]) -> float:
         read = {each.partition for each in last.plan.ranges}
         return last.planned_at if partitions <= read else None
 
-    planned_at = wait_until(found, 240, f"a batch of {application.name} that reads {partitions}")
+    planned_at = wait_until(found, 400, f"a batch of {application.name} that reads {partitions}")
     assert planned_at is not None
     return planned_at
 
@@ -92,7 +92,7 @@ def reads_on_until(application: Application, condition: Callable[[], bool]) -> N
         planned = len(application.batches())
         wait_until(
             lambda planned=planned: condition() or len(application.batches()) > planned,
-            240,
+            400,
             f"the end, or another batch of {application.name} after {planned}",
         )
 
@@ -129,15 +129,15 @@ def test_applications_and_a_plain_consumer_share_a_group(
             "all three to own a share",
         )
         wait_until(
-            lambda: plain_path.stat().st_size > 0, timeout_s=120, what="rows of the plain consumer"
+            lambda: plain_path.stat().st_size > 0, timeout_s=400, what="rows of the plain consumer"
         )
-        wait_until(lambda: all(len(each.batches()) for each in applications), 240)
+        wait_until(lambda: all(len(each.batches()) for each in applications), 400)
 
         kept = owned_by(broker, group_id, first)
         left_at = reads_all_of(first, kept)
         plain.terminate()
-        plain.wait(120)
-        wait_until(lambda: sizes(broker, group_id) == [3, 3], 120, "the two to share all")
+        plain.wait(300)
+        wait_until(lambda: sizes(broker, group_id) == [3, 3], 400, "the two to share all")
         assert kept <= owned_by(broker, group_id, first)
         reads_all_of(first, owned_by(broker, group_id, first))
         assert_never_paused(first, kept, left_at)
@@ -145,7 +145,7 @@ def test_applications_and_a_plain_consumer_share_a_group(
         kept = owned_by(broker, group_id, first)
         killed_at = reads_all_of(first, kept)
         second.kill()
-        wait_until(lambda: sizes(broker, group_id) == [6], 160, "the survivor to own all")
+        wait_until(lambda: sizes(broker, group_id) == [6], 400, "the survivor to own all")
         reads_all_of(first, set(range(PARTITIONS)))
         assert_never_paused(first, kept, killed_at)
 

@@ -67,7 +67,6 @@ def test_the_jvm_of_spark_submit_survives(
 
 @pytest.mark.long
 @pytest.mark.broker
-@pytest.mark.timeout(600)
 def test_a_command_starts_a_jvm_with_the_configuration_of_spark(
     kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path, monkeypatch
 ) -> None:
@@ -89,7 +88,6 @@ def test_a_command_starts_a_jvm_with_the_configuration_of_spark(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_file_system_that_spark_lacks_is_named_with_its_package() -> None:
     said = r"S3AFileSystem not found\. Give the package .*org\.apache\.hadoop:hadoop-aws:\d"
     before = set(descendants(os.getpid()))

@@ -152,8 +152,7 @@ def test_endpoint_ends_with_its_query_and_its_port_is_free_for_the_next_run(
         with query.running() as running:
             query.await_rows(rows)
             assert is_served(port)
-            member = query.member()
-            assert member is not None
+            member = wait_until(query.member, what="a snapshot")
             found = scrape(port)
             assert found.value("member_info", member_id=member["member_id"]) == 1
             assert running.exception() is None

@@ -20,7 +20,6 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
 ]
 
 # The session timeout exceeds a restart of Spark on a busy machine.
@@ -73,16 +72,16 @@ def test_a_rolling_restart_of_static_members(
     try:
         wait_until(
             lambda: sorted(map(len, shares(broker, group_id).values())) == [2, 2, 2],
-            200,
+            400,
             "all three to own a share",
         )
         before, owned = describe(broker.bootstrap_servers, group_id), shares(broker, group_id)
         for name in names:
-            wait_until(lambda name=name: reads_again(applications[name], 0), 60, "a batch")
+            wait_until(lambda name=name: reads_again(applications[name], 0), 400, "a batch")
             assert applications[name].terminate() == 143, applications[name].log.read_text()[-3000:]
             batches = len(applications[name].batches())
             applications[name] = start(name)
-            wait_until(lambda name=name, n=batches: reads_again(applications[name], n), 120, "rows")
+            wait_until(lambda name=name, n=batches: reads_again(applications[name], n), 400, "rows")
             after = describe(broker.bootstrap_servers, group_id)
             assert (after.group_epoch, after.assignment_epoch) == (
                 before.group_epoch,
@@ -91,7 +90,7 @@ def test_a_rolling_restart_of_static_members(
             assert shares(broker, group_id) == owned
 
         ends = {(topic_name, each): end for each, end in feed.stop().items()}
-        wait_until(lambda: committed(broker.bootstrap_servers, group_id) == ends, 60)
+        wait_until(lambda: committed(broker.bootstrap_servers, group_id) == ends, 400)
         for each in applications.values():
             assert each.terminate() == 143
         assert len(describe(broker.bootstrap_servers, group_id).members) == 3, (

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(
         not HAS_ADMISSION_CONTROL, reason="before Spark 4.2 a source cannot end by itself"
     ),

@@ -25,13 +25,11 @@ def test_member_that_left_between_two_triggers_comes_back_and_reads_on(
     with query.running(processingTime="6 seconds") as running:
         query.await_rows(1)
         wait_until(lambda: query.members() == 0, READ_S, "the member to leave")
-        member = query.member()
-        assert member is not None
+        member = wait_until(query.member, what="a snapshot")
         assert member["left_because_idle"]
         produce(kafka.bootstrap_servers, topic_name, [Row(b"second")])
         query.await_rows(2)
         assert running.exception() is None
-        back = query.member()
-        assert back is not None
+        back = wait_until(query.member, what="a snapshot")
         assert back["member_id"] != member["member_id"]
     assert query.values() == {b"first": 1, b"second": 1}

@@ -21,7 +21,7 @@ from workshop.parts.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
-READ_S = 120.0
+READ_S = 400.0
 
 
 @pytest.mark.spark
@@ -42,8 +42,7 @@ def test_second_query_with_one_instance_id_fails_and_a_stopped_one_makes_room(
         assert instance_id is not None
         assert instance_id.endswith("-i1")
         assert "$" not in instance_id
-        holder = first.member()
-        assert holder is not None
+        holder = wait_until(first.member, what="a snapshot")
         with query("second").running() as second, pytest.raises(StreamingQueryException) as failed:
             second.awaitTermination(int(READ_S))
         assert f"process {holder['pid']}, member {holder['member_id']}" in str(failed.value)

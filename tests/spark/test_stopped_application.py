@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(600),
 ]
 
 
@@ -40,19 +39,19 @@ def test_a_stopped_application_is_fenced_and_continues(
         application = Application(tmp_path, "stopped", settings)
         read_beside: list[tuple[str, int, int, int]] = []
         try:
-            wait_until(lambda: len(application.batches()) > 2, 120, "batches")
+            wait_until(lambda: len(application.batches()) > 2, 400, "batches")
             with queries(servers, group_id, topic_name) as start:
                 other = start()
-                wait_until(lambda: other.run() and len(other.assigned) == 3, 60, "a share")
+                wait_until(lambda: other.run() and len(other.assigned) == 3, 400, "a share")
                 # In the middle of a batch: it is planned and not finished.
-                wait_until(lambda: application.batches()[-1].finished_at is None, 60, "a batch")
+                wait_until(lambda: application.batches()[-1].finished_at is None, 400, "a batch")
                 pids = application.pause()
                 stopped_in = application.batches()[-1]
-                wait_until(lambda: other.run() and len(other.assigned) == 6, 60, "all of it")
+                wait_until(lambda: other.run() and len(other.assigned) == 6, 400, "all of it")
                 other.plan_rows()
                 other.commit_all()
                 application.resume(pids)
-                wait_until(lambda: other.run() and len(other.assigned) == 3, 60, "its return")
+                wait_until(lambda: other.run() and len(other.assigned) == 3, 400, "its return")
                 other.commit_all()
                 read_beside = other.ranges
             wait_until(
@@ -60,11 +59,11 @@ def test_a_stopped_application_is_fenced_and_continues(
                     batch.plan.member_id != stopped_in.plan.member_id and batch.plan.ranges
                     for batch in application.batches()
                 ),
-                60,
+                400,
                 "a batch under another member id",
             )
             ends = {(topic_name, each): end for each, end in feed.stop().items()}
-            wait_until(lambda: committed(servers, group_id) == ends, 60)
+            wait_until(lambda: committed(servers, group_id) == ends, 400)
             assert application.terminate() == 143
             log = application.log.read_text()
         finally:

@@ -25,13 +25,12 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(
         not HAS_ADMISSION_CONTROL, reason="before Spark 4.2 a member joins without a warm-up"
     ),
 ]
 
-START_S = 240
+START_S = 400
 PARTITIONS = 4
 
 

@@ -18,9 +18,7 @@ from spark_groups.group.member.messages import (
 from spark_groups.types import NO_PARTITIONS, TopicId
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.coordinator_connection import CoordinatorConnection
-from workshop.parts.waiting import wait_until
-
-TIMEOUT_S = 10.0
+from workshop.parts.waiting import LONG_S, wait_until
 
 
 @dataclass
@@ -33,7 +31,7 @@ class Member:
     member_id: str
     joined: HeartbeatResponse
 
-    def send(self, request, timeout_s: float = TIMEOUT_S):
+    def send(self, request, timeout_s: float = LONG_S):
         return self.connection.send(self.node, request, timeout_s)
 
     def commit(self, offsets, member_epoch: int | None = None, member_id: str | None = None):
@@ -81,7 +79,7 @@ def join(connection: CoordinatorConnection, node: Node, group_id: str, topic: st
 
     def assigned() -> bool:
         answer = connection.send(
-            node, replace(request, member_epoch=member.joined.member_epoch), 10
+            node, replace(request, member_epoch=member.joined.member_epoch), LONG_S
         )
         if answer.error_code in retried:
             return False

@@ -15,6 +15,7 @@ from spark_groups.wire.schemas.wire_messages import (
     REQUEST_HEADER_V2,
     Message,
 )
+from workshop.parts.waiting import LONG_S
 
 Script = Callable[[socket.socket], None]
 """What a listener does with each connection, after which it closes it."""
@@ -55,7 +56,7 @@ def listening(script: Script, *, at_once: bool = False) -> Iterator[int]:
                 with contextlib.suppress(OSError):
                     peer.shutdown(socket.SHUT_RDWR)
             server.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(LONG_S)
     assert not thread.is_alive()
 
 

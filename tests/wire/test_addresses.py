@@ -9,6 +9,7 @@ import pytest
 
 from spark_groups.errors import BrokerUnreachableError, OptionsError
 from spark_groups.wire.addresses import Address, parse_bootstrap_servers, resolve
+from workshop.parts.waiting import LONG_S, SOON_S
 
 
 @pytest.mark.parametrize(
@@ -42,17 +43,17 @@ def test_writes_ipv6_in_brackets() -> None:
 
 
 def test_resolves_addresses_and_names() -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LONG_S
     assert resolve(Address("127.0.0.1", 7), deadline) == ((socket.AF_INET, ("127.0.0.1", 7)),)
     assert any(target[0] == "127.0.0.1" for _, target in resolve(Address("localhost", 7), deadline))
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 300, "\u2603" * 80])
 def test_names_what_cannot_be_resolved(host: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SOON_S
     with pytest.raises(BrokerUnreachableError, match=r"resolve the host name|not a host name"):
         resolve(Address(host, 7), deadline)
-    assert time.monotonic() < deadline + 1
+    assert time.monotonic() < deadline + SOON_S
 
 
 def test_a_slow_name_service_ends_at_the_deadline() -> None:

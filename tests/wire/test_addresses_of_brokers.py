@@ -34,6 +34,7 @@ from tests.wire.listener import (
     response,
     tell_cluster,
 )
+from workshop.parts.waiting import LONG_S
 
 
 def test_names_have_no_case() -> None:
@@ -62,7 +63,7 @@ def test_dead_first_address_of_a_host_costs_little_and_only_once(
         broker = Address(f"two-addresses-{port}", port)
         for _ in range(2):
             transport = Transport(broker, Security(), 1_000)
-            transport.open(time.monotonic() + 60.0)
+            transport.open(time.monotonic() + LONG_S)
             transport.close()
         assert REACHED.first(broker, targets)[0] == targets[1]
 
@@ -95,7 +96,7 @@ def test_broker_that_lacks_a_topic_is_not_the_only_one_that_is_asked() -> None:
         listening(lambda peer: lacking(peer, "second")) as second,
     ):
         ports = [first, second]
-        with Cluster(f"127.0.0.1:{first}", request_timeout_s=20.0) as cluster:
+        with Cluster(f"127.0.0.1:{first}", request_timeout_s=LONG_S) as cluster:
             for _ in range(3):
                 assert not cluster.topics({"t"}).topics
     assert asked == ["first", "second", "first"]
@@ -182,7 +183,7 @@ def test_deadline_in_a_later_attempt_does_not_hide_the_address_that_leads_nowher
 
     with (
         listening(script) as port,
-        Cluster(f"127.0.0.1:{port}", request_timeout_s=2.0) as cluster,
+        Cluster(f"127.0.0.1:{port}", request_timeout_s=2.9) as cluster,
         pytest.raises(AdvertisedAddressError, match=f"127.0.0.1:{nowhere}"),
     ):
         cluster.describe_group(DescribeGroupRequest(group_id="g"))
@@ -191,13 +192,13 @@ def test_deadline_in_a_later_attempt_does_not_hide_the_address_that_leads_nowher
 @pytest.mark.broker
 def test_members_connection_names_the_advertised_address(astray: tuple[str, str]) -> None:
     servers, given = astray
-    with Cluster(servers, request_timeout_s=6.0) as cluster:
+    with Cluster(servers, request_timeout_s=LONG_S) as cluster:
         found = cluster.find_coordinator(FindCoordinatorRequest(group_id="g"))
     assert found.coordinator is not None
     connection = CoordinatorConnection()
     request = DescribeGroupRequest(group_id="g")
     with pytest.raises(AdvertisedAddressError, match=re.escape(given)):
-        connection.send(found.coordinator, request, 5.0)
+        connection.send(found.coordinator, request, LONG_S)
     connection.close()
 
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from spark_groups.broker.embedded import free_ports
 from spark_groups.group.member.messages import FindCoordinatorRequest, Node
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
@@ -20,6 +21,7 @@ from spark_groups.wire.security.security import Security
 from spark_groups.wire.timeouts import Timeouts
 from tests.runtime.proxy import Switched
 from tests.wire.listener import greet, listening, read_frame, tell_cluster
+from workshop.parts.waiting import LONG_S
 
 ADDRESS = Address("kafka", 9092)
 
@@ -29,7 +31,7 @@ def pool_of(*ports: int, identity: ClusterIdentity | None = None) -> ConnectionP
         [Address("127.0.0.1", each) for each in ports],
         client_id="a-test",
         security=Security(),
-        timeouts=Timeouts(request_s=2.0),
+        timeouts=Timeouts(request_s=LONG_S),
         identity=identity,
     )
 
@@ -90,9 +92,9 @@ def test_nothing_else_is_sent_to_another_cluster() -> None:
         node = Node(1, "127.0.0.1", port)
         connection = CoordinatorConnection(identity=ClusterIdentity("A"))
         with pytest.raises(AnotherClusterError, match="cluster B, not to A") as raised:
-            connection.send(node, FindCoordinatorRequest(group_id="g"), 5.0)
+            connection.send(node, FindCoordinatorRequest(group_id="g"), LONG_S)
         assert not raised.value.may_have_arrived
-        assert rest.get(timeout=5) == b""
+        assert rest.get(timeout=LONG_S) == b""
 
 
 def test_an_address_that_leads_to_the_cluster_is_found_among_others() -> None:
@@ -106,31 +108,30 @@ def test_an_address_that_leads_to_the_cluster_is_found_among_others() -> None:
 
     with listening(of("B")) as wrong, listening(of("A")) as right:
         pool = pool_of(wrong, right, identity=ClusterIdentity("A"))
-        assert pool.any(within(5)).address.port == right
+        assert pool.any(within(LONG_S)).address.port == right
         pool.close()
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            closed = server.getsockname()[1]
+        (closed,) = free_ports(1)
         # One that cannot be reached may be the right one.
         pool = pool_of(wrong, closed, identity=ClusterIdentity("A"))
         with pytest.raises(RequestError, match=r"cluster B.*refused") as raised:
-            pool.any(within(0.3))
+            pool.any(within(2.0))
         assert not isinstance(raised.value, AnotherClusterError)
         # If all are wrong, it fails at once.
         pool = pool_of(wrong, identity=ClusterIdentity("A"))
         with pytest.raises(AnotherClusterError):
-            pool.any(within(60))
+            pool.any(within(LONG_S))
 
 
 def test_a_connection_without_an_identity_asks_for_none() -> None:
     with listening(greet) as port:
         connection = Connection("127.0.0.1", port)
-        connection.connect(5)
+        connection.connect(LONG_S)
         connection.close()
 
 
 @pytest.mark.broker
 def test_a_cluster_is_not_mixed_with_another_one(switched: Switched) -> None:
-    with Cluster(switched.proxy.address, request_timeout_s=3.0) as cluster:
+    with Cluster(switched.proxy.address, request_timeout_s=LONG_S) as cluster:
         assert len(cluster.nodes()) == 1
         switched.lead_to(switched.other)
         with pytest.raises(AnotherClusterError, match="leads to the Kafka cluster"):

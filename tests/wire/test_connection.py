@@ -10,6 +10,7 @@ import tracemalloc
 
 import pytest
 
+from spark_groups.broker.embedded import free_ports
 from spark_groups.errors import AccessError, ProtocolError
 from spark_groups.wire.connection import ApiVersions, Connection, RequestError
 from spark_groups.wire.schemas.wire_messages import (
@@ -31,6 +32,7 @@ from tests.wire.listener import (
     read_frame,
     response,
 )
+from workshop.parts.waiting import LONG_S, SOON_S
 
 EVERY_GROUP = {"states_filter": (), "types_filter": ()}
 NO_GROUPS = {"throttle_time_ms": 0, "error_code": 0, "groups": ()}
@@ -38,15 +40,15 @@ NO_GROUPS = {"throttle_time_ms": 0, "error_code": 0, "groups": ()}
 
 def connected(port: int, **options) -> Connection:
     connection = Connection("127.0.0.1", port, **options)
-    connection.connect(5)
+    connection.connect(LONG_S)
     return connection
 
 
-def fails_within(seconds: float, call, kind=RequestError, says: str | None = None) -> Exception:
+def fails_soon(call, kind=RequestError, says: str | None = None) -> Exception:
     started = time.monotonic()
     with pytest.raises(kind, match=says) as raised:
         call()
-    assert time.monotonic() - started < seconds
+    assert time.monotonic() - started < SOON_S
     return raised.value
 
 
@@ -54,13 +56,13 @@ def fails_within(seconds: float, call, kind=RequestError, says: str | None = Non
 def test_a_real_broker_tells_its_versions_and_answers(kafka) -> None:
     host, port = kafka.bootstrap_servers.split(":")
     connection = Connection(host, int(port))
-    connection.connect(10)
+    connection.connect(LONG_S)
     try:
         assert connection.supports(CONSUMER_GROUP_HEARTBEAT)
         assert connection.supports(OFFSET_COMMIT_V10)
         assert connection.is_usable()
         for _ in range(3):
-            values = connection.request(METADATA, metadata_to_wire(), 10)
+            values = connection.request(METADATA, metadata_to_wire(), LONG_S)
         nodes = metadata_from_wire(values).nodes
         assert [(each.host, each.port) for each in nodes.values()] == [(host, int(port))]
     finally:
@@ -72,12 +74,12 @@ def test_a_real_broker_tells_its_versions_and_answers(kafka) -> None:
 def test_a_broker_that_stops_ends_the_request_at_its_deadline(kafka) -> None:
     host, port = kafka.bootstrap_servers.split(":")
     connection = Connection(host, int(port))
-    connection.connect(10)
+    connection.connect(LONG_S)
     kafka.pause()
     try:
         started = time.monotonic()
-        failed = fails_within(
-            3, lambda: connection.request(METADATA, metadata_to_wire(), 0.5), says="in time"
+        failed = fails_soon(
+            lambda: connection.request(METADATA, metadata_to_wire(), 0.5), says="in time"
         )
         assert time.monotonic() - started >= 0.5
         assert failed.may_have_arrived
@@ -88,9 +90,8 @@ def test_a_broker_that_stops_ends_the_request_at_its_deadline(kafka) -> None:
 
 
 def test_refused_connection_is_reported() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    failed = fails_within(5, lambda: connected(port), says=f"127.0.0.1:{port}.*refused")
+    (port,) = free_ports(1)
+    failed = fails_soon(lambda: connected(port), says=f"127.0.0.1:{port}.*refused")
     assert not failed.may_have_arrived
     assert failed.as_failure().reason == str(failed)
     assert failed.as_failure().may_have_arrived is False
@@ -99,7 +100,7 @@ def test_refused_connection_is_reported() -> None:
 def test_a_listener_that_never_answers_ends_at_the_deadline() -> None:
     with listening(await_end) as port:
         connection = Connection("127.0.0.1", port)
-        failed = fails_within(3, lambda: connection.connect(0.3), says=f"{port}: no answer in time")
+        failed = fails_soon(lambda: connection.connect(0.3), says=f"{port}: no answer in time")
         assert not failed.may_have_arrived
         assert not connection.is_open
 
@@ -115,7 +116,7 @@ def test_an_address_that_swallows_packets_ends_at_the_deadline() -> None:
             one.connect_ex(("127.0.0.1", port))
             waiting.append(one)
         try:
-            fails_within(3, lambda: Connection("127.0.0.1", port).connect(0.4))
+            fails_soon(lambda: Connection("127.0.0.1", port).connect(0.4))
         finally:
             for one in waiting:
                 one.close()
@@ -144,7 +145,7 @@ def test_a_peer_that_is_no_kafka_broker_is_named(answer: bytes, kind: type, says
 
     with listening(script) as port:
         connection = Connection("127.0.0.1", port)
-        failed = fails_within(3, lambda: connection.connect(2), kind, says)
+        failed = fails_soon(lambda: connection.connect(LONG_S), kind, says)
         assert f"127.0.0.1:{port}" in str(failed)
         assert not connection.is_open
 
@@ -158,7 +159,7 @@ def test_a_long_frame_before_the_login_is_refused() -> None:
     with listening(script) as port:
         connection = Connection("127.0.0.1", port)
         says = "frame of 31457280 bytes"
-        fails_within(5, lambda: connection.connect(20), kind=ProtocolError, says=says)
+        fails_soon(lambda: connection.connect(LONG_S), kind=ProtocolError, says=says)
 
 
 def test_a_long_frame_that_never_comes_allocates_nothing() -> None:
@@ -172,9 +173,7 @@ def test_a_long_frame_that_never_comes_allocates_nothing() -> None:
         connection = connected(port)
         tracemalloc.start()
         try:
-            fails_within(
-                3, lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 0.3), says="in time"
-            )
+            fails_soon(lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 0.3), says="in time")
             assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
         finally:
             tracemalloc.stop()
@@ -188,9 +187,8 @@ def test_a_connection_that_closes_inside_a_frame() -> None:
 
     with listening(script) as port:
         connection = connected(port)
-        failed = fails_within(
-            3,
-            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 2),
+        failed = fails_soon(
+            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, LONG_S),
             says=f"ListGroups v5 to 127.0.0.1:{port}: it closed the connection",
         )
         assert failed.may_have_arrived
@@ -206,9 +204,8 @@ def test_a_response_to_another_request_closes_the_connection() -> None:
 
     with listening(script) as port:
         connection = connected(port)
-        fails_within(
-            3,
-            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 2),
+        fails_soon(
+            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, LONG_S),
             ProtocolError,
             r"answered request 9, but ListGroups v5 was request 2",
         )
@@ -226,9 +223,8 @@ def test_a_frame_above_the_limit_is_refused() -> None:
 
     with listening(script) as port:
         connection = connected(port, max_frame_bytes=1000)
-        fails_within(
-            3,
-            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 2),
+        fails_soon(
+            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, LONG_S),
             ProtocolError,
             "the limit is 1000 bytes",
         )
@@ -244,10 +240,10 @@ def test_a_broker_that_hung_up_is_noticed_before_a_request() -> None:
 
     with listening(script) as port:
         connection = connected(port)
-        assert hung_up.wait(5)
+        assert hung_up.wait(LONG_S)
         assert not connection.is_usable()
         connection.close()
-        failed = fails_within(3, lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 2))
+        failed = fails_soon(lambda: connection.request(LIST_GROUPS, EVERY_GROUP, LONG_S))
         assert not failed.may_have_arrived
 
 
@@ -258,10 +254,10 @@ def test_one_request_is_in_flight_at_a_time() -> None:
 
     with listening(script) as port:
         connection = connected(port)
-        connection.send(LIST_GROUPS, EVERY_GROUP, 5)
+        connection.send(LIST_GROUPS, EVERY_GROUP, LONG_S)
         assert not connection.is_usable()
         with pytest.raises(ProtocolError, match="already in flight"):
-            connection.send(LIST_GROUPS, EVERY_GROUP, 5)
+            connection.send(LIST_GROUPS, EVERY_GROUP, LONG_S)
         connection.close()
         with pytest.raises(ProtocolError, match="no request"):
             connection.receive()
@@ -274,7 +270,7 @@ def test_a_request_after_its_deadline_is_not_sent() -> None:
 
     with listening(script) as port:
         connection = connected(port)
-        failed = fails_within(1, lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 0.0))
+        failed = fails_soon(lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 0.0))
         assert not failed.may_have_arrived
         connection.close()
 
@@ -290,14 +286,14 @@ def test_shutdown_wakes_a_blocked_request() -> None:
 
     with listening(script) as port:
         connection = connected(port)
-        waker = threading.Thread(target=lambda: asked.wait(5) and connection.shutdown())
+        waker = threading.Thread(target=lambda: asked.wait(LONG_S) and connection.shutdown())
         waker.start()
-        failed = fails_within(
-            5, lambda: connection.request(LIST_GROUPS, EVERY_GROUP, 30), says="shut down"
+        failed = fails_soon(
+            lambda: connection.request(LIST_GROUPS, EVERY_GROUP, LONG_S), says="shut down"
         )
         waker.join()
         assert failed.may_have_arrived
-        failed = fails_within(1, lambda: connection.connect(5), says="shut down")
+        failed = fails_soon(lambda: connection.connect(LONG_S), says="shut down")
         assert not failed.may_have_arrived
 
 
@@ -311,9 +307,9 @@ def test_shutdown_wakes_a_blocked_connect() -> None:
 
     with listening(script) as port:
         connection = Connection("127.0.0.1", port)
-        waker = threading.Thread(target=lambda: connecting.wait(5) and connection.shutdown())
+        waker = threading.Thread(target=lambda: connecting.wait(LONG_S) and connection.shutdown())
         waker.start()
-        fails_within(5, lambda: connection.connect(30), says="shut down")
+        fails_soon(lambda: connection.connect(LONG_S), says="shut down")
         waker.join()
 
 
@@ -327,9 +323,9 @@ def test_a_version_the_broker_lacks_is_not_sent() -> None:
     with listening(script) as port:
         connection = connected(port)
         with pytest.raises(ProtocolError, match="not support ListGroups v5, only v0 to v4"):
-            connection.request(LIST_GROUPS, EVERY_GROUP, 2)
+            connection.request(LIST_GROUPS, EVERY_GROUP, LONG_S)
         with pytest.raises(ProtocolError, match="not support FindCoordinator v4, only no version"):
-            connection.request(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": ()}, 2)
+            connection.request(FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": ()}, LONG_S)
         assert connection.is_usable()
         connection.close()
 
@@ -361,7 +357,7 @@ def test_an_error_of_api_versions_is_named() -> None:
         peer.sendall(struct.pack(">iihBiB", 12, correlation_id(asked), 31, 1, 0, 0))
 
     with listening(script) as port, pytest.raises(ProtocolError, match="CLUSTER_AUTHORIZATION"):
-        Connection("127.0.0.1", port).connect(2)
+        Connection("127.0.0.1", port).connect(LONG_S)
 
 
 def test_reads_versions() -> None:

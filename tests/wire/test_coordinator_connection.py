@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.errors import ErrorCode
 from spark_groups.group.member.messages import (
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -27,6 +27,7 @@ from tests.answers import fetch_answer
 from tests.wire.coordinator_connection_setup import Member, coordinator, join, topic_id
 from tests.wire.listener import await_end, greet, listening, read_frame, tell_cluster
 from workshop.parts.brokers import create_topic, delete_topic
+from workshop.parts.waiting import LONG_S, SOON_S
 
 
 @pytest.fixture(params=["4.3.1", "4.0.0"])
@@ -134,17 +135,16 @@ def test_the_lane_follows_the_coordinator(member) -> None:
         member_epoch=member.joined.member_epoch,
     )
     here = member.node
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        gone = Node(9, "127.0.0.1", server.getsockname()[1])
+    gone = Node(9, "127.0.0.1", *free_ports(1))
     with pytest.raises(RequestError, match="refused") as raised:
-        member.connection.send(gone, beat, 5)
+        member.connection.send(gone, beat, LONG_S)
     assert not raised.value.may_have_arrived
-    assert member.connection.send(here, beat, 5).error_code == 0
+    assert member.connection.send(here, beat, LONG_S).error_code == 0
     member.connection.interrupt()
-    assert member.connection.send(here, beat, 5).error_code == 0
+    assert member.connection.send(here, beat, LONG_S).error_code == 0
     member.connection.shutdown()
     with pytest.raises(RequestError, match="shut down"):
-        member.connection.send(here, beat, 5)
+        member.connection.send(here, beat, LONG_S)
 
 
 HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
@@ -163,14 +163,14 @@ def test_a_blocked_request_is_woken(wake: Callable[[CoordinatorConnection], None
 
     with listening(script) as port:
         connection = CoordinatorConnection()
-        waker = threading.Thread(target=lambda: asked.wait(5) and wake(connection))
+        waker = threading.Thread(target=lambda: asked.wait(LONG_S) and wake(connection))
         waker.start()
         started = time.monotonic()
         with pytest.raises(RequestError, match="shut down") as raised:
-            connection.send(Node(1, "127.0.0.1", port), HEARTBEAT, 30)
+            connection.send(Node(1, "127.0.0.1", port), HEARTBEAT, LONG_S)
         waker.join()
         assert raised.value.may_have_arrived
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < SOON_S
 
 
 def test_the_deadline_includes_connecting() -> None:
@@ -178,7 +178,7 @@ def test_the_deadline_includes_connecting() -> None:
         started = time.monotonic()
         with pytest.raises(RequestError, match="in time") as raised:
             CoordinatorConnection().send(Node(1, "127.0.0.1", port), HEARTBEAT, 0.3)
-        assert 0.3 <= time.monotonic() - started < 3
+        assert 0.3 <= time.monotonic() - started < SOON_S
         assert not raised.value.may_have_arrived
 
 
@@ -191,7 +191,7 @@ def test_a_broker_without_the_protocol_is_an_answer() -> None:
 
     with listening(script) as port:
         connection = CoordinatorConnection()
-        answer = connection.send(Node(1, "127.0.0.1", port), HEARTBEAT, 5)
+        answer = connection.send(Node(1, "127.0.0.1", port), HEARTBEAT, LONG_S)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert "does not support ConsumerGroupHeartbeat v1" in answer.error_message
         connection.close()

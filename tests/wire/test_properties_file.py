@@ -82,7 +82,7 @@ def test_java_reads_rendered_properties(tmp_path: Path) -> None:
         [find_java(), tmp_path / "Reader.java", tmp_path / "test.properties"],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
     assert shown.returncode == 0, shown.stderr

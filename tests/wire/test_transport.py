@@ -19,6 +19,7 @@ from spark_groups.wire.security.tls import Tls
 from spark_groups.wire.transport import FrameBuffer, HungUpError, Transport
 from tests.secured import issue
 from tests.wire.listener import await_end, listening
+from workshop.parts.waiting import LONG_S, SOON_S
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_frames_cross_and_tickets_are_no_frames(context) -> None:
 
     with listening(encrypted(server, script)) as port:
         transport = Transport(Address("127.0.0.1", port), security, 1000)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LONG_S
         transport.open(deadline)
         transport.send(b"hello", deadline)
         assert transport.receive(deadline) == b"hello"
@@ -72,12 +73,12 @@ def test_a_shutdown_wakes_a_receiver_and_nothing_goes_out_in_the_open(context) -
 
     with listening(encrypted(server, script)) as port:
         transport = Transport(Address("127.0.0.1", port), security, 1000)
-        transport.open(time.monotonic() + 20)
+        transport.open(time.monotonic() + LONG_S)
         threading.Timer(0.1, transport.shutdown).start()
         began_at = time.monotonic()
         with pytest.raises(BrokerUnreachableError):
-            transport.receive(time.monotonic() + 20)
-        assert time.monotonic() - began_at < 10
+            transport.receive(time.monotonic() + LONG_S)
+        assert time.monotonic() - began_at < SOON_S
         with pytest.raises(BrokerUnreachableError):
             transport.send(b"secret in the open", time.monotonic() + 1)
         transport.close()
@@ -90,7 +91,7 @@ def test_who_hangs_up_during_the_handshake_says_nothing(context) -> None:
     with listening(lambda peer: peer.recv(1)) as port:
         transport = Transport(Address("127.0.0.1", port), security, 1000)
         with pytest.raises(HungUpError, match=r"TLS handshake with 127\.0\.0\.1"):
-            transport.open(time.monotonic() + 20)
+            transport.open(time.monotonic() + LONG_S)
         transport.close()
 
 
@@ -101,7 +102,7 @@ def test_a_handshake_without_an_answer_ends_at_the_deadline(context) -> None:
         began_at = time.monotonic()
         with pytest.raises(BrokerUnreachableError, match="no answer in time"):
             transport.open(began_at + 0.3)
-        assert time.monotonic() - began_at < 5
+        assert time.monotonic() - began_at < SOON_S
         transport.close()
 
 
@@ -116,7 +117,7 @@ def test_a_peer_that_drips_a_large_frame_is_left_soon() -> None:
 
     with listening(drip) as port:
         transport = Transport(Address("127.0.0.1", port), Security(), 100_000_000)
-        transport.open(time.monotonic() + 20)
+        transport.open(time.monotonic() + LONG_S)
         transport.allow_full_frames()
         with pytest.raises(BrokerUnreachableError, match="of 50000000 bytes of a frame in"):
             transport.receive_into(FrameBuffer(1000), idle_s=0.5)
@@ -134,8 +135,8 @@ def test_a_frame_that_comes_slowly_but_steadily_is_read() -> None:
 
     with listening(steady) as port:
         transport = Transport(Address("127.0.0.1", port), Security(), 1_000_000)
-        transport.open(time.monotonic() + 20)
-        frame = transport.receive_into(FrameBuffer(1000), idle_s=20)
+        transport.open(time.monotonic() + LONG_S)
+        frame = transport.receive_into(FrameBuffer(1000), idle_s=LONG_S)
         assert bytes(frame) == b"".join(pieces)
         transport.close()
 
@@ -149,13 +150,13 @@ def test_frames_are_short_until_the_peer_is_known(room: str) -> None:
 
     def read(transport: Transport) -> int:
         if room == "receive":
-            return len(transport.receive(time.monotonic() + 20))
-        return len(transport.receive_into(FrameBuffer(1000), idle_s=20))
+            return len(transport.receive(time.monotonic() + LONG_S))
+        return len(transport.receive_into(FrameBuffer(1000), idle_s=LONG_S))
 
     with listening(twice, at_once=True) as port:
         for is_known in (False, True):
             transport = Transport(Address("127.0.0.1", port), Security(), 10_000_000)
-            transport.open(time.monotonic() + 20)
+            transport.open(time.monotonic() + LONG_S)
             assert read(transport) == 900_000
             if is_known:
                 transport.allow_full_frames()

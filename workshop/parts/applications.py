@@ -117,7 +117,7 @@ class Application:
                 start_new_session=True,
             )
 
-    def terminate(self, timeout_s: float = 60.0) -> int:
+    def terminate(self, timeout_s: float = 400.0) -> int:
         """Send SIGTERM to spark-submit and wait for its end."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)

@@ -29,9 +29,12 @@ from spark_groups.group.member.messages import found_and_failed
 from spark_groups.wire.cluster import Cluster
 from workshop.parts.waiting import wait_until
 
-ANSWER_S = 20.0
-SHORT_SESSION = {"group.consumer.session.timeout.ms": "6000"}
-"""The settings of a broker that soon removes a member that was killed."""
+ANSWER_S = 120.0
+SHORT_SESSION = {
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+}
+"""The settings of a broker that soon removes a member that was killed, and none that is late."""
 TIMESTAMP_TYPES = {
     "CreateTime": TIMESTAMP_CREATE_TIME,
     "LogAppendTime": TIMESTAMP_LOG_APPEND_TIME,
@@ -150,7 +153,7 @@ def produce(
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(60)
+    left = producer.flush(ANSWER_S)
     assert not left, f"{left} rows of {topic} were not acknowledged"
     assert not refused, f"{len(refused)} rows of {topic} were refused: {refused[0]}"
 

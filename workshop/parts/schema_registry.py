@@ -38,7 +38,7 @@ _API: Final = "/apis/ccompat/v7"
 _DOWNLOAD_S: Final = 300.0
 _START_S: Final = 120.0
 _STOP_S: Final = 20.0
-_REQUEST_S: Final = 20.0
+_REQUEST_S: Final = 120.0
 _LISTENS: Final = re.compile(r"Listening on: (http://127\.0\.0\.1:\d+)")
 
 

@@ -8,13 +8,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+SOON_S = 60.0
+"""Within what ends at once, on any machine; what would wait in vain waits for `LONG_S`."""
+LONG_S = 300.0
+"""The deadline of what comes: no machine is that slow, and no test that passes waits for it."""
 
-def wait_until(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 120.0, what: str = "") -> T:
     """Return the condition's value as soon as it is true.
 
     Args:
         condition: Called until it returns something true.
-        timeout_s: When to give up.
+        timeout_s: When to give up: late, as a machine may be slow and most do not wait.
         what: Names the awaited condition in the failure.
     """
     deadline_s = time.monotonic() + timeout_s

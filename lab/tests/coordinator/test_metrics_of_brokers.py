@@ -52,7 +52,7 @@ class Jmx:
         words += ["--report-format", "properties"]
         for each in ("kafka.server:type=group-coordinator-metrics,*", "kafka.coordinator.group:*"):
             words += ["--object-name", each]
-        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=800)
         found = {}
         for line in done.stdout.splitlines():
             if older := OLDER.fullmatch(line):

@@ -86,7 +86,7 @@ BATCHING = {"group.consumer.assignment.interval.ms": "0"}
 """Only from Kafka 4.3 on; older ones have no batching to switch off."""
 MIGRATION_POLICY = "group.consumer.migration.policy"
 
-ANSWER_S = 10.0
+ANSWER_S = 120.0
 WAITING_S = 1800.0
 """How long an answer to a join or a sync may take: longer than a script on a slow machine."""
 SETTLED, SETTLED_S = 2, 0.05

@@ -11,7 +11,7 @@ from lab.tests.scenarios.world import Asked, ClassicClient, World
 from spark_groups.group.member.embedded import NO_GENERATION, Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicPartition
 
-BOUND_S = 30.0
+BOUND_S = 120.0
 """How long anything is waited for."""
 
 AGAIN_S = 0.05

@@ -72,7 +72,7 @@ class Driver:
 
     def next(self, kind: type[Message]) -> Any:
         """Return the next message of a kind; others before it are left out."""
-        while not isinstance(message := self._messages.get(timeout=30), kind):
+        while not isinstance(message := self._messages.get(timeout=300), kind):
             pass
         return message
 

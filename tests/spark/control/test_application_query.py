@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from workshop.parts.processes import descendants, environment, is_alive
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import SOON_S, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 LATE = """#!/bin/sh
 # Later than Spark allows: the first {late} processes of a source.
@@ -93,7 +94,7 @@ spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fals
 
 def write(batch, number):
     Path(sys.argv[1], "batch").touch()
-    time.sleep(120)
+    time.sleep(600)
 
 
 await_end(start(spark.readStream.format("rate").load().writeStream.foreachBatch(write)))
@@ -118,7 +119,7 @@ def run(
         [sys.executable, "-c", APPLICATION, str(starts_max), fails],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
         check=False,
         env=late_python(directory, late),
     )
@@ -145,13 +146,13 @@ def running(
 
     try:
         yield send
-        code = process.wait(30)
+        code = process.wait(300)
     finally:
         # A late process of a source outlives its application.
         for pid in {*began, *descendants(process.pid)}:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(300)
     # After the last process that could write, such as the shell of a late one.
     with log.open("a") as file:
         file.write(f"exit code {code}\n")
@@ -160,7 +161,8 @@ def running(
 def test_a_query_whose_process_is_late_is_started_again_and_reads(tmp_path: Path) -> None:
     done = run(tmp_path, late=1)
     assert done.stdout == "1\n", done.stderr
-    (warning,) = [each for each in done.stderr.splitlines() if "WARN kafka-group" in each]
+    # On a busy machine others may be late, too.
+    warning, *_ = [each for each in done.stderr.splitlines() if "WARN kafka-group" in each]
     assert "start 1 of 8 failed" in warning
     assert "That limit is Spark's" in warning
     assert "start 2 follows in 1 s" in warning
@@ -175,13 +177,13 @@ def test_after_the_last_start_the_error_says_what_to_do(tmp_path: Path) -> None:
 def test_another_error_is_raised_as_it_is_and_nothing_is_repeated(tmp_path: Path) -> None:
     done = run(tmp_path, late=0, fails="fails")
     assert done.stdout == "StreamingQueryException True\n", done.stderr
-    assert "start 2 follows" not in done.stderr
+    assert not re.search("no numbers today.*start 2 follows", done.stderr)
 
 
 def test_ctrl_c_while_a_query_starts_ends_the_application_without_a_trace(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(APPLICATION, log, late_python(tmp_path, late=8), "8", "reads") as send:
-        wait_until((tmp_path / "0").exists, 90, "the first process of the source")
+        wait_until((tmp_path / "0").exists, 400, "the first process of the source")
         send(signal.SIGINT)
     lines = log.read_text().splitlines()
     assert lines[-1] == "exit code 130", log.read_text()
@@ -197,12 +199,12 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     with running(
         LONG_BATCH, log, environment(PYSPARK_PYTHON=sys.executable), str(tmp_path)
     ) as send:
-        wait_until((tmp_path / "batch").exists, 90, "the batch")
+        wait_until((tmp_path / "batch").exists, 400, "the batch")
         send(signal.SIGINT)
         wait_until(lambda: "Ctrl-C again ends at once" in log.read_text(), what="the wait")
         send(signal.SIGINT)
         sent_at = time.monotonic()
-    assert time.monotonic() - sent_at < 10
+    assert time.monotonic() - sent_at < SOON_S
     lines = log.read_text().splitlines()
     assert lines[-1] == "exit code 130", log.read_text()
     assert lines[-2].startswith("kafka-group: ended at once by the second Ctrl-C")

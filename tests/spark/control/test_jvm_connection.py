@@ -50,7 +50,7 @@ def test_the_connection_is_the_only_one_or_the_only_copied_one(
     with socket.create_server(("127.0.0.1", 0)) as jvm:
         port = jvm.getsockname()[1]
         command = [sys.executable, "-c", FOUND, *map(str, (port, descriptors, others))]
-        found = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=240, text=True)
+        found = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=800, text=True)
     assert found.stdout.strip() == str(is_found)
 
 

@@ -21,7 +21,7 @@ from spark_groups.types import BatchPlan
 from tests.runtime.members import QueryLike, evict, fill, queries
 from tests.spark.control.listening import QUERY_ID, Driver
 from workshop.parts.brokers import create_topic
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, SOON_S, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 
@@ -154,7 +154,7 @@ def test_partitions_that_move_away_from_state(
         plan = first.plan_rows()
         expect(control, plan)
         driver.report(plan_as_json(plan), is_stateful=True)
-        assert control.await_report(20.0)
+        assert control.await_report(300)
         group.member()
         (moved,) = driver.changed("revoked").partitions
         named = f"{moved[0]}-{moved[1]} moved to other members"
@@ -199,7 +199,7 @@ def test_partitions_of_a_query_without_state_may_move(
     ):
         first, control = group.talking(driver, tmp_path, MoveWithState.FAIL)
         group.member()
-        wait_until(lambda: len(first.assigned) == 1, 30, "the hand-over")
+        wait_until(lambda: len(first.assigned) == 1, what="the hand-over")
         control.check()
     assert "stateful" not in caplog.text
 
@@ -228,8 +228,8 @@ def test_the_last_report_is_waited_for_only_while_it_may_come(group: Group, tmp_
         driver.report({**plan_as_json(plan), "member_epoch": 99})
         assert seconds_of_waiting(control, 0.5) >= 0.5
         driver.end_query("a query that ended before its first report", had_reports=False)
-        assert seconds_of_waiting(control, 60.0) < 30
-    assert seconds_of_waiting(control, 60.0) < 30
+        assert seconds_of_waiting(control, LONG_S) < SOON_S
+    assert seconds_of_waiting(control, LONG_S) < SOON_S
 
 
 def test_the_end_of_a_query_ends_the_waiting_for_its_report(group: Group, tmp_path: Path) -> None:
@@ -239,10 +239,10 @@ def test_the_end_of_a_query_ends_the_waiting_for_its_report(group: Group, tmp_pa
         plan = first.plan_rows()
         expect(control, plan)
         driver.report(plan_as_json(plan))
-        assert control.await_report(20.0)
+        assert control.await_report(300)
         fill(group.kafka.bootstrap_servers, group.topic, 2, 5)
         first.running = None
         expect(control, first.plan_rows())
         driver.end_query("another query", had_reports=False)
         driver.end_query(QUERY_ID)
-        assert seconds_of_waiting(control, 60.0) < 30
+        assert seconds_of_waiting(control, LONG_S) < SOON_S

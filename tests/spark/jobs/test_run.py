@@ -41,7 +41,7 @@ from workshop.parts.processes import environment
 from workshop.parts.waiting import wait_until
 
 DRY_RUN = {"--dry-run": ("replay.dryRun", "Only look.")}
-READ_S = 240
+READ_S = 400
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / ConsumeOptions.example
 FLIGHTS = [(f"N{each % 7}", f"flight {each} ✈", each % 3, each // 3) for each in range(300)]
@@ -284,7 +284,7 @@ def last_line(program: str, submit: str) -> str:
         env=environment(PYSPARK_SUBMIT_ARGS=submit, PYSPARK_PYTHON=sys.executable),
         stdout=subprocess.PIPE,
         text=True,
-        timeout=200,
+        timeout=800,
         check=True,
     )
     return done.stdout.splitlines()[-1]

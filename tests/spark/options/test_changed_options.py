@@ -173,7 +173,7 @@ def next_plan(run: QueryRun, planned: PlanJson) -> PlanJson:
         ends.append(end)
         return bool(spans(end))
 
-    wait_until(reads, 60, "the next plan")
+    wait_until(reads, 400, "the next plan")
     return ends[-1]
 
 
@@ -208,7 +208,7 @@ def test_batch_runs_again_and_the_next_follows(
     run = start(**changed)
     run_again(run, planned)
     assert spans(next_plan(run, planned)) == [(4, 8)]
-    assert run.driver.await_commits(20)
+    assert run.driver.await_commits(300)
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
 
 

@@ -20,10 +20,9 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.long,
-    pytest.mark.timeout(600),
 ]
 
-START_S = 240
+START_S = 400
 VALUES = [b"%d" % each for each in range(30)]
 POISON = [b"3", b"8"]
 

@@ -39,7 +39,7 @@ PARTITIONS = 2
 ROWS = 40
 VALUES = [b"%d" % each for each in range(ROWS)]
 POISON = {b"3", b"4", b"17"}
-SOON_S = 0.5
+SOON_S = 2.0
 
 
 @dataclass
@@ -167,7 +167,7 @@ def failing_twice(record: Record) -> None:
 @pytest.mark.parametrize("to", RetryTo)
 def test_recirculated_records_come_again_and_not_for_ever(scene: Scene, to: RetryTo) -> None:
     letters, retries = scene.create("dead-letter"), scene.create("retry")
-    strategy = Recirculate(to=to, max_retries=2, record_deadline_s=SOON_S / 5, expire_after_s=3_600)
+    strategy = Recirculate(to=to, max_retries=2, record_deadline_s=SOON_S / 2, expire_after_s=3_600)
     if to is RetryTo.GROUP_TOPIC:
         scene.query.topic += f",{retries}"
     processing = scene.processing(strategy, failing_twice)

@@ -106,7 +106,7 @@ def test_executors_need_no_module_of_the_repair(repair: str) -> None:
         input=pickled,
         capture_output=True,
         env=environment(),
-        timeout=120,
+        timeout=800,
         check=False,
     )
     assert elsewhere.stdout == b"b'12.50'\n", elsewhere.stderr.decode()

@@ -41,7 +41,7 @@ def start(directory: Path, code: str = PREPARE, **more: str) -> subprocess.Popen
 
 
 def output(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=800)
     assert process.returncode == 0, err
     return out.strip()
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.broker
 def settings(kafka: EmbeddedKafka, topic_name: str) -> RangeSettings:
     create_topic(kafka.bootstrap_servers, topic_name)
     return RangeSettings(
-        bootstrap_servers=(kafka.bootstrap_servers,), group_id=topic_name, poll_timeout_s=30.0
+        bootstrap_servers=(kafka.bootstrap_servers,), group_id=topic_name, poll_timeout_s=120.0
     )
 
 
@@ -53,7 +53,7 @@ def check(settings: RangeSettings) -> Iterator[GapCheck]:
 
 
 def missed(check: GapCheck, key: TopicIdPartition, *missing: range, until: int) -> int | None:
-    found = check.missed(key, Passed(range(until), missing), 10.0)
+    found = check.missed(key, Passed(range(until), missing), 120.0)
     return None if found is None else found.offset
 
 
@@ -115,13 +115,13 @@ def test_comparing_has_no_limit_while_it_makes_progress(
 
     def slowly(*arguments: Any) -> None:
         read(*arguments)
-        time.sleep(0.25)
+        time.sleep(0.4)
 
     monkeypatch.setattr(FirstRecordSearch, "_ask_each", slowly)
     markers = [range(each, each + 1) for each in range(1, 24, 2)]
-    assert check.missed(key, Passed(range(24), markers), 2.0) is None
+    assert check.missed(key, Passed(range(24), markers), 3.0) is None
     markers[-1] = range(22, 24)
-    found = check.missed(key, Passed(range(24), markers), 2.0)
+    found = check.missed(key, Passed(range(24), markers), 3.0)
     assert found is not None
     assert found.offset == 22
 

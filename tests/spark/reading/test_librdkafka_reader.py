@@ -101,7 +101,7 @@ def test_a_topic_recreated_while_it_is_read_is_reported(
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
     _Renewed.planned = topic_ids(settings, [topic_name])
     planned = [OffsetRange(_Renewed.planned[topic_name], topic_name, 0, 0, 5)]
-    hasty = replace(settings, timeouts=Timeouts(request_s=1.0))
+    hasty = replace(settings, timeouts=Timeouts(request_s=4.0))
     batches = read_ranges(hasty, planned, cache=ConsumerCache(_Renewed))
     assert next(batches).num_rows == 5
     with pytest.raises(DataLossError, match="was deleted and created again"):
@@ -175,7 +175,7 @@ def test_offsets_are_asked_for_again_while_brokers_are_behind(
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * 5)
     consumer = RangeConsumer(
-        replace(settings, timeouts=Timeouts(request_s=1.0 if is_over else 10.0))
+        replace(settings, timeouts=Timeouts(request_s=4.0 if is_over else 120.0))
     )
     try:
         topic_id = consumer.topic_ids([topic_name])[topic_name]
@@ -249,7 +249,7 @@ def test_a_partition_of_a_topic_that_was_deleted_is_lost(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
-    consumer = RangeConsumer(replace(settings, timeouts=Timeouts(request_s=1.0)))
+    consumer = RangeConsumer(replace(settings, timeouts=Timeouts(request_s=4.0)))
     try:
         consumer.topic_ids([topic_name])
         reporting: Any = _Reporting(consumer.fetcher, topic_name, 1)
@@ -279,7 +279,7 @@ def test_time_that_spark_takes_over_a_batch_does_not_count(
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
     produce(kafka.bootstrap_servers, topic_name, [b"x"] * BATCH_ROWS)
-    impatient = replace(settings, poll_timeout_s=2.0)
+    impatient = replace(settings, poll_timeout_s=4.0)
     with cache.borrow(impatient) as consumer:
         topic_id = consumer.topic_ids([topic_name])[topic_name]
     planned = [OffsetRange(topic_id, topic_name, 0, 0, BATCH_ROWS + 5)]
@@ -372,12 +372,12 @@ def test_refused_authentication_is_reported_at_once(secured: SecuredKafka, liste
             bootstrap_servers=(secured.kafka.listener(listener),),
             group_id="g",
             security=security_of(settings),
-            timeouts=Timeouts(request_s=60),
+            timeouts=Timeouts(request_s=300),
         )
     )
     began_at = time.monotonic()
     with pytest.raises(AccessError, match="refuse this executor") as raised:
         consumer.topic_ids(["t"])
-    assert time.monotonic() - began_at < 10
+    assert time.monotonic() - began_at < 60
     assert "wrong-word" not in str(raised.value)
     consumer.close()

@@ -30,7 +30,7 @@ from spark_groups.types import OffsetRange
 from spark_groups.wire.timeouts import Timeouts
 from tests.spark.reading.both_readers import topic_ids
 from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, delete_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, SOON_S, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -40,7 +40,7 @@ def settings(kafka: EmbeddedKafka, group_id: str, request: pytest.FixtureRequest
     return RangeSettings(
         bootstrap_servers=(kafka.bootstrap_servers,),
         group_id=group_id,
-        poll_timeout_s=20.0,
+        poll_timeout_s=LONG_S,
         timeouts=Timeouts(request_s=10.0),
         reader=request.param,
     )
@@ -330,7 +330,7 @@ def test_compacted_topic_with_gaps_at_the_end(topic_name: str, settings: RangeSe
             produce(servers, topic_name, [Row(b"x", key=b"other")])
             return len(read(0, 1000)) < 100
 
-        wait_until(compacted, timeout_s=60.0, what="compaction")
+        wait_until(compacted, what="compaction")
         kept = read(0, 1000)
         assert kept == list(range(990, 1000))
         assert read(0, 990) == []
@@ -390,9 +390,9 @@ def test_a_range_whose_end_was_cut_off_is_lost_from_there(
     create_topic(kafka.bootstrap_servers, topic_name, partitions=2)
     produce(kafka.bootstrap_servers, topic_name, (Row(b"x", partition=i % 2) for i in range(10)))
     with pytest.raises(DataLossError, match=r"from offset 5 until 9 .* from 0 until 5"):
-        read((topic_name, 0, 0, 9), poll_timeout_s=1.0)
+        read((topic_name, 0, 0, 9), poll_timeout_s=4.0)
     pieces = ((topic_name, 0, 2, 9), (topic_name, 1, 0, 5))
-    found = read(*pieces, poll_timeout_s=1.0, fail_on_data_loss=False)
+    found = read(*pieces, poll_timeout_s=4.0, fail_on_data_loss=False)
     assert (offsets(found, 0), offsets(found, 1)) == ([2, 3, 4], [0, 1, 2, 3, 4])
 
 
@@ -400,7 +400,7 @@ def test_topic_that_was_created_again_is_another_topic(
     kafka: EmbeddedKafka, topic_name: str, settings: RangeSettings
 ) -> None:
     create_topic(kafka.bootstrap_servers, topic_name)
-    settings = replace(settings, timeouts=Timeouts(request_s=2.0))
+    settings = replace(settings, timeouts=Timeouts(request_s=4.0))
     old_id = topic_ids(settings, [topic_name])[topic_name]
     planned = [OffsetRange(old_id, topic_name, 0, 0, 3)]
     delete_topic(kafka.bootstrap_servers, topic_name)
@@ -426,7 +426,7 @@ def test_broker_that_is_not_there_is_named_in_time(
     began_s = time.monotonic()
     with pytest.raises(BrokerUnreachableError, match=unused_address):
         list(read_ranges(nowhere, [OffsetRange(uuid.uuid4(), "t", 0, 0, 5)]))
-    assert time.monotonic() - began_s < 10.0
+    assert time.monotonic() - began_s < SOON_S
 
 
 @pytest.fixture

@@ -29,9 +29,9 @@ from spark_groups.wire.transport import FrameBuffer
 from tests.clusters import ThreeBrokers, rack_of
 from tests.spark.reading.both_readers import topic_ids
 from workshop.parts.brokers import ANSWER_S, Row, admin, await_partitions, create_topic, produce
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import SOON_S, wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 ROWS = 60_000
 ROW_BYTES = 1000
@@ -39,7 +39,7 @@ PARTITIONS = 3
 TCP_INFO_BYTES = 136
 BYTES_RECEIVED_AT = 128
 """Of tcpi_bytes_received. Source: struct tcp_info in linux/tcp.h."""
-ELECTED_S = 60.0
+ELECTED_S = 120.0
 
 each_reader = pytest.mark.parametrize(
     "reader", [ReaderChoice.FAST, ReaderChoice.LIBRDKAFKA], ids=lambda each: each.value
@@ -219,14 +219,14 @@ def test_a_broker_that_freezes_is_named_in_time(topic_name: str, reader: ReaderC
         settings = settings_for(servers, reader)
         ranges = write(settings, topic_name)
         batches = read_ranges(
-            replace(settings, poll_timeout_s=3.0, timeouts=Timeouts(request_s=3.0)), ranges
+            replace(settings, poll_timeout_s=8.0, timeouts=Timeouts(request_s=8.0)), ranges
         )
         next(batches)
         kafka.pause()
         began_at = time.monotonic()
         with pytest.raises(BrokerUnreachableError, match=rf"{servers}"):
             list(batches)
-        assert time.monotonic() - began_at < 30
+        assert time.monotonic() - began_at < SOON_S
         kafka.resume()
         check_complete(list(read_ranges(settings, ranges)))
 
@@ -266,10 +266,10 @@ def test_a_truncated_log_is_reported_by_both(cluster: ThreeBrokers, topic_name: 
         with pytest.raises(DataLossError, match=r"from offset 12 until 15 .* from 0 until 10"):
             list(read_ranges(settings_for(servers, reader), cut))
         begun = [replace(cut[0], from_offset=5)]
-        impatient = replace(settings_for(servers, reader), poll_timeout_s=3.0)
+        impatient = replace(settings_for(servers, reader), poll_timeout_s=5.0)
         with pytest.raises(DataLossError, match=r"from offset 10 until 15 .* from 0 until 10"):
             list(read_ranges(impatient, begun))
-    impatient = replace(settings_for(servers, ReaderChoice.FAST), poll_timeout_s=3.0)
+    impatient = replace(settings_for(servers, ReaderChoice.FAST), poll_timeout_s=5.0)
     (kept,) = read_ranges(replace(impatient, fail_on_data_loss=False), begun)
     assert kept["offset"].to_pylist() == [5, 6, 7, 8, 9]
     cluster.nodes[leader].start()

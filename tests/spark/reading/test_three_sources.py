@@ -107,7 +107,7 @@ def write_compacted(servers: str, config: Mapping[str, str]) -> str:
         found = table_of(settings, [OffsetRange(topic_id, topic, 0, 0, len(keys))])
         return found.num_rows == len(set(keys))
 
-    wait_until(compacted, timeout_s=60.0, what="compaction")
+    wait_until(compacted, what="compaction")
     with Cluster(servers) as cluster:
         # From now on it stays as it is.
         cluster.alter_configuration(ConfigResource.TOPIC, topic, {"cleanup.policy": "delete"})

@@ -21,6 +21,7 @@ from spark_groups.spark.source.source import KafkaGroupStreamReader, WarmUpParti
 from spark_groups.wire.timeouts import Timeouts
 from tests.wire.listener import await_end, listening
 from workshop.parts.brokers import create_topic
+from workshop.parts.waiting import wait_until
 
 
 def hold(directory: Path, tasks: int) -> None:
@@ -34,23 +35,22 @@ def test_tasks_of_a_host_end_once_all_have_begun(tmp_path: Path, monkeypatch) ->
     tasks = [fork.Process(target=hold, args=(directory, 3)) for _ in range(3)]
     for each in tasks[:2]:
         each.start()
-    while len(list(tmp_path.glob("began-*"))) < 2:
-        time.sleep(0.01)
+    wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, what="two tasks")
     assert all(each.is_alive() for each in tasks[:2])
     tasks[2].start()
     for each in tasks:
-        each.join(60)
+        each.join(300)
         assert each.exitcode == 0
     assert not list(directory.iterdir())
 
 
 def test_tasks_wait_for_those_of_other_hosts_once(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(worker_warm_up, "HOLD_S", 0.2)
+    monkeypatch.setattr(worker_warm_up, "HOLD_S", 2.0)
     for waited in (True, False):
         began_at = time.monotonic()
         with slot_held("run", 3, tmp_path / "warm"):
             pass
-        assert (time.monotonic() - began_at >= 0.15) is waited
+        assert (time.monotonic() - began_at >= 1.9) is waited
     (left,) = (tmp_path / "warm").iterdir()
     os.utime(left, (0, 0))
     with slot_held("next", 2, tmp_path / "warm"):
@@ -72,7 +72,6 @@ def test_a_worker_that_cannot_be_warmed_up_fails_no_batch(caplog) -> None:
     assert "not warm for the first batch: no broker responded" in caplog.text
 
 
-@pytest.mark.timeout(60)
 def test_brokers_that_do_not_answer_end_the_warm_up_in_time(monkeypatch) -> None:
     monkeypatch.setattr(fast_reader, "_WARM_S", 0.2)
     cache = ConsumerCache(fast_reader.FastConsumer)

@@ -29,7 +29,7 @@ SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
 ISOLATION = ("read_uncommitted", "read_committed")
 MOST_OFFSETS = 5000
 """So that there are two batches, whose ranges end anywhere."""
-READ_S = 300
+READ_S = 400
 # JSON distinguishes null from empty; a row that came twice is counted, though its hash is gone.
 HASHED = ("count(*)", "bit_xor(xxhash64(to_json(struct(*))))")
 

@@ -50,7 +50,7 @@ def running_stub() -> Iterator[Stub]:
             stub.asked.append(path)
             stub.queries.append(query)
             stub.logins.append(self.headers.get("Authorization"))
-            stub.may_answer.wait(20)
+            stub.may_answer.wait(300)
             known = stub.answers.get(path, [(404, {"error_code": 40403, "message": "none"})])
             status, body = known.pop(0) if len(known) > 1 else known[0]
             sent = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -31,7 +31,7 @@ def query_runs(kafka: EmbeddedKafka, group_id: str, **options: str) -> Iterator[
 
     yield started
     for run in runs:
-        run.leave(2.0)
+        run.leave(20.0)
 
 
 def small_batches(kafka: EmbeddedKafka, topic: str, group_id: str) -> AbstractContextManager[Start]:

@@ -243,7 +243,7 @@ def test_batch_read_of_a_group_begins_at_its_committed_offsets_and_stops_at_the_
         lambda: committed(servers, group_id) == {(timed, 0): 4, (timed, 1): 4},
         what="the starts at the timestamp to be committed",
     )
-    run.leave(2.0)
+    run.leave(20.0)
 
     def ranges(**changes: str) -> list[tuple[int, int, int]]:
         found = read_backlog(SourceOptions.of({**given, **changes}), ClusterIdentity())

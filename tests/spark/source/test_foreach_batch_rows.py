@@ -34,7 +34,7 @@ from workshop.parts.brokers import Row, create_topic, produce
 from workshop.parts.connector import fetch_connector
 from workshop.parts.processes import environment
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.long]
 
 PROGRAM_S = 540
 PARTITIONS = 2

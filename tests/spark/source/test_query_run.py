@@ -65,7 +65,7 @@ def test_each_call_proves_the_batch_before_it(
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
     second = run.latest_offset(first)
     assert spans(second) == [(4, 8)]
-    assert run.driver.await_commits(5)
+    assert run.driver.await_commits(300)
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
     third = run.latest_offset(second)
     assert run.latest_offset(third) == third, "nothing to read gives the start back"
@@ -80,7 +80,7 @@ def test_without_a_start_the_next_call_proves_the_last_plan(
     while spans(offsets[-1]) != [(8, 10)]:
         offsets.append(run.latest_offset(None))
     assert run.latest_offset(None) == offsets[-1]
-    assert run.driver.await_commits(5)
+    assert run.driver.await_commits(300)
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 10
 
 
@@ -96,7 +96,7 @@ def test_an_old_plan_is_replayed_as_it_was_and_committed_once_it_is_finished(
     ]
     following = until_rows(again, planned)
     assert spans(following) == [(4, 8)]
-    assert again.driver.await_commits(5)
+    assert again.driver.await_commits(300)
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4
 
 
@@ -280,7 +280,7 @@ def test_holes_in_the_log_replay_the_last_entry_and_take_no_offset_back(
     killed = start(maxoffsetspertrigger="2")
     end: PlanJson = NOTHING_PLANNED
     plans = [end := until_rows(killed, end) for _ in range(5)]
-    assert killed.driver.await_commits(5)
+    assert killed.driver.await_commits(300)
     killed.driver.close()
     assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 8
     # Spark's log has the first and the third batch: the third runs again, after the first.

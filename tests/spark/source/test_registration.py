@@ -36,7 +36,7 @@ def run(code: str, **changed: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
         check=False,
     )
 

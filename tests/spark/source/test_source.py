@@ -190,7 +190,7 @@ def test_available_now_beside_a_killed_member_fails_if_that_is_wanted(query: Gro
         killed = start()
         wait_until(lambda: killed.run() or len(killed.assigned) == PARTITIONS, what="all of it")
         killed.vanish()
-        query.options |= {"availableNowUnsettled": "fail", "availableNowSettleTimeout": "2s"}
+        query.options |= {"availableNowUnsettled": "fail", "availableNowSettleTimeout": "6s"}
         with query.running(availableNow=True) as run, pytest.raises(StreamingQueryException) as e:
             run.awaitTermination(READ_S)
         assert f"are not released by {killed.member_id}" in str(e.value)
@@ -267,7 +267,7 @@ def test_query_stop_leaves_the_group_at_once(query: GroupQuery) -> None:
         query.await_rows(30)
         member = wait_until(query.member, what="a snapshot")
         running.stop()
-        wait_until(lambda: query.members() == 0, timeout_s=5.0, what="an empty group")
+        wait_until(lambda: query.members() == 0, 30, what="an empty group")
         wait_until(lambda: not is_alive(member["pid"]), what="the end of the runner")
         wait_until(lambda: query.member() is None, what="no snapshot")
 

@@ -20,7 +20,7 @@ from workshop.parts.applications import kill_everything, start_module
 from workshop.parts.brokers import ANSWER_S, Row, admin, create_topic, produce
 from workshop.parts.waiting import wait_until
 
-RUN_S = 240
+RUN_S = 400
 
 
 PARTITIONS = 2
@@ -112,7 +112,7 @@ class Place:
 
     def let_spark_log(self) -> None:
         """Let the held batch end in Spark, while the runner can commit nothing to Kafka."""
-        (member,) = read_snapshots(self.group_id)
+        (member,) = wait_until(lambda: read_snapshots(self.group_id), what="a snapshot")
         os.kill(member["pid"], signal.SIGSTOP)
         self.sign("go").touch()
         logged = self.directory / "first" / "commits" / "1"

@@ -16,7 +16,7 @@ from tests.documents import ROOT
 from workshop.parts.waiting import wait_until
 
 EXAMPLE = ROOT / "examples/rest_sink"
-START_S = 60.0
+START_S = 400.0
 
 
 def service_on(port: int) -> Any:

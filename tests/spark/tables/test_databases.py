@@ -245,7 +245,7 @@ def test_driver_that_is_stopped_in_its_transaction_loses_its_locks(
 
     thread = threading.Thread(target=commit)
     thread.start()
-    assert is_stopped.wait(60)
+    assert is_stopped.wait(300)
 
     def committed() -> bool:
         try:
@@ -254,7 +254,7 @@ def test_driver_that_is_stopped_in_its_transaction_loses_its_locks(
             return False
         return True
 
-    wait_until(committed, 60)
+    wait_until(committed, 400)
     continues.set()
     thread.join()
     assert isinstance(refused[0], TableChangedError)

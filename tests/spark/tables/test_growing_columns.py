@@ -493,9 +493,9 @@ def test_queries_with_two_versions_of_the_transform_fill_one_table(
             sink = stream.writeStream.foreachBatch(writer)
             started = spark_groups.start(sink.option("checkpointLocation", str(tmp_path / name)))
             running.callback(started.stop)
-        wait_until(lambda: len(owning(query.group_id)) == 2, 60, "two members that own partitions")
+        wait_until(lambda: len(owning(query.group_id)) == 2, 400, "two members that own partitions")
         query.produce(ROWS, 60)
-        wait_until(lambda: sum(query.values().values()) >= ROWS + 60, 60, "all rows")
+        wait_until(lambda: sum(query.values().values()) >= ROWS + 60, 400, "all rows")
     assert query.values() == expected(ROWS + 60)
     found = Counter(row for row in place.values("partition", "carrier") if row[1] is not None)
     of_new = {partition for partition, _ in found}

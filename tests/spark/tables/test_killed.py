@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.long,
-    pytest.mark.timeout(900),
 ]
 
 

@@ -384,7 +384,7 @@ def test_dropped_table_begins_again_as_the_error_says(
         names = {"GROUP": stored.group_id}
         follow(printed(failure), stored.kafka.bootstrap_servers, names)
     # With the partitions still at the last run's member, AvailableNow would have nothing to read.
-    wait_until(lambda: not stored.members(), 60, "an empty group")
+    wait_until(lambda: not stored.members(), 400, "an empty group")
     assert stored.run(checkpoint=NEW) == ""
     begins = 0 if is_read_again else ROWS
     assert stored.values() == values_of(range(begins, ROWS + MORE))

@@ -23,6 +23,7 @@ from spark_groups.wire.schemas.wire_messages import (
 from spark_groups.wire.security.security import Security
 from spark_groups.wire.transport import FrameBuffer
 from tests.wire.listener import greet, listening, read_frame, response
+from workshop.parts.waiting import LONG_S
 
 TOPIC_ID = uuid.UUID(int=5)
 SETTINGS = FetchSettings(
@@ -32,8 +33,8 @@ SETTINGS = FetchSettings(
     max_wait_ms=5,
     max_bytes=1_000_000,
     partition_max_bytes=100_000,
-    request_timeout_s=1.0,
-    poll_timeout_s=3.0,
+    request_timeout_s=LONG_S,
+    poll_timeout_s=LONG_S,
 )
 APIS = tuple({"api_key": key, "min_version": 0, "max_version": 20} for key in (1, 2, 3))
 NO_ERROR, OUT_OF_RANGE, NOT_LEADER, TOPIC_AUTHORIZATION = 0, 1, 6, 29
@@ -186,7 +187,7 @@ def reading(
             each.port = stack.enter_context(listening(each, at_once=True))
             each.cluster = list(brokers)
         first = Address("127.0.0.1", brokers[0].port)
-        cluster = stack.enter_context(Cluster(str(first), request_timeout_s=1.0))
+        cluster = stack.enter_context(Cluster(str(first), request_timeout_s=LONG_S))
         pool = ConnectionPool([first], client_id="t", security=Security())
         stack.callback(pool.close)
 

@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import importlib
 import struct
-import time
 import tracemalloc
 import uuid
 
@@ -198,10 +197,8 @@ def test_hostile_lengths_are_refused_with_the_reason(
 def test_a_huge_count_allocates_nothing() -> None:
     frame = THROTTLE_AND_ERROR + b"\xff\xff\xff\xff\x07" + b"\0" * 1000
     tracemalloc.start()
-    started = time.perf_counter()
     with pytest.raises(ProtocolError):
         decode(LIST_GROUPS.response, frame)
-    assert time.perf_counter() - started < 1
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
 from spark_groups.errors import AccessError
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.security_settings import security_of
+from workshop.parts.waiting import LONG_S, SOON_S
 
 
 def opened(servers: str, settings: Mapping[str, str]) -> int:
@@ -23,7 +24,7 @@ def opened(servers: str, settings: Mapping[str, str]) -> int:
     theirs = AdminClient(
         {"bootstrap.servers": servers, "log_level": 0, **security.librdkafka_settings()}
     )
-    assert len(theirs.list_topics(timeout=30).brokers) == ours
+    assert len(theirs.list_topics(timeout=LONG_S).brokers) == ours
     return ours
 
 
@@ -31,10 +32,10 @@ def refused(servers: str, settings: Mapping[str, str]) -> str:
     """Return the error, which must come once and soon, long before the timeout."""
     began_at = time.monotonic()
     with (
-        Cluster(servers, security=security_of(settings), request_timeout_s=60) as cluster,
+        Cluster(servers, security=security_of(settings), request_timeout_s=LONG_S) as cluster,
         pytest.raises(AccessError) as raised,
     ):
         cluster.nodes()
-    assert time.monotonic() - began_at < 10
+    assert time.monotonic() - began_at < SOON_S
     assert servers in str(raised.value) or "token endpoint" in str(raised.value)
     return str(raised.value)

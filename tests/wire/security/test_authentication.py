@@ -98,7 +98,7 @@ def test_a_session_ends_with_its_token(secured: SecuredKafka) -> None:
     connection = Connection(host, int(port), security=security_of(secured.provided(lifetime_s=6)))
     connection.connect(10)
     assert connection.is_usable()
-    wait_until(lambda: not connection.is_usable(), 10, what="the end of the session")
+    wait_until(lambda: not connection.is_usable(), what="the end of the session")
 
     def is_closed() -> bool:
         try:
@@ -108,7 +108,7 @@ def test_a_session_ends_with_its_token(secured: SecuredKafka) -> None:
         return False
 
     assert not is_closed()
-    wait_until(is_closed, 30, what="the broker to end the session")
+    wait_until(is_closed, what="the broker to end the session")
 
 
 def test_a_mechanism_that_is_not_offered(secured: SecuredKafka) -> None:

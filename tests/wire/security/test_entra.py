@@ -113,7 +113,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Autho
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(300)
 
 
 def test_a_token_of_an_application(authority: Authority) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from spark_groups.errors import AccessError, BrokerUnreachableError
 from spark_groups.wire.security import token_renewal
 from spark_groups.wire.security.bearer_token import BearerToken
 from spark_groups.wire.security.token_renewal import SILENT_CALLS_MAX, UNUSED_MAX, RenewedToken
-from workshop.parts.waiting import wait_until
+from workshop.parts.waiting import LONG_S, SOON_S, wait_until
 
 SOURCE = "the token provider 'tests'"
 
@@ -32,11 +33,14 @@ class Source:
         self.failure: Exception | None = None
         self.may_answer = threading.Event()
         self.may_answer.set()
+        self.answered_at_once = 0
+        """How many calls are answered also while it may not answer."""
 
     def __call__(self) -> BearerToken:
         self.calls += 1
         call = self.calls
-        self.may_answer.wait(30)
+        if call > self.answered_at_once:
+            self.may_answer.wait(LONG_S)
         if self.failure is not None:
             raise self.failure
         return BearerToken(f"token-{call}", int((time.time() + self.lifetime_s) * 1000))
@@ -56,11 +60,11 @@ def test_many_threads_share_one_call() -> None:
     source = Source()
     source.may_answer.clear()
     with renewed(source) as token, ThreadPoolExecutor(8) as threads:
-        asked = [threads.submit(token.token, 10) for _ in range(8)]
+        asked = [threads.submit(token.token, LONG_S) for _ in range(8)]
         wait_until(lambda: source.calls)
         source.may_answer.set()
-        assert {each.result(10).text for each in asked} == {"token-1"}
-        assert token.token(1).text == "token-1"
+        assert {each.result(LONG_S).text for each in asked} == {"token-1"}
+        assert token.token(LONG_S).text == "token-1"
     assert source.calls == 1
 
 
@@ -75,15 +79,16 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("early")
 def test_a_token_is_renewed_before_it_expires_and_no_thread_waits() -> None:
     source = Source()
-    with renewed(source) as token:
-        first = token.token(10)
-        source.may_answer.clear()
+    source.answered_at_once = 1
+    source.may_answer.clear()
+    with renewed(source, call_timeout_s=LONG_S) as token:
+        first = token.token(LONG_S)
         wait_until(lambda: source.calls == 2, what="the renewal")
         began_at = time.monotonic()
-        assert token.token(10) == first, "the old one while the new one is not there"
-        assert time.monotonic() - began_at < 1
+        assert token.token(LONG_S) == first, "the old one while the new one is not there"
+        assert time.monotonic() - began_at < SOON_S
         source.may_answer.set()
-        wait_until(lambda: token.token(10).text == "token-2", what="the next token")
+        wait_until(lambda: token.token(LONG_S) != first, what="the next token")
 
 
 @pytest.mark.usefixtures("early")
@@ -93,12 +98,14 @@ def test_a_failure_is_retried_while_the_token_is_valid_and_logged_once(
     caplog.set_level("INFO", "spark_groups.wire.security.token_renewal")
     source = Source()
     with renewed(source) as token:
-        first = token.token(10)
+        token.token(LONG_S)
         source.failure = AccessError(f"{SOURCE} failed with KeyError: 'x'")
-        wait_until(lambda: source.calls >= 3, what="two calls that fail")
-        assert token.token(1) == first
+        calls = source.calls
+        wait_until(lambda: source.calls >= calls + 3, what="calls that fail")
+        first = token.token(LONG_S)
+        assert token.token(LONG_S) == first
         source.failure = None
-        wait_until(lambda: token.token(10) != first, what="the next token")
+        wait_until(lambda: token.token(LONG_S) != first, what="the next token")
     levels = [record.levelname for record in caplog.records]
     assert levels == ["WARNING", "INFO"], caplog.text
     assert f"{SOURCE} failed with KeyError: 'x'; the current token is used for" in caplog.text
@@ -113,23 +120,23 @@ def test_a_failure_without_a_token_is_an_error_and_paced(kind: type[Exception]) 
         began_at = time.monotonic()
         while time.monotonic() - began_at < 1.0:
             with pytest.raises(kind, match="it failed"):
-                token.token(10)
-        # Pauses of 0.1, 0.2, 0.4 and 0.8 s.
-        assert source.calls <= 5
+                token.token(LONG_S)
+        # Pauses of 0.1, 0.2, 0.4 and 0.8 s, and so on.
+        assert source.calls <= 2 + math.log2(1 + (time.monotonic() - began_at) / 0.1)
         source.failure = None
         token.forget()
-        assert token.token(10).text
+        assert token.token(LONG_S).text
 
 
 def test_a_source_that_hangs_holds_up_no_thread_beyond_the_deadline() -> None:
     source = Source()
     source.may_answer.clear()
     with renewed(source, call_timeout_s=0.3) as token:
-        for timeout_s in (0.1, 10.0):
+        for timeout_s in (0.1, LONG_S):
             began_at = time.monotonic()
             with pytest.raises(BrokerUnreachableError, match="did not answer"):
                 token.token(timeout_s)
-            assert time.monotonic() - began_at < 5
+            assert time.monotonic() - began_at < SOON_S
         silent = "has not answered 3 earlier calls"
         wait_until(lambda: silent in failure_of(token), what="no further call")
         assert source.calls == SILENT_CALLS_MAX
@@ -140,7 +147,7 @@ def test_a_source_that_hangs_holds_up_no_thread_beyond_the_deadline() -> None:
 def failure_of(token: RenewedToken) -> str:
     """Return why there is no token; empty: there is one."""
     try:
-        token.token(5)
+        token.token(LONG_S)
     except BrokerUnreachableError as error:
         return str(error)
     return ""
@@ -150,7 +157,7 @@ def test_a_rejected_token_is_replaced() -> None:
     source = Source()
     with renewed(source) as token:
         for call in range(1, 6):
-            assert token.token(10).text == f"token-{call}"
+            assert token.token(LONG_S).text == f"token-{call}"
             token.forget()
     assert source.calls == 5
 
@@ -162,16 +169,14 @@ def test_an_unexpected_error_ends_no_thread_silently() -> None:
         assert failure_of(token) == f"{SOURCE}: ZeroDivisionError"
 
 
+@pytest.mark.usefixtures("early")
 def test_an_unused_token_is_not_renewed_for_ever() -> None:
-    source, before = Source(lifetime_s=0.4), set(threading.enumerate())
+    source = Source()
     with renewed(source) as token:
-        token.token(10)
-        new = set(threading.enumerate()) - before
-        (thread,) = (each for each in new if each.name == "token-renewal")
-        thread.join(30)
-        assert not thread.is_alive()
+        token.token(LONG_S)
+        wait_until(lambda: token._thread is None, what="the end of the thread")
         assert source.calls <= UNUSED_MAX + 1
-        assert token.token(10).text == f"token-{source.calls}"
+        assert token.token(LONG_S).text.startswith("token-")
 
 
 @pytest.mark.usefixtures("early")
@@ -179,35 +184,35 @@ def test_failures_do_not_end_the_renewal_of_a_valid_token(monkeypatch: pytest.Mo
     monkeypatch.setattr(token_renewal, "RETRY_MAX_S", 0.05)
     source = Source()
     with renewed(source) as token:
-        first = token.token(10)
+        first = token.token(LONG_S)
         source.failure = BrokerUnreachableError("it failed")
         wait_until(lambda: source.calls > UNUSED_MAX + 3, what="more calls than unused tokens")
         source.failure = None
-        wait_until(lambda: token.token(10) != first, what="the next token")
+        wait_until(lambda: token.token(LONG_S) != first, what="the next token")
 
 
 def test_a_source_that_has_issued_a_token_is_asked_again_although_it_refuses_once() -> None:
     source = Source()
     with renewed(source) as token:
-        token.token(10)
+        token.token(LONG_S)
         token.forget()
         source.failure = AccessError("no credentials found")
         with pytest.raises(BrokerUnreachableError, match="no credentials found"):
-            token.token(10)
+            token.token(LONG_S)
         source.failure = None
         wait_until(lambda: issues(token), what="the next token")
 
 
 def issues(token: RenewedToken) -> bool:
     try:
-        return token.token(10).text.startswith("token-")
+        return token.token(LONG_S).text.startswith("token-")
     except BrokerUnreachableError:
         return False
 
 
 def test_a_token_that_lives_for_ever_has_a_thread_that_waits() -> None:
     with renewed(lambda: BearerToken("t", 2**63 - 1)) as token:
-        assert token.token(10).text == "t"
+        assert token.token(LONG_S).text == "t"
         thread = token._thread
         assert thread is not None
         thread.join(0.2)

@@ -25,6 +25,7 @@ from spark_groups.wire.security.tokens import (
 )
 from tests.secured import CLIENT_ID, CLIENT_SECRET, TokenIssuer, token_issuer
 from tests.wire.listener import await_end, listening
+from workshop.parts.waiting import LONG_S, SOON_S
 
 
 @pytest.fixture
@@ -55,23 +56,23 @@ def answering(login: TokenLogin, status: bytes, body: bytes) -> Iterator[TokenLo
 
 def test_a_token_is_kept_until_it_is_nearly_over(issuer: TokenIssuer, login: TokenLogin) -> None:
     store = TokenStore()
-    first = store.token(login, Tls(), 5)
-    assert store.token(login, Tls(), 5) == first
+    first = store.token(login, Tls(), LONG_S)
+    assert store.token(login, Tls(), LONG_S) == first
     assert issuer.asked == [{"grant_type": ["client_credentials"], "scope": ["read"]}]
     assert first.text not in repr(first)
     assert time.time() + 290 < first.expires_at_s < time.time() + 310
     store.forget(login)
-    store.token(login, Tls(), 5)
+    store.token(login, Tls(), LONG_S)
     assert len(issuer.asked) == 2
     issuer.lifetime_s = 0.0
     store.forget(login)
-    assert store.token(login, Tls(), 5) != store.token(login, Tls(), 5)
+    assert store.token(login, Tls(), LONG_S) != store.token(login, Tls(), LONG_S)
 
 
 def test_a_wrong_secret_is_refused_and_not_shown(login: TokenLogin) -> None:
     wrong = replace(login, client_secret="wrong-secret-1")
     with pytest.raises(AccessError) as raised:
-        TokenStore().token(wrong, Tls(), 5)
+        TokenStore().token(wrong, Tls(), LONG_S)
     said = str(raised.value)
     assert (
         "/token did not issue a token: HTTP 401, invalid_client, who is it?; check kafka.sasl"
@@ -87,7 +88,7 @@ def test_secret_that_an_endpoint_repeats_in_another_form_is_not_shown(login: Tok
     for form in (quote(secret, safe=""), basic, "x" * 490 + secret):
         body = json.dumps({"error": "no", "error_description": f"bad: {form}"}).encode()
         with answering(login, b"401 No", body) as here, pytest.raises(AccessError) as raised:
-            TokenStore().token(here, Tls(), 5)
+            TokenStore().token(here, Tls(), LONG_S)
         said = str(raised.value)
         assert "bad: " in said
         assert "hush" not in said
@@ -97,7 +98,7 @@ def test_secret_that_an_endpoint_repeats_in_another_form_is_not_shown(login: Tok
 def test_what_an_endpoint_says_cannot_move_a_cursor(login: TokenLogin) -> None:
     body = b'{"error": "\\u001b[2J\\r\\nlog line", "error_description": "%s"}' % (b"x" * 9_000)
     with answering(login, b"400 Bad", body) as here, pytest.raises(AccessError) as raised:
-        TokenStore().token(here, Tls(), 5)
+        TokenStore().token(here, Tls(), LONG_S)
     said = str(raised.value)
     assert not {"\x1b", "\r", "\n"} & set(said)
     assert len(said) < 1_500
@@ -106,16 +107,16 @@ def test_what_an_endpoint_says_cannot_move_a_cursor(login: TokenLogin) -> None:
 def test_a_redirect_would_carry_the_secret_away(login: TokenLogin) -> None:
     elsewhere = replace(login, endpoint_url=login.endpoint_url.replace("/token", "/elsewhere"))
     with pytest.raises(AccessError, match="did not issue a token: HTTP 302"):
-        TokenStore().token(elsewhere, Tls(), 5)
+        TokenStore().token(elsewhere, Tls(), LONG_S)
 
 
 def test_an_endpoint_that_is_down_may_come_back(login: TokenLogin) -> None:
     down = replace(login, endpoint_url=login.endpoint_url.replace("/token", "/down"))
     with pytest.raises(BrokerUnreachableError, match="did not issue a token: HTTP 503"):
-        TokenStore().token(down, Tls(), 5)
+        TokenStore().token(down, Tls(), LONG_S)
     unreachable = replace(login, endpoint_url="http://127.0.0.1:1/token?key=secret-2")
     with pytest.raises(BrokerUnreachableError, match=r"1:1/token cannot be") as raised:
-        TokenStore().token(unreachable, Tls(), 5)
+        TokenStore().token(unreachable, Tls(), LONG_S)
     assert "secret-2" not in str(raised.value)
 
 
@@ -126,7 +127,7 @@ def test_an_endpoint_without_an_address_is_not_taken_for_a_silent_one(
     with pytest.raises(
         AccessError, match=r"is not a valid address: correct .*token\.endpoint\.url"
     ):
-        TokenStore().token(replace(login, endpoint_url=address), Tls(), 20.0)
+        TokenStore().token(replace(login, endpoint_url=address), Tls(), LONG_S)
 
 
 def test_an_endpoint_that_says_nothing_ends_at_the_deadline(login: TokenLogin) -> None:
@@ -135,7 +136,7 @@ def test_an_endpoint_that_says_nothing_ends_at_the_deadline(login: TokenLogin) -
         began_at = time.monotonic()
         with pytest.raises(BrokerUnreachableError, match=r"did not answer in time|cannot be"):
             TokenStore().token(silent, Tls(), 0.3)
-        assert time.monotonic() - began_at < 5
+        assert time.monotonic() - began_at < SOON_S
 
 
 @pytest.mark.parametrize(
@@ -150,18 +151,18 @@ def test_an_answer_without_a_token_is_refused(login: TokenLogin, body: bytes) ->
         answering(login, b"200 OK", body) as here,
         pytest.raises(AccessError, match=r"no access_token|no valid token"),
     ):
-        TokenStore().token(here, Tls(), 5)
+        TokenStore().token(here, Tls(), LONG_S)
 
 
 def test_a_token_in_a_file_is_read_each_time(tmp_path: Path, issuer: TokenIssuer) -> None:
     path = tmp_path / "token"
     login = TokenLogin(endpoint_url=path.as_uri().replace("file:", "FILE:"))
     with pytest.raises(AccessError, match=r"token cannot be read: No such file.*endpoint\.url"):
-        TokenStore().token(login, Tls(), 5)
+        TokenStore().token(login, Tls(), LONG_S)
     store = TokenStore()
     for expected_s, text in ((60.0, issuer.token(exp=time.time() + 60)), (300.0, "opaque")):
         path.write_text(text + "\n")
-        found = store.token(login, Tls(), 5)
+        found = store.token(login, Tls(), LONG_S)
         assert found.text == text
         assert abs(found.expires_at_s - time.time() - expected_s) < 20
     assert UNKNOWN_LIFETIME_S == 300.0
@@ -180,11 +181,11 @@ def test_id_and_secret_are_encoded_in_the_header_on_demand(issuer: TokenIssuer) 
     urlencode = "sasl.oauthbearer.header.urlencode"
     login = security_of(settings | {urlencode: "True"}).login
     assert isinstance(login, TokenLogin)
-    assert TokenStore().token(login, Tls(), 5).principal == "flights:read"
+    assert TokenStore().token(login, Tls(), LONG_S).principal == "flights:read"
     plain = security_of(settings).login
     assert isinstance(plain, TokenLogin)
     with pytest.raises(AccessError, match="invalid_client"):
-        TokenStore().token(plain, Tls(), 5)
+        TokenStore().token(plain, Tls(), LONG_S)
     with pytest.raises(OptionsError, match=f"{urlencode}: 'yes' is neither true nor false"):
         security_of(settings | {urlencode: "yes"})
 

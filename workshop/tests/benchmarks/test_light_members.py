@@ -76,15 +76,15 @@ def test_members_over_two_connections_share_a_topic(
     with LightMembers(coordinator_of(kafka, group_id), connections=2) as light:
         began_at = time.monotonic()
         light.join([group_id] * 5, topic_name)
-        wait_until(lambda: light.are_stable() and len(owned(light)) == PARTITIONS, 60)
+        wait_until(lambda: light.are_stable() and len(owned(light)) == PARTITIONS)
         assert len(set(owned(light))) == PARTITIONS
         before = light.epoch()
         light.leave(light.all[:3])
-        wait_until(lambda: light.are_stable(before) and len(owned(light)) == PARTITIONS, 60)
+        wait_until(lambda: light.are_stable(before) and len(owned(light)) == PARTITIONS)
         assert len(light.all) == 2
         assert light.commit(0) == PARTITIONS
         changed_at = light.changed_at()
         assert began_at < changed_at < time.monotonic()
-        wait_until(lambda: list(light.late_s(changed_at, time.monotonic())), 60)
+        wait_until(lambda: list(light.late_s(changed_at, time.monotonic())))
         assert light.changed_at() == changed_at
         light.leave(list(light.all))

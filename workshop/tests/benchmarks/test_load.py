@@ -46,16 +46,16 @@ def test_step_ends_with_the_last_change_and_not_with_the_look_that_finds_it(
 ) -> None:
     began_at = time.monotonic()
     light: Any = SimpleNamespace(
-        epoch=lambda: 1, changed_at=lambda: began_at + 2.0, late_s=lambda *_: iter(())
+        epoch=lambda: 1, changed_at=lambda: began_at + 100.0, late_s=lambda *_: iter(())
     )
-    spark: Any = SimpleNamespace(changed_at=began_at + 3.0, late_s=lambda *_: iter(()))
+    spark: Any = SimpleNamespace(changed_at=began_at + 200.0, late_s=lambda *_: iter(()))
     kafka: Any = SimpleNamespace(bootstrap_servers="")
     group = load.Group(kafka, light, spark, 4)
     monkeypatch.setattr(group, "_has_settled", lambda _: time.monotonic() > began_at + 0.3)
     group.step("they join", lambda: None)
     (step,) = group.steps
     # The step began after that moment.
-    assert 2.0 < step["took_s"] <= 3.0
+    assert 100.0 < step["took_s"] <= 200.0
 
 
 @pytest.mark.broker
@@ -72,7 +72,6 @@ def test_groups_on_one_page() -> None:
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_every_part_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "load.md"
     page.write_text(PAGE, encoding="utf-8")

@@ -160,7 +160,7 @@ def test_readers_return_other_rows_with_a_bug(
         settings = RangeSettings(
             bootstrap_servers=(servers,),
             group_id=f"{group_id}-{plant}",
-            poll_timeout_s=20.0,
+            poll_timeout_s=120.0,
             reader=reader,
         )
         topic_id = topic_ids(settings, [topic_name])[topic_name]

@@ -35,7 +35,6 @@ CHAOS = (sys.executable, "-m", "workshop.chaos.run")
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(600)
 def test_short_run_is_good_also_as_json(tmp_path: Path) -> None:
     more = ("--brokers", "3", "--faults", "network")
     command = (*CHAOS, "--minutes", "0.25", "--seed", "7", "--queries", "2", *more)
@@ -44,7 +43,7 @@ def test_short_run_is_good_also_as_json(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=560,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -112,7 +111,6 @@ def test_all_kinds_of_members_share_a_group(tmp_path: Path) -> None:
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_run_is_good_whose_writers_change_their_schema() -> None:
     command = (*CHAOS, "--minutes", "1", "--seed", "7", "--values", "avro", "--json")
     done = subprocess.run(
@@ -127,7 +125,6 @@ def test_run_is_good_whose_writers_change_their_schema() -> None:
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's end")
 def test_no_application_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
@@ -138,11 +135,11 @@ def test_no_application_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
         wait_until(lambda: journal.exists() and "logged" in journal.read_text(), 300.0, "a batch")
         pids = descendants(run.pid)
         run.kill()
-        run.wait(60)
-        wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of every process")
+        run.wait(300)
+        wait_until(lambda: not any(map(is_alive, pids)), what="the end of every process")
     finally:
         run.kill()
-        run.wait(60)
+        run.wait(300)
 
 
 @pytest.mark.long
@@ -223,7 +220,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         # It ends every process that it has started.
         process.terminate()
-        process.wait(120)
+        process.wait(300)
 
 
 @pytest.mark.broker
@@ -232,9 +229,9 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
     pids = descendants(running.pid)
     assert len(pids) >= 7, "a broker, PostgreSQL, what forks members, and the members"
     running.send_signal(number)
-    exit_code = running.wait(120)
+    exit_code = running.wait(300)
     assert exit_code == (130 if number is signal.SIGTERM else -number)
-    wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of every process")
+    wait_until(lambda: not any(map(is_alive, pids)), what="the end of every process")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +252,7 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
 )
 def test_wrong_options_are_refused(wrong: list[str]) -> None:
     done = subprocess.run(
-        (*CHAOS, *wrong), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        (*CHAOS, *wrong), cwd=ROOT, capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 2
     assert re.search(r"make chaos: error: ", done.stderr)

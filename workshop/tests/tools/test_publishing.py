@@ -80,7 +80,7 @@ def test_wheel_and_sdist_are_described_without_relative_links(
         env=environment(**{VARIABLE: repository}),
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=800,
     )
     archives = sorted(tmp_path.iterdir())
     with zipfile.ZipFile(archives[0]) as wheel:

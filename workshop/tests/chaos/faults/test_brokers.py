@@ -55,7 +55,7 @@ class StandIn:
         return ClusterState(ALL, partitions)
 
     def await_in_sync(self) -> None:
-        self.is_in_sync.wait(60.0)
+        self.is_in_sync.wait(300)
         if self.error is not None:
             raise self.error
 

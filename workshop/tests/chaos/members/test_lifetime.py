@@ -52,13 +52,13 @@ def test_a_process_ends_with_its_run(tmp_path: Path, asks: str, killed: str) -> 
     pids_file = note.with_suffix(".pids")
     pids: list[int] = []
     try:
-        wait_until(lambda: pids_file.exists() and "\n" in pids_file.read_text(), 60.0, "the child")
+        wait_until(lambda: pids_file.exists() and "\n" in pids_file.read_text(), what="the child")
         pids = [int(pid) for pid in pids_file.read_text().split()]
         os.kill(run.pid if killed == "run" else pids[1], signal.SIGKILL)
-        wait_until(lambda: not any(map(is_alive, pids)), 30.0, "the end of what it has started")
+        wait_until(lambda: not any(map(is_alive, pids)), what="the end of what it has started")
         assert not note.exists()
     finally:
         run.kill()
-        run.wait(30)
+        run.wait(300)
         for pid in filter(is_alive, pids):
             os.kill(pid, signal.SIGKILL)
