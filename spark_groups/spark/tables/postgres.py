@@ -243,7 +243,7 @@ class PostgresTable(StagedTable):
                 add dead letters, or their table is another one.
         """
         looking = copy.copy(self)
-        looking._forget()
+        vars(looking).update(_connection=None, _resolved=None)
         try:
             with looking._transaction() as cursor:
                 place = looking._found(cursor)
@@ -261,9 +261,6 @@ class PostgresTable(StagedTable):
         finally:
             if looking._connection is not None:
                 looking._connection.close()
-
-    def _forget(self) -> None:
-        self._connection = self._resolved = None
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.
