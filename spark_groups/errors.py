@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
@@ -17,6 +19,19 @@ class NotInstalledError(SparkGroupsError, ImportError):
 
 class OptionsError(SparkGroupsError):
     """Options of a source, a job or a command are unknown, missing or contradictory; lists all."""
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Import what an extra installs, in a block.
+
+    Raises:
+        OptionsError: An import fails; names the extra.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise OptionsError(f"{error}: install spark-groups[{extra}]") from error
 
 
 class UnsupportedSystemError(SparkGroupsError):

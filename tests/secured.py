@@ -7,7 +7,6 @@ import datetime
 import http.server
 import ipaddress
 import json
-import os
 import subprocess
 import threading
 import time
@@ -38,7 +37,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.broker.java import find_java
-from workshop.parts.brokers import ANSWER_S, admin
+from workshop.parts.brokers import ANSWER_S, admin, jvm_options
 
 STORE_PASSWORD: Final = "store-secret-1"
 KEY_PASSWORD: Final = "key-secret-2"
@@ -460,7 +459,7 @@ def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
             for user, password in PASSWORDS.items()
         ]
         with (
-            _jvm_options(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys_url}"),
+            jvm_options(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys_url}"),
             EmbeddedKafka(
                 extra_listeners=LISTENERS,
                 server_properties=properties,
@@ -483,17 +482,3 @@ def _sasl_properties(listener: str, keys_url: str) -> dict[str, str]:
         f"{listener}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys_url,
         f"{listener}oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
     }
-
-
-@contextmanager
-def _jvm_options(options: str) -> Iterator[None]:
-    """Give options to the JVMs that are started here: a broker fetches keys only where it may."""
-    before = os.environ.get("JAVA_TOOL_OPTIONS")
-    os.environ["JAVA_TOOL_OPTIONS"] = options
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["JAVA_TOOL_OPTIONS"]
-        else:
-            os.environ["JAVA_TOOL_OPTIONS"] = before

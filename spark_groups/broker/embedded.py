@@ -14,8 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spark_groups.broker.class_archive import ClassArchive
-from spark_groups.broker.java import find_java
+from spark_groups.broker.java import archive_flags, archive_of, find_java
 from spark_groups.broker.jvm_process import (
     DetachedJvm,
     JvmProcess,
@@ -36,9 +35,6 @@ from spark_groups.errors import EmbeddedKafkaError
 
 DEFAULT_HEAP_MB = 256
 STOP_TIMEOUT_S = 30.0
-_ARCHIVE_TIMEOUT_S = 180.0
-"""How long a broker may take to write its classes after its end."""
-_ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 _PORT_ATTEMPTS = 3
 _KILL_S = 60.0
 _PORTS = range(10_000, 32_768)
@@ -103,7 +99,6 @@ class EmbeddedKafka:
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_s
         self._outlives_owner = outlives_owner
-        self._further_flags: tuple[str, ...] = ()
         self._artifacts: KafkaArtifacts | None = None
         self._files: BrokerFiles | None = None
         self._ports: dict[str, int] = {}
@@ -293,8 +288,7 @@ class EmbeddedKafka:
             self._format(self._jvm, deadline_s)
         self._files.output.write_bytes(b"")
         broker_id = f"{BROKER_ID_FLAG}{self._files.directory}"
-        broker_flags = (*self._further_flags, broker_id)
-        arguments = (*broker_flags, "kafka.Kafka", str(self._files.properties))
+        arguments = (broker_id, "kafka.Kafka", str(self._files.properties))
         command = self._java(self._heap_mb, self._files.log4j2, *arguments)
         self._jvm.run(command, self._files.output)
         self._await_ready(self._jvm, ports[LISTENER], deadline_s)
@@ -348,7 +342,7 @@ class EmbeddedKafka:
         log_flag = f"-Dlog4j2.configurationFile={log4j2.as_uri()}"
         class_path = ("-cp", self._artifacts.class_path)
         java = find_java()
-        classes = ClassArchive.of(self._artifacts.directory, "kafka", java).flags
+        classes = archive_flags(archive_of(self._artifacts.directory, "kafka", java))
         flags = (f"-Xmx{heap_mb}m", *JVM_FLAGS, *classes, log_flag)
         return [str(java), *flags, *class_path, *rest]
 
@@ -366,27 +360,6 @@ class EmbeddedKafka:
         if self._files is not None and self._fixed_log_dir is None:
             shutil.rmtree(self._files.directory, ignore_errors=True)
         self._jvm, self._files, self._ports = None, None, {}
-
-
-def archive_classes(version: str = DEFAULT_VERSION) -> ClassArchive:
-    """Store the classes of a broker once: each later start takes half the processor time.
-
-    Args:
-        version: The release of Apache Kafka 4; fetched if it is missing.
-
-    Raises:
-        EmbeddedKafkaError: A broker does not start, or its Java writes no archive.
-    """
-    archive = ClassArchive.of(fetch_kafka(version).directory, "kafka", find_java())
-    if not archive.path.exists():
-        with EmbeddedKafka(version) as kafka:
-            kafka._further_flags = archive.flags_to_write()
-            kafka.restart()
-            kafka.end(_ARCHIVE_TIMEOUT_S)
-            is_whole = kafka._jvm is not None and kafka._jvm.wait(0.0) == _ENDED_BY_SIGTERM
-        if not archive.keep(is_whole=is_whole):
-            raise EmbeddedKafkaError(f"{find_java()} wrote no archive of its classes")
-    return archive
 
 
 def _last_lines(path: Path, start_bytes: int = 0) -> list[str]:

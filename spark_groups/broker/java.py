@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import os
 import re
@@ -20,6 +21,9 @@ INSTALL_JAVA = (
     f" apt-get install openjdk-{MINIMUM_JAVA}-jre-headless; macOS: brew install openjdk@"
     f"{MINIMUM_JAVA}) and put it on the PATH or set JAVA_HOME"
 )
+
+QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+"""Without these flags, a JVM that cannot use an archive prints a warning to standard output."""
 
 
 def find_java() -> Path:
@@ -55,6 +59,20 @@ def version_text(java: str) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise EmbeddedKafkaError(f"{java} does not run ({error}): {INSTALL_JAVA}") from error
     return done.stderr
+
+
+def archive_of(directory: Path, name: str, java: Path) -> Path:
+    """Return where the archive of a program's classes is, for one build of Java (JEP 350)."""
+    build = hashlib.sha256(version_text(str(java)).encode()).hexdigest()[:12]
+    return directory / f"{name}-{build}.jsa"
+
+
+def archive_flags(archive: Path) -> tuple[str, ...]:
+    """Return flags of a JVM that starts fast with an archive of classes; none if it is not there.
+
+    The class path has to be the one with which `workshop.tools.class_archives` wrote it.
+    """
+    return (f"-XX:SharedArchiveFile={archive}", *QUIET) if archive.exists() else ()
 
 
 def _java_version(java: str) -> int:

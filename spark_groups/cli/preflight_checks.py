@@ -15,6 +15,7 @@ from typing import Final
 
 from spark_groups.errors import ErrorCode, rule_for
 from spark_groups.group.member.embedded import CONSUMER_PROTOCOL_TYPE
+from spark_groups.group.member.events import listed
 from spark_groups.group.member.grant_command import Identity, remedy_of
 from spark_groups.group.member.messages import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from spark_groups.observation.plain_values import View, partition_ranges
@@ -640,11 +641,7 @@ def _names(members: Sequence[MemberFacts]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
-    found = sorted(names)
-    rest = len(found) - _NAMED_MAX
-    more = f" and {rest:,} more" if rest > 0 else ""
-    return ", ".join(found[:_NAMED_MAX]) + more
+    return listed(sorted(names), most=_NAMED_MAX)
 
 
 def _versions(versions: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from spark_groups.errors import TableGapError, TableRestoredError
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
 from spark_groups.group.ledger.commit_metadata import is_truncated
+from spark_groups.group.member.events import listed
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange, TopicId
 
@@ -211,10 +212,7 @@ def _cut(each: OffsetRange, from_offset: int) -> OffsetRange:
 
 
 def _shown(partitions: Sequence[str]) -> str:
-    shown = list(partitions[:_SHOWN_MAX])
-    if len(partitions) > _SHOWN_MAX:
-        shown.append(f"and {len(partitions) - _SHOWN_MAX} more partitions")
-    return "; ".join(shown)
+    return listed(partitions, most=_SHOWN_MAX, joint="; ")
 
 
 def _gap_text(

@@ -37,6 +37,10 @@ _STANDARD: Final = tuple(
     )
 )
 """Google's own files, which sets need not have."""
+_OF_EDITIONS: Final = frozenset(
+    {"edition", "options", "extension", "extension_range", "service", "default_value"}
+    | {"source_code_info"}
+)
 _TOKEN: Final = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|([\w.]+|[{}=])""", re.DOTALL
 )
@@ -218,41 +222,31 @@ def _without_editions(
     plain = descriptor_pb2.FileDescriptorProto()
     plain.CopyFrom(file)
     plain.syntax = "proto3"
-    _clear(plain, "edition", "options", "extension", "service")
+    _clear(plain)
     prefix = f"{file.package}." if file.package else ""
     left = [(each, pool.FindMessageTypeByName(prefix + each.name)) for each in plain.message_type]
-    enums = list(plain.enum_type)
     while left:
         message, known = left.pop()
-        enums += message.enum_type
         left += [(each, known.nested_types_by_name[each.name]) for each in message.nested_type]
-        _write_features(message, known)
-    for enum in enums:
-        _clear(enum, "options")
-        for value in enum.value:
-            _clear(value, "options")
+        for field in () if message.options.map_entry else message.field:
+            if field.label == field.LABEL_REPEATED or field.HasField("oneof_index"):
+                continue
+            field.label = field.LABEL_OPTIONAL
+            if known.fields_by_name[field.name].has_presence:
+                field.proto3_optional = True
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field.name}")
     return plain
 
 
-def _write_features(message: descriptor_pb2.DescriptorProto, known: Descriptor) -> None:
-    """Write what features say of a message's fields in terms of proto3, and clear them."""
-    is_entry = message.options.map_entry
-    _clear(message, "extension", "extension_range", "options")
-    if is_entry:
-        message.options.map_entry = True
-    for oneof in message.oneof_decl:
-        _clear(oneof, "options")
-    for field in message.field:
-        _clear(field, "options", "default_value")
-        if is_entry or field.label == field.LABEL_REPEATED or field.HasField("oneof_index"):
-            continue
-        field.label = field.LABEL_OPTIONAL
-        if known.fields_by_name[field.name].has_presence:
-            field.proto3_optional = True
-            field.oneof_index = len(message.oneof_decl)
-            message.oneof_decl.add(name=f"_{field.name}")
-
-
-def _clear(part: Message, *names: str) -> None:
-    for name in names:
-        part.ClearField(name)
+def _clear(part: Message) -> None:
+    """Clear what only an edition has in a part of a file, and in the parts of that."""
+    for each, value in part.ListFields():
+        if each.name in _OF_EDITIONS:
+            is_entry = getattr(value, "map_entry", False)
+            part.ClearField(each.name)
+            if is_entry:
+                part.options.map_entry = True
+        elif each.message_type is not None:
+            for inner in value:
+                _clear(inner)

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from spark_groups.errors import OptionsError, SchemaError, UnknownSchemaIdError
+from spark_groups.errors import SchemaError, UnknownSchemaIdError, needs
 from spark_groups.formats.columns import RowLimit, has_far_times, with_nulls, without
 from spark_groups.formats.ddl import ddl_of
 from spark_groups.formats.decoding import DecodedColumn, SchemaOfId, Undecodable
@@ -63,12 +63,10 @@ class ProtobufDecoder:
         *,
         bytes_max: int,
     ) -> None:
-        try:
+        with needs("protobuf"):
             import ptars  # noqa: PLC0415
 
             from spark_groups.formats import protobuf_schemas  # noqa: PLC0415
-        except ImportError as error:
-            raise OptionsError("Protobuf needs ptars: install spark-groups[protobuf]") from error
         message = protobuf_schemas.message_of(descriptor_set, message_name)
         self._fault_of = protobuf_schemas.fault_finder(message)
         settings = ptars.PtarsConfig(

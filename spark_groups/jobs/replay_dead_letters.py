@@ -27,7 +27,7 @@ from spark_groups.spark.options.range_settings import ReaderChoice
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.processing.kafka_record import Record, records_of
 from spark_groups.spark.processing.letters import ERROR, Letter
-from spark_groups.spark.processing.record_writer import WRITERS, Route, send_records
+from spark_groups.spark.processing.record_writer import WRITERS, LetterRoute, send_records
 from spark_groups.spark.processing.replay import replay_route
 from spark_groups.spark.reading.reader import read_ranges
 from spark_groups.spark.source.batch_read import read_backlog
@@ -58,7 +58,7 @@ def run(spark: SparkSession, options: ReplayOptions) -> None:
         run_job(spark, options, lambda rows: rows.writeStream.foreachBatch(send))
 
 
-def show(letters: Iterable[Record], route: Route) -> None:
+def show(letters: Iterable[Record], route: LetterRoute) -> None:
     """Print how many letters would go to each topic, by their errors."""
     found = Counter(_line(letter, route(letter)) for letter in letters)
     for line, count in sorted(found.items()):

@@ -19,7 +19,6 @@ import pytest
 from spark_groups.broker.embedded import (
     EmbeddedKafka,
     answers,
-    archive_classes,
     check_port,
     free_ports,
 )
@@ -27,6 +26,7 @@ from spark_groups.broker.kafka_jars import fetch_kafka
 from spark_groups.errors import EmbeddedKafkaError
 from spark_groups.runtime.directories import CACHE_DIR_VARIABLE
 from workshop.parts.brokers import ANSWER_S, admin, create_topic, produce
+from workshop.parts.class_archive import archive_kafka
 from workshop.parts.processes import is_alive
 from workshop.parts.waiting import wait_until
 
@@ -75,14 +75,14 @@ def test_broker_starts_with_the_archive_of_its_classes(
     own.mkdir(parents=True)
     for each in (*jars.glob("*.jar"), jars / "manifest.txt"):
         shutil.copy2(each, own)
-    archive = archive_classes()
-    assert archive.path.parent == own
-    written_at = archive.path.stat().st_mtime_ns
-    assert archive_classes().path.stat().st_mtime_ns == written_at, "it is written once"
-    assert [each.name for each in own.glob("*.jsa*")] == [archive.path.name]
+    archive = archive_kafka()
+    assert archive.parent == own
+    written_at = archive.stat().st_mtime_ns
+    assert archive_kafka().stat().st_mtime_ns == written_at, "it is written once"
+    assert [each.name for each in own.glob("*.jsa*")] == [archive.name]
     with EmbeddedKafka() as kafka:
         used = Path(f"/proc/{kafka.pid}/maps").read_text()
-        assert str(archive.path) in used
+        assert str(archive) in used
 
 
 def test_it_is_ready_when_it_is_started(broker: EmbeddedKafka, topic_name: str) -> None:

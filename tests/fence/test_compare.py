@@ -173,7 +173,7 @@ def test_skip_that_begins_elsewhere_than_at_a_truncation_is_allowed() -> None:
 def test_many_gaps_are_counted() -> None:
     keys = [FenceKey(GROUP, TOPIC, index) for index in range(7)]
     state = TableState(entries=dict.fromkeys(keys, Entry(0, 5)))
-    with pytest.raises(TableGapError, match="and 2 more partitions"):
+    with pytest.raises(TableGapError, match="and 2 more"):
         decide(state, *(reads(10, 20, index) for index in range(7)))
 
 

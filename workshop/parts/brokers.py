@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import uuid
@@ -245,3 +246,17 @@ def unstable_offset(
     finally:
         abort()
         consumer.close()
+
+
+@contextmanager
+def jvm_options(options: str) -> Iterator[None]:
+    """Give options to the JVMs that are started in the block."""
+    before = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = options
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_TOOL_OPTIONS"]
+        else:
+            os.environ["JAVA_TOOL_OPTIONS"] = before

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from spark_groups.broker.embedded import EmbeddedKafka, archive_classes
+from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.broker.properties import STARTS_FAST
 from spark_groups.errors import EmbeddedKafkaError
 from workshop.parts.brokers import create_topic
+from workshop.parts.class_archive import archive_kafka, flags_to_write, keep
 from workshop.parts.spark_classes import FLAGS_VARIABLE, spark_archive
 
 _TIMEOUT_S = 600
@@ -72,11 +73,11 @@ def main() -> None:
 
 
 def _make() -> None:
-    archive_classes()
+    archive_kafka()
     archive = spark_archive()
-    if archive.path.exists():
+    if archive.exists():
         return
-    flags = " ".join((*STARTS_FAST, *archive.flags_to_write()))
+    flags = " ".join((*STARTS_FAST, *flags_to_write(archive)))
     with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as directory:
         create_topic(kafka.bootstrap_servers, "classes", 2)
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -96,7 +97,7 @@ def _make() -> None:
         )
         # A JVM that crashes leaves a report there.
         is_whole = done.returncode == 0 and not list(Path(directory).glob("hs_err*"))
-    if not archive.keep(is_whole=is_whole):
+    if not keep(archive, is_whole=is_whole):
         raise EmbeddedKafkaError(f"Spark wrote no archive:\n{done.stderr[-3000:]}")
 
 

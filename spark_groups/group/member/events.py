@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -247,12 +247,14 @@ def names_of(partitions: Iterable[TopicIdPartition], name_of: NameOf) -> str:
     return listed(named) or "nothing"
 
 
-def listed(named: list[str], unnamed: int = 0) -> str:
+def listed(named: Sequence[str], unnamed: int = 0, most: int = SHOWN, joint: str = ", ") -> str:
     """Return the first names of a list, and how many more there are.
 
     Args:
         named: The names.
         unnamed: How many more there are that have no name here.
+        most: How many are named.
+        joint: The text between two of them.
     """
-    rest = len(named[SHOWN:]) + unnamed
-    return ", ".join(named[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(named[most:]) + unnamed
+    return joint.join(named[:most]) + (f" and {rest:,} more" if rest > 0 else "")

@@ -29,6 +29,7 @@ from spark_groups.group.member.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
+    listed,
 )
 from spark_groups.group.metrics import Count
 from spark_groups.runtime.driver import GroupDriver
@@ -58,7 +59,6 @@ GREETING_S: Final = 1.0
 """How long a driver may take to send `Listening`."""
 MAX_UNSENT: Final = 1_000
 """How many changes of partitions may wait until their topic names are known."""
-SHOWN: Final = 8
 
 
 class RunnerControl:
@@ -353,9 +353,8 @@ class RunnerControl:
         if not partitions or not self._is_stateful or self._move_with_state is MoveWithState.IGNORE:
             return
         names = [f"{topic}-{partition}" for topic, partition in partitions]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         text = (
-            f"{', '.join(names[:SHOWN])}{more} moved to other members of group {self._group_id!r},"
+            f"{listed(names)} moved to other members of group {self._group_id!r},"
             " but this query is stateful, and its state does not move: the new owners start without"
             " it. Static members (kafka.group.instance.id) keep their partitions across restarts; a"
             " query that is alone in its group keeps all partitions"

@@ -34,7 +34,7 @@ WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 BY_KEY: Final = -1
 """librdkafka's partition number for a choice by its partitioner."""
 _FULL_S: Final = 0.1
-Route = Callable[[Record], Letter | str]
+LetterRoute = Callable[[Record], Letter | str]
 """Returns the letter for a record, or the reason to leave it out."""
 
 
@@ -99,7 +99,7 @@ class RecordWriter:
         if self._waiting_bytes >= WAITING_BYTES_MAX:
             self.await_delivery()
 
-    def route(self, route: Route) -> Route:
+    def route(self, route: LetterRoute) -> LetterRoute:
         """Return a route that leaves out letters which cannot be written."""
 
         def checked(record: Record) -> Letter | str:
@@ -183,7 +183,7 @@ WRITERS: Final = ConsumerCache(RecordWriter, idle_s=LIBRDKAFKA_IDLE_S)
 
 
 def send_records(
-    batch: DataFrame, route: Route, connection: RangeSettings, *, is_replay: bool = False
+    batch: DataFrame, route: LetterRoute, connection: RangeSettings, *, is_replay: bool = False
 ) -> None:
     """Write the letter of each record of a batch, and wait for acknowledgement.
 
@@ -205,7 +205,7 @@ def send_records(
 class _Sending:
     """The task of `send_records`; a nested function would be sent with a copy of `WRITERS`."""
 
-    route: Route
+    route: LetterRoute
     connection: RangeSettings
     is_replay: bool
 

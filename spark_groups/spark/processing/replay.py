@@ -12,7 +12,7 @@ from typing import Final
 from spark_groups.spark.processing.by_value import sent_by_value
 from spark_groups.spark.processing.kafka_record import Record
 from spark_groups.spark.processing.letters import Letter, origin_of, replayed
-from spark_groups.spark.processing.record_writer import Route
+from spark_groups.spark.processing.record_writer import LetterRoute
 from spark_groups.spark.processing.strategies import DEAD_LETTER_TOPIC, named_topic
 
 NO_ORIGIN: Final = "no header names its original topic"
@@ -27,7 +27,7 @@ def replay_route(
     repair: str | None = None,
     topics: Collection[str] = (),
     dead_letter_topic: str = DEAD_LETTER_TOPIC,
-) -> Route:
+) -> LetterRoute:
     """Return the route of dead letters; executors need not have the module of the repair.
 
     They need the modules that it imports.

@@ -62,7 +62,7 @@ class ValueMisfitError(Exception):
         return ValueMisfitError(self.path, row, self.reason)
 
 
-def place_of(batch: pa.RecordBatch, row: int) -> str:
+def shown_place(batch: pa.RecordBatch, row: int) -> str:
     """Return where a row is from: its record if the rows have that, else its number.
 
     Args:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from spark_groups.errors import ColumnsChangedError, RecordRefusedError, TableError
+from spark_groups.group.member.events import listed
 from spark_groups.spark.tables.column_types import (
     MICROS,
     MICROS_UTC,
@@ -26,9 +27,9 @@ from spark_groups.spark.tables.column_types import (
 from spark_groups.spark.tables.column_values import (
     ValueMisfitError,
     converted,
-    place_of,
     refuse_outside,
     refuse_where,
+    shown_place,
 )
 from spark_groups.spark.tables.growth import grown, paths_in
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     # Only tasks of such a table import pyiceberg.
     from spark_groups.spark.tables.iceberg_partitions import PartitionTransforms
 
-_SHOWN_MAX: Final = 20
 _DAYS: Final = (-719_162, 2_932_896)
 _DAY_US: Final = 86_400_000_000
 _MICROS: Final = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)
@@ -128,15 +128,12 @@ class TableColumns:
             if each in columns.names and not _is_partitioned_by(columns.field(each).type)
         ]
         if problems:
-            shown = problems[:_SHOWN_MAX]
-            if len(problems) > len(shown):
-                shown.append(f"and {len(problems) - len(shown)} more")
             cure = "" if self.schema is None else ", or the table with ALTER TABLE"
             if self.schema is not None and not self.evolves and self._lacks(given):
                 cure += ', or give the table evolve="add", which adds new columns'
             raise TableError(
-                f"the batch does not fit {self.table}: {'; '.join(shown)}. Change the transform"
-                + cure
+                f"the batch does not fit {self.table}: {listed(problems, most=20, joint='; ')}."
+                f" Change the transform{cure}"
             )
         if back := [each for each in paths_in(fields) if each in self.gone]:
             raise TableError(
@@ -317,7 +314,7 @@ class TableColumns:
             self._check_required(converted_rows)
         except ValueMisfitError as error:
             raise RecordRefusedError(
-                f"the batch does not fit {self.table}: {error} ({place_of(batch, error.row)})."
+                f"the batch does not fit {self.table}: {error} ({shown_place(batch, error.row)})."
                 " Change the transform",
                 str(error),
             ) from None

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.errors import OptionsError, TableChangedError, TableError, needs
 from spark_groups.fence.compare import Decision
 from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
 from spark_groups.masking import Secrets, without_logins
@@ -54,7 +54,7 @@ from spark_groups.spark.tables.table import PREFIX, Attempt, Piece, described
 from spark_groups.spark.tables.upserts import DELETED, Upsert, upsert_of
 from spark_groups.types import TopicId
 
-try:
+with needs("delta"):
     import deltalake
     from deltalake.exceptions import DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, create_table_with_add_actions
@@ -65,8 +65,6 @@ try:
         remove_staged,
         stored_schema,
     )
-except ImportError as error:
-    raise OptionsError("a Delta table needs deltalake: install spark-groups[delta]") from error
 
 logger = logging.getLogger(__name__)
 

@@ -28,6 +28,7 @@ _NO_KEY: Final = (
 )
 _OPERATIONS: Final = ("c", "u", "r", "d")
 """Those of Debezium that are about one row: create, update, read of a snapshot, delete."""
+_NO_ROW: Final = "no row is changed by an op of Debezium: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ class Expanded:
             # Unlike `StructArray.field`, this has nulls where the value is null.
             operation = pc.struct_field(value, "op")
             given = pc.unique(operation.filter(value.is_valid()))
-            if others := {*given.to_pylist()}.difference(_OPERATIONS):
-                raise ValueError(f"the operations {others} of Debezium are about no row")
+            if others := [each for each in given.to_pylist() if each not in _OPERATIONS]:
+                raise ValueError(_NO_ROW + str(others[0] or "none"))
             deleted = pc.or_(deleted, pc.fill_null(pc.equal(operation, "d"), False))
             image = pc.if_else(
                 deleted, pc.struct_field(value, "before"), pc.struct_field(value, "after")
@@ -111,8 +112,7 @@ class Expanded:
         deleted = col(_VALUE).isNull()
         if self.is_envelope:
             operation = col(f"{_VALUE}.op")
-            shown = f.coalesce(operation, lit("none"))
-            problem = f.concat(lit("no row is changed by an op of Debezium: "), shown)
+            problem = f.concat(lit(_NO_ROW), f.coalesce(operation, lit("none")))
             is_tombstone, deleted = deleted, f.coalesce(deleted | (operation == "d"), lit(False))
             before = col(f"{_VALUE}.before")
             image = (

@@ -24,7 +24,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.errors import OptionsError, TableChangedError, TableError, needs
 from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
 from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
@@ -43,7 +43,7 @@ from spark_groups.spark.tables.parquet_files import (
 from spark_groups.spark.tables.table import PREFIX, Attempt, Piece, described
 from spark_groups.types import TopicId, parse_topic_id, topic_id_text
 
-try:
+with needs("iceberg"):
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.exceptions import (
         CommitFailedException,
@@ -72,8 +72,6 @@ try:
         refused,
         transforms_of,
     )
-except ImportError as error:
-    raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
 logger = logging.getLogger(__name__)
 # Columns of bytes have no statistics on purpose: the library would warn of each file.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError
+from spark_groups.errors import TableChangedError, TableError, needs
 from spark_groups.masking import Secrets
 
-try:
+with needs("iceberg"):
     from pyiceberg.exceptions import (
         AuthorizationExpiredError,
         CommitFailedException,
@@ -24,8 +24,6 @@ try:
         UnauthorizedError,
     )
     from requests import RequestException
-except ImportError as error:
-    raise OptionsError("an Iceberg table needs pyiceberg: install spark-groups[iceberg]") from error
 
 _CHANGED: Final = (CommitFailedException, TableAlreadyExistsError)
 _LOGIN: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)

@@ -6,6 +6,7 @@ entries of the batch's partitions and compares them, so no other writer can comm
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
+from spark_groups.errors import (
+    OptionsError,
+    TableChangedError,
+    TableError,
+    TableRestoredError,
+    needs,
+)
 from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
 from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
@@ -46,11 +53,9 @@ from spark_groups.spark.tables.table import PREFIX, Attempt, Orphan, Piece, desc
 from spark_groups.spark.tables.upserts import DELETED, Upsert, upsert_of
 from spark_groups.types import TopicId
 
-try:
+with needs("postgres"):
     import psycopg
     from psycopg import errors, sql
-except ImportError as error:
-    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
 
 logger = logging.getLogger(__name__)
 
@@ -237,9 +242,8 @@ class PostgresTable(StagedTable):
             TableError: The database cannot be reached, or the role may not make staging tables or
                 add dead letters, or their table is another one.
         """
-        looking = PostgresTable(
-            self._dsn, self._names, self._name, self._letters, self.upsert, evolves=self._evolves
-        )
+        looking = copy.copy(self)
+        vars(looking).update(_connection=None, _resolved=None)
         try:
             with looking._transaction() as cursor:
                 place = looking._found(cursor)

@@ -13,18 +13,16 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
-from spark_groups.errors import OptionsError, TableError
+from spark_groups.errors import TableError, needs
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC
 from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.copy_format import LISTED, POSTGRES, Column
 from spark_groups.spark.tables.postgres_rows import message_of
 
-try:
+with needs("postgres"):
     import psycopg
     from psycopg import errors, sql
-except ImportError as error:
-    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
 
 FIND_COLUMNS: Final = """
 WITH RECURSIVE level AS (

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from spark_groups.errors import OptionsError, TableError
+from spark_groups.errors import TableError, needs
 from spark_groups.spark.tables.left_out import LETTER_COLUMNS
 
-try:
+with needs("postgres"):
     import psycopg
     from psycopg import sql
-except ImportError as error:
-    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
 
 _LETTERS: Final = """
 SELECT pg_catalog.has_table_privilege(c.oid, 'INSERT'), pg_catalog.array_agg(a.attname::text)

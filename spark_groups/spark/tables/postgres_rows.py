@@ -18,18 +18,16 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from spark_groups.errors import OptionsError, TableError
+from spark_groups.errors import TableError, needs
 from spark_groups.masking import Secrets
 from spark_groups.spark.tables.columns import TableColumns, schema_as_text
 from spark_groups.spark.tables.copy_format import HEADER, TRAILER, Column, columns_of, copied
 from spark_groups.spark.tables.table import Piece, no_rows
 
-try:
+with needs("postgres"):
     import psycopg
     from psycopg import sql
     from psycopg.abc import PQGen
-except ImportError as error:
-    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
 
 LOCK_WAIT_MS: Final = 30_000
 """How long a commit waits for another one of the same partitions, and how long a driver or a task

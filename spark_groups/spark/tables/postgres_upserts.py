@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_groups.errors import OptionsError, TableError
+from spark_groups.errors import TableError, needs
 from spark_groups.spark.tables.column_values import PLACE
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import Column, columns_of
@@ -18,11 +18,9 @@ from spark_groups.spark.tables.postgres_rows import message_of
 from spark_groups.spark.tables.table import Piece
 from spark_groups.spark.tables.upserts import Upsert, different_columns
 
-try:
+with needs("postgres"):
     import psycopg
     from psycopg import sql
-except ImportError as error:
-    raise OptionsError("PostgreSQL needs psycopg: install spark-groups[postgres]") from error
 
 _KEYS: Final = """
 SELECT pg_catalog.array_agg(a.attname::text) FROM pg_catalog.pg_index i

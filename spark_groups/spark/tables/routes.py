@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from spark_groups.errors import OptionsError, TableError
 from spark_groups.fence.beginnings import LOOK_AGAIN_S, Batch, UnsavedEntries
+from spark_groups.group.member.events import listed
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.processing.strategies import SkipOrDeadLetter
 from spark_groups.spark.tables.left_out import LeftOut
@@ -22,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 TABLES_AT_ONCE: Final = 8
 """How many tables are compared, or committed to, at the same time: each may need a connection."""
-_SHOWN_MAX: Final = 5
 
 Route = Callable[[str], FencedTable] | Mapping[str, FencedTable]
 """The table of a topic, by the topic's name."""
@@ -63,9 +63,7 @@ class Target:
         """Return the text of an error with the names of the table and of its topics."""
         text, table = str(error), str(self.table)
         place = "" if table in text else f"{table}: "
-        shown = sorted(self.topics)
-        more = f" and {len(shown) - _SHOWN_MAX} more" if len(shown) > _SHOWN_MAX else ""
-        return f"{place}{text} (the table gets {', '.join(shown[:_SHOWN_MAX])}{more})"
+        return f"{place}{text} (the table gets {listed(sorted(self.topics))})"
 
 
 class Targets:
