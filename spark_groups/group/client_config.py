@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_groups.group.batches.available_now import USUAL_WAIT, AvailableNowWait
+from spark_groups.group.batches.available_now_wait import USUAL_WAIT, AvailableNowWait
 from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
 from spark_groups.group.ledger.starting import StartingOffsets
 from spark_groups.group.member.member_config import MemberConfig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.available_now import USUAL_WAIT, AvailableNowWait
+from spark_groups.group.batches.available_now_wait import USUAL_WAIT, AvailableNowWait
 from spark_groups.group.batches.liveness import ADAPTIVE, LivenessLimits
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client_config import ClientConfig

@@ -8,7 +8,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
+from spark_groups.group.batches.available_now_wait import AvailableNowWait, WhenUnsettled
 from spark_groups.group.member.subscription import Subscription
 from tests.runtime.members import QueryLike, filled_topic, queries
 from workshop.parts.brokers import SHORT_SESSION

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
-from spark_groups.group.batches.available_now import AvailableNowWait
+from spark_groups.group.batches.available_now_wait import AvailableNowWait
 from spark_groups.group.member.messages import (
     DescribeGroupRequest,
     FindCoordinatorRequest,

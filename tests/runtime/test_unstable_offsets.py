@@ -11,7 +11,7 @@ import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
+from spark_groups.group.batches.available_now_wait import AvailableNowWait, WhenUnsettled
 from spark_groups.group.ledger.positions import SAID_AFTER_S
 from spark_groups.group.ledger.starting import StartingPoint
 from spark_groups.observation.local_members import parse_local_members

@@ -8,6 +8,9 @@ of the process, and from the query's. Applications with this source do what the 
 unix sockets, listen, register the source, and start Python workers meanwhile. The broker has the
 same processors. The group of each reading is new, and so is its member. The first repeat warms the
 system's caches up, and what the fast reader compiles once on a machine; it is not counted.
+
+At the end one more application shows what the Python processes that Spark starts import for this
+package.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -45,6 +48,7 @@ from workshop.benchmarks.latency import (
     stream,
 )
 from workshop.benchmarks.results import write_results
+from workshop.parts.python_imports import Imports, measuring_python, read_imports
 
 RECORDS = 1_000
 PEER = "JVM source"
@@ -108,23 +112,40 @@ def run(source: str, servers: str, topic: str, began_at: float) -> dict[str, flo
     }
 
 
+def application(source: str, servers: str, topic: str, python: str = sys.executable) -> str:
+    """Run an application to its end, and return what it printed.
+
+    Args:
+        python: The Python of the processes that Spark starts.
+    """
+    command = [sys.executable, "-m", "workshop.benchmarks.cold_start", "--run", source]
+    arguments = [*command, "--servers", servers, "--topic", topic, "--began-at"]
+    done = subprocess.run(
+        [*arguments, str(time.time())],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        text=True,
+        env={**os.environ, "PYSPARK_PYTHON": python},
+    )
+    return done.stdout
+
+
 def measure(servers: str, topic: str, repeats: int) -> Iterator[Reading]:
     """Start an application for every source in turn, again and again."""
     for repeat in range(repeats + 1):
         for source in APPLICATIONS:
-            command = [sys.executable, "-m", "workshop.benchmarks.cold_start", "--run", source]
-            arguments = [*command, "--servers", servers, "--topic", topic, "--began-at"]
-            done = subprocess.run(
-                [*arguments, str(time.time())],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                check=True,
-                text=True,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            )
-            reading = Reading(source, repeat, **json.loads(done.stdout.splitlines()[-1]))
+            printed = application(source, servers, topic)
+            reading = Reading(source, repeat, **json.loads(printed.splitlines()[-1]))
             console.print(f"{reading}")
             yield reading
+
+
+def imports(servers: str, topic: str) -> list[Imports]:
+    """Return what the processes of an application import, in the order of their start."""
+    with tempfile.TemporaryDirectory() as directory:
+        application("fast reader", servers, topic, str(measuring_python(Path(directory))))
+        return [*read_imports(Path(directory))]
 
 
 def generate(servers: str) -> str:
@@ -176,10 +197,14 @@ def main() -> None:
         return
     with EmbeddedKafka(heap_mb=256) as kafka:
         servers = kafka.bootstrap_servers
-        taken = list(measure(servers, generate(servers), given.repeats))
+        topic = generate(servers)
+        taken = list(measure(servers, topic, given.repeats))
+        found = imports(servers, topic)
     readings = [each for each in taken if each.repeat]
-    write_results(given.json, settings(), readings)
+    write_results(given.json, {**settings(), "imports": [asdict(each) for each in found]}, readings)
     Console().print(table(readings))
+    for each in found:
+        Console().print(f"{each}")
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ def markdown(parts: Parts, drawn: Iterable[str], raw: str) -> str:
         "## Cold start to the first row",
         "",
         *_cold_start(readings_of(parts, "cold_start")),
+        *_imports(parts.get("cold_start", {}).get("imports", ())),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -130,7 +131,7 @@ def facts_of(part: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in part.items()
         if key not in ("readings", "readers")
         and value not in ("", None)
-        and not isinstance(value, dict)
+        and not isinstance(value, dict | list)
     }
 
 
@@ -280,6 +281,28 @@ def _cold_start(readings: Readings) -> list[str]:
         "From the start of the application's process, including the start of Spark.",
         "",
         *markdown_table(("source", "s", "every repeat"), rows),
+    ]
+
+
+def _imports(found: Readings) -> list[str]:
+    if not found:
+        return []
+    return [
+        "What the Python processes that Spark starts import for this package, in the order of their"
+        " start; those that read fork, and share a row.",
+        "",
+        *markdown_table(
+            ("process", "ms", "modules of this package", "other packages"),
+            (
+                (
+                    f"`{each['process']}`",
+                    f"{each['own_ms']:.0f}",
+                    str(each["own_modules"]),
+                    ", ".join(each["heavy"]) or "-",
+                )
+                for each in found
+            ),
+        ),
     ]
 
 

@@ -44,10 +44,7 @@ def option_table(group: str | None = None) -> str:
     Args:
         group: None returns one table of all options.
     """
-    rows = [
-        (name, field.json_schema_extra["default"], field.description)
-        for name, field in DECLARED_OPTIONS
-    ]
+    rows = [(each.name, each.shown, each.meaning) for each in DECLARED_OPTIONS]
     rows += (*REGISTRY_OPTIONS, *SECURITY_OPTIONS)
     rows += [(tuning.name, tuning.default, tuning.meaning) for tuning in FETCH_TUNING]
     groups = {name: group for group, names in _GROUPS.items() for name in names}
@@ -65,8 +62,8 @@ def option_table(group: str | None = None) -> str:
 def options_on_restart() -> str:
     """Return a Markdown table: what a changed value of each option does on a restart."""
     names: dict[OnRestart, list[str]] = {each: [] for each in OnRestart}
-    for name, field in DECLARED_OPTIONS:
-        names[OnRestart[field.json_schema_extra["on_restart"]]].append(f"`{name}`")
+    for each in DECLARED_OPTIONS:
+        names[each.on_restart].append(f"`{each.name}`")
     names[OnRestart.AT_ONCE] = ["all others"]
     rows = [f"| {', '.join(named)} | {each.value} |" for each, named in names.items()]
     return "\n".join(["| option | a changed value |", "|---|---|", *rows])

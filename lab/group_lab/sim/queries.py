@@ -33,7 +33,7 @@ from spark_groups.errors import (
     GroupError,
 )
 from spark_groups.fence.beginnings import Batch, UnsavedEntries
-from spark_groups.group.batches.available_now import USUAL_WAIT
+from spark_groups.group.batches.available_now_wait import USUAL_WAIT
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proofs
 from spark_groups.group.client import GroupClient

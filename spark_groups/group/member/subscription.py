@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
-
-import re2
+from functools import cache
+from typing import Any, Final
 
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's rule for topic names (org.apache.kafka.common.internals.Topic)."""
@@ -107,7 +106,7 @@ class Subscription:
         """Return whether a topic of this name is subscribed."""
         if self.topic_regex is None:
             return topic in self.topic_names
-        return re2.fullmatch(self.topic_regex, topic) is not None
+        return _re2().fullmatch(self.topic_regex, topic) is not None
 
     def reads(self, topic: str, *, is_internal: bool) -> bool:
         """Return whether a query reads a topic: a pattern leaves out Kafka's internal ones.
@@ -128,6 +127,7 @@ class Subscription:
 
 def re2_fault(pattern: str) -> str:
     """Return RE2's error for a pattern, "" if it is valid."""
+    re2 = _re2()
     options = re2.Options()
     options.log_errors = False
     try:
@@ -135,3 +135,11 @@ def re2_fault(pattern: str) -> str:
     except re2.error as error:
         return str(error.args[0].decode("utf-8", "replace"))
     return ""
+
+
+@cache
+def _re2() -> Any:
+    # Names need no RE2, and each Python process of a query would import it.
+    import re2
+
+    return re2

@@ -10,34 +10,20 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NoReturn, TypeVar
-
-from pydantic import Field, TypeAdapter, ValidationError
+from typing import Any, Final, NoReturn
 
 from spark_groups.errors import OptionsError
 from spark_groups.group.member.near_names import nearest
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.masking import IS_SECRET
 from spark_groups.spark.options.librdkafka_options import FETCH_TUNING
-from spark_groups.spark.options.option_values import (
-    parse_ending_offsets,
-    parse_starting_offsets,
-    parse_timestamps_ms,
-)
-from spark_groups.types import TopicPartition
+from spark_groups.spark.options.option_values import parse_boolean, whole_number
 from spark_groups.wire.security.security import PLAINTEXT, Security
 from spark_groups.wire.security.security_settings import (
     SECURITY_SETTINGS,
     provider_settings,
     security_of,
 )
-
-Options = TypeVar("Options")
-
-SUBSCRIPTIONS: Final[Mapping[str, Callable[[str], Subscription]]] = {
-    "subscribe": Subscription.of_names,
-    "subscribePattern": Subscription.of_pattern,
-}
 
 _SERVER_SIDE: Final = (
     "the coordinator sets this for groups of the consumer protocol (KIP-848): configure it on the"
@@ -130,73 +116,46 @@ def _spelled_like(known: str, name: str) -> str:
     return "".join(letters)
 
 
-def read_subscription(given: Mapping[str, str], values: dict[str, Any]) -> Iterator[str]:
-    """Parse `subscribe` and `subscribePattern` into `values`, and yield problems."""
-    named = [name for name in SUBSCRIPTIONS if name.lower() in given]
-    if len(named) > 1:
-        yield "subscribe and subscribePattern are both set: remove one"
-    for name in named:
-        values[name], problem = _attempt(SUBSCRIPTIONS[name], given[name.lower()])
-        if problem:
-            yield f"{name}: {problem}"
-
-
-_BY_PARTITION: Final[Mapping[str, Callable[[str], Iterable[TopicPartition]]]] = {
-    "startingOffsets": lambda text: parse_starting_offsets(text).by_partition,
-    "startingOffsetsByTimestamp": parse_timestamps_ms,
-    "endingOffsets": lambda text: parse_ending_offsets(text).by_partition,
-    "endingOffsetsByTimestamp": parse_timestamps_ms,
+_BY_PARTITION: Final[Mapping[str, str]] = {
+    "starting_offsets": "startingOffsets",
+    "starting_timestamps_ms": "startingOffsetsByTimestamp",
+    "ending_offsets": "endingOffsets",
+    "ending_timestamps_ms": "endingOffsetsByTimestamp",
 }
+"""Options that name partitions, by field."""
 
 
-def uncovered_topics(given: Mapping[str, str], values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a problem for each named topic that the query does not subscribe to."""
-    chosen = [values[name] for name in SUBSCRIPTIONS if values.get(name) is not None]
-    for option, parse in _BY_PARTITION.items():
-        found, _ = _attempt(parse, given.get(option.lower(), "latest"))
-        if not chosen or found is None:
-            continue
-        named = {each.topic for each in found}
-        for topic in sorted(each for each in named if not any(one.matches(each) for one in chosen)):
-            yield f"{option} names {topic!r}, which the query does not subscribe to"
+def uncovered_topics(chosen: Iterable[Subscription], values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a problem for each named topic that the query does not subscribe to.
+
+    Args:
+        chosen: The subscriptions, if they are valid.
+        values: Values by field.
+    """
+    if not (subscriptions := [*chosen]):
+        return
+    for name in filter(values.get, _BY_PARTITION):
+        partitions = getattr(values[name], "by_partition", values[name])
+        for topic in sorted({each.topic for each in partitions}):
+            if not any(each.matches(topic) for each in subscriptions):
+                yield (
+                    f"{_BY_PARTITION[name]} names {topic!r}, which the query does not subscribe to"
+                )
 
 
 def read_tuning(given: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
     """Return fetch tuning under librdkafka's names; add problems to `problems`."""
     settings = []
     for tuning in FETCH_TUNING:
+        parse: Callable[[str], int] = parse_boolean
+        if tuning.at_least is not None:
+            parse = whole_number(tuning.at_least, tuning.at_most)
         if tuning.name in given:
-            kind: Any = bool
-            if tuning.at_least is not None:
-                kind = Annotated[int, Field(ge=tuning.at_least, le=tuning.at_most)]
-            check = TypeAdapter[Any](kind).validate_python
-            value, problem = _attempt(check, given[tuning.name])
-            if problem:
-                problems.append(f"{tuning.name}: {problem}")
-            else:
-                settings.append((tuning.setting, str(value).lower()))
+            try:
+                settings.append((tuning.setting, str(parse(given[tuning.name])).lower()))
+            except ValueError as error:
+                problems.append(f"{tuning.name}: {error}")
     return tuple(settings)
-
-
-def _attempt(convert: Callable[[str], Any], text: str) -> tuple[Any, str | None]:
-    """Return the value and None, or None and the problem."""
-    try:
-        return convert(text), None
-    except ValidationError as error:
-        return None, f"{text!r} is invalid: {error.errors()[0]['msg']}"
-    except ValueError as error:
-        return None, str(error)
-
-
-def validated(
-    kind: type[Options], values: Mapping[str, Any], names: Iterable[str], problems: list[str]
-) -> Options | None:
-    """Return validated options; else None, with the problems added to `problems`."""
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        problems += [describe_problem(each, names) for each in error.errors()]
-        return None
 
 
 def refuse_load(source: str, problems: Iterable[str], done: str = "loaded") -> NoReturn:
@@ -207,17 +166,6 @@ def refuse_load(source: str, problems: Iterable[str], done: str = "loaded") -> N
     """
     listed = "".join(f"\n  - {problem}" for problem in problems)
     raise OptionsError(f"the {source} source cannot be {done}:{listed}")
-
-
-def describe_problem(error: Any, names: Iterable[str]) -> str:
-    """Return a pydantic error as a problem that names the option."""
-    name = ".".join(str(part) for part in error["loc"])
-    name = max((option for option in names if name.startswith(option)), key=len, default=name)
-    if error["type"] == "missing":
-        return f"{name} is missing"
-    if error["type"] == "value_error":
-        return f"{name}: {error['ctx']['error']}"
-    return f"{name}: {error['input']!r} is invalid: {error['msg']}"
 
 
 _PREFIX: Final = "kafka."

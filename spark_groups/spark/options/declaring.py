@@ -1,11 +1,17 @@
-"""How an option of the `kafka-group` source is declared: name, meaning, default, and on restart."""
+"""How an option of a source is declared, and how the texts of a load() become its values.
+
+This imports no library: Spark starts a process after another for a query, and each would wait.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
-from typing import Annotated, Any
+from typing import Any, Final
 
-from pydantic import BeforeValidator, Field
+_DECLARED: Final = "declared"
+"""The key of a field's metadata."""
 
 
 class OnRestart(Enum):
@@ -44,26 +50,64 @@ class OnRestart(Enum):
     AT_ONCE = "Takes effect at once."
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option.
+
+    Args:
+        parse: Returns the value of a text, or raises a ValueError without the option's name.
+        shown: The default in the table.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+    meaning: str
+    shown: str
+    on_restart: OnRestart
+
+
 def option(
     name: str,
-    meaning: str,
+    parse: Callable[[str], Any],
+    meaning: str = "",
     *,
     default: Any = None,
     shown: str | None = None,
     on_restart: OnRestart = OnRestart.AT_ONCE,
 ) -> Any:
-    """Declare an option; `shown` replaces the default in the table."""
+    """Declare an option as the field of a dataclass; see `Declared`."""
     if shown is None:
         value = default.value if isinstance(default, Enum) else default
         shown = "none" if value is None else str(value).lower()
-    extra: dict[str, Any] = {"default": shown, "on_restart": on_restart.name}
-    return Field(default, alias=name, description=meaning, json_schema_extra=extra)
+    declared = Declared(name, parse, meaning, shown, on_restart)
+    return field(default=default, metadata={_DECLARED: declared})
 
 
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty")
-    return value.strip()
+def declared_options(kind: Any) -> dict[str, Declared]:
+    """Return the options of a dataclass by field."""
+    return {
+        each.name: each.metadata[_DECLARED] for each in fields(kind) if _DECLARED in each.metadata
+    }
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+def parsed(kind: Any, given: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    """Return the values of texts by field.
+
+    Args:
+        kind: The dataclass that declares the options.
+        given: Texts by option, in lower case.
+        problems: Gets a problem for each text without a value, and each option that is missing.
+    """
+    required = {each.name for each in fields(kind) if each.default is MISSING}
+    values = {}
+    for name, each in declared_options(kind).items():
+        text = given.get(each.name.lower())
+        if text is None:
+            if name in required:
+                problems.append(f"{each.name} is missing")
+            continue
+        try:
+            values[name] = each.parse(text)
+        except ValueError as error:
+            problems.append(f"{each.name}: {error}")
+    return values

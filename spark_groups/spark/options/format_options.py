@@ -6,19 +6,17 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from stat import S_ISREG
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, PositiveInt
-from pydantic.dataclasses import dataclass
-
-from spark_groups.spark.options.declaring import OnRestart, Text, option
-from spark_groups.spark.options.option_values import one_of
-from spark_groups.spark.schemas.registry import LOGIN, PREFIX, setting_of
+from spark_groups.spark.options.declaring import OnRestart, option
+from spark_groups.spark.options.option_values import one_of, parse_text, whole_number
+from spark_groups.spark.schemas.registry_settings import LOGIN, PREFIX, setting_of
 from spark_groups.spark.schemas.row_formats import (
     TOPIC,
     ColumnFormat,
@@ -86,49 +84,55 @@ def _urls(text: str) -> tuple[str, ...]:
     return urls
 
 
-_Format = Annotated[Format, BeforeValidator(partial(one_of, Format))]
-_Version = Annotated[int | None, BeforeValidator(_version)]
-
-
-_MEANINGS: Final[Mapping[str, tuple[str, str | None]]] = {
+_PARTS: Final[Mapping[str, tuple[Callable[[str], Any], str, str | None]]] = {
     "Format": (
+        partial(one_of, Format),
         "What the column COLUMN has: binary, the bytes; string, for UTF-8; or a struct that is"
         " decoded from avro, json or protobuf.",
         "binary",
     ),
     "Schema": (
+        parse_text,
         "The schema of the column COLUMN: for avro its JSON, without it the registry's; for json"
         " Spark's DDL, such as `id bigint, name string`; for protobuf a descriptor set, in base64."
         " For avro and protobuf it may be the path of a file on the driver's host.",
         None,
     ),
-    "MessageName": ("The full name of the message in COLUMNSchema, for protobuf.", None),
+    "MessageName": (
+        parse_text,
+        "The full name of the message in COLUMNSchema, for protobuf.",
+        None,
+    ),
     "Subject": (
+        parse_text,
         "The registry's subject with the schema of the column COLUMN; {topic} stands for the topic."
         " With the subject name strategies: {topic}-COLUMN (topic), com.shop.Order (record),"
         " {topic}-com.shop.Order (topic-record).",
         "{topic}-COLUMN",
     ),
     "SchemaVersion": (
+        _version,
         "The version of COLUMNSubject whose schema rows have: latest, which is looked up when the"
         " query starts, or its number.",
         "latest",
     ),
     "SchemaId": (
+        whole_number(1),
         "The registry's id of the schema that rows have, in place of COLUMNSchemaVersion.",
         None,
     ),
 }
-"""Meaning and shown default of the options of one column, by what follows its name."""
+"""Parser, meaning and shown default of the options of one column, by what follows its name."""
 
 
 def _of_column(column: str, part: str, default: Format | None = None) -> Any:
-    meaning, shown = (each and each.replace("COLUMN", column) for each in _MEANINGS[part])
+    parse, meaning, shown = _PARTS[part]
     return option(
         f"{column}{part}",
-        str(meaning),
+        parse,
+        meaning.replace("COLUMN", column),
         default=default,
-        shown=shown,
+        shown=shown and shown.replace("COLUMN", column),
         on_restart=OnRestart.COLUMNS,
     )
 
@@ -159,7 +163,7 @@ class _Column(NamedTuple):
 
     def problems(self, topics: tuple[str, ...], *, has_registry: bool) -> Iterator[str]:
         name, kind = self.name, f"{self.name}Format is {self.format.value}"
-        parts = [*_MEANINGS][1:]
+        parts = [*_PARTS][1:]
         has = {part for part, value in zip(parts, self[2:], strict=True) if value is not None}
         taken = _TAKEN.get(self.format, ())
         yield from (f"{name}{part} is set, but {kind}" for part in parts if part in has - {*taken})
@@ -193,40 +197,39 @@ _TAKEN: Final = {
 """What may follow the name of a column; all of it must, unless it is of Avro."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FormatOptions:
     """The validated options of formats."""
 
-    value_format: _Format = _of_column("value", "Format", Format.BINARY)
-    value_schema: Text | None = _of_column("value", "Schema")
-    value_message_name: Text | None = _of_column("value", "MessageName")
-    value_subject: Text | None = _of_column("value", "Subject")
-    value_schema_version: _Version = _of_column("value", "SchemaVersion")
-    value_schema_id: PositiveInt | None = _of_column("value", "SchemaId")
-    key_format: _Format = _of_column("key", "Format", Format.BINARY)
-    key_schema: Text | None = _of_column("key", "Schema")
-    key_message_name: Text | None = _of_column("key", "MessageName")
-    key_subject: Text | None = _of_column("key", "Subject")
-    key_schema_version: _Version = _of_column("key", "SchemaVersion")
-    key_schema_id: PositiveInt | None = _of_column("key", "SchemaId")
-    on_undecodable: Annotated[OnUndecodable, BeforeValidator(partial(one_of, OnUndecodable))] = (
-        option(
-            "onUndecodable",
-            "Action for a record whose key or value cannot be decoded: fail; null, which makes that"
-            " column null and adds the column undecodable with the bytes and the reason; or"
-            " deadLetters, with emit=ranges, where on_error of `spark_groups.write_table` says what"
-            " becomes of it.",
-            default=OnUndecodable.FAIL,
-            on_restart=OnRestart.COLUMNS,
-        )
+    value_format: Format = _of_column("value", "Format", Format.BINARY)
+    value_schema: str | None = _of_column("value", "Schema")
+    value_message_name: str | None = _of_column("value", "MessageName")
+    value_subject: str | None = _of_column("value", "Subject")
+    value_schema_version: int | None = _of_column("value", "SchemaVersion")
+    value_schema_id: int | None = _of_column("value", "SchemaId")
+    key_format: Format = _of_column("key", "Format", Format.BINARY)
+    key_schema: str | None = _of_column("key", "Schema")
+    key_message_name: str | None = _of_column("key", "MessageName")
+    key_subject: str | None = _of_column("key", "Subject")
+    key_schema_version: int | None = _of_column("key", "SchemaVersion")
+    key_schema_id: int | None = _of_column("key", "SchemaId")
+    on_undecodable: OnUndecodable = option(
+        "onUndecodable",
+        partial(one_of, OnUndecodable),
+        "Action for a record whose key or value cannot be decoded: fail; null, which makes that"
+        " column null and adds the column undecodable with the bytes and the reason; or"
+        " deadLetters, with emit=ranges, where on_error of `spark_groups.write_table` says what"
+        " becomes of it.",
+        default=OnUndecodable.FAIL,
+        on_restart=OnRestart.COLUMNS,
     )
-    registry_urls: Annotated[tuple[str, ...], BeforeValidator(_urls)] | None = option(
+    registry_urls: tuple[str, ...] | None = option(
         _URL,
+        _urls,
         "Addresses of a schema registry that speaks Confluent's API, separated by commas. Records"
         " then begin with the id of their schema. Looking schemas up takes at most"
         " kafka.default.api.timeout.ms when a query starts, and kafkaConsumer.pollTimeoutMs in a"
         " task; a task waits for a registry only for a schema that it does not know.",
-        default=None,
         on_restart=OnRestart.ROWS,
     )
     registry: tuple[tuple[str, str], ...] = ()

@@ -20,6 +20,8 @@ from spark_groups.types import TopicPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.security.config_references import Allowed
 
+_TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
+_FALSE: Final = frozenset({"false", "f", "no", "n", "off", "0"})
 Choice = TypeVar("Choice", bound=Enum)
 
 EARLIEST_OFFSET: Final = -2
@@ -43,6 +45,34 @@ def parse_servers(text: str) -> tuple[str, ...]:
     except OptionsError as error:
         reason = str(error).removeprefix("kafka.bootstrap.servers").lstrip(": ")
         raise ValueError(reason) from error
+
+
+def parse_text(text: str) -> str:
+    """Parse a text that is not empty."""
+    if not text.strip():
+        raise ValueError("is empty")
+    return text.strip()
+
+
+def whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
+    """Return a parser of whole numbers."""
+    bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+
+    def parse(text: str) -> int:
+        number = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) else None
+        if number is None or not at_least <= number <= (number if at_most is None else at_most):
+            raise ValueError(f"{text!r} is invalid: write a whole number {bounds}")
+        return number
+
+    return parse
+
+
+def parse_boolean(text: str) -> bool:
+    """Parse a boolean."""
+    given = text.strip().lower()
+    if given in _TRUE or given in _FALSE:
+        return given in _TRUE
+    raise ValueError(f"{text!r} is invalid: write true or false")
 
 
 def _scaled(text: str, units: Mapping[str, float], quantity: str) -> float:

@@ -9,17 +9,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt
-from pydantic.dataclasses import dataclass
-from pydantic.fields import FieldInfo
+from typing import TYPE_CHECKING, Final
 
 from spark_groups.errors import OptionsError
-from spark_groups.group.batches.available_now import AvailableNowWait, WhenUnsettled
+from spark_groups.group.batches.available_now_wait import AvailableNowWait, WhenUnsettled
 from spark_groups.group.batches.plan_limit import FIRST_BYTES, PlanLimit
 from spark_groups.group.ledger.starting import (
     StartingOffsets,
@@ -32,15 +28,19 @@ from spark_groups.group.member.subscription import Subscription
 from spark_groups.spark.options.checks import (
     SECURITY_OPTIONS,
     read_security,
-    read_subscription,
     read_tuning,
     refuse_load,
     uncovered_topics,
     unknown_or_refused,
-    validated,
 )
 from spark_groups.spark.options.contradictions import contradicting_limits, empty_reads
-from spark_groups.spark.options.declaring import OnRestart, Text, option
+from spark_groups.spark.options.declaring import (
+    Declared,
+    OnRestart,
+    declared_options,
+    option,
+    parsed,
+)
 from spark_groups.spark.options.format_options import (
     REGISTRY_OPTIONS,
     FormatOptions,
@@ -53,6 +53,7 @@ from spark_groups.spark.options.option_values import (
     LogLevel,
     MoveWithState,
     one_of,
+    parse_boolean,
     parse_bytes,
     parse_duration_s,
     parse_ending_offsets,
@@ -63,9 +64,11 @@ from spark_groups.spark.options.option_values import (
     parse_rack,
     parse_servers,
     parse_starting_offsets,
+    parse_text,
     parse_timestamp_ms,
     parse_timestamps_ms,
     parse_unreleased,
+    whole_number,
 )
 from spark_groups.spark.options.range_settings import (
     MEMORY_BYTES,
@@ -97,22 +100,30 @@ def _group_protocol(value: str) -> str:
     return GROUP_PROTOCOL
 
 
-TimestampsMs = Annotated[Mapping[TopicPartition, int], BeforeValidator(parse_timestamps_ms)]
+def _memory_bytes(text: str) -> int:
+    if (size_bytes := parse_bytes(text)) < MEMORY_BYTES_MIN:
+        raise ValueError(f"{text!r} is less than {MEMORY_BYTES_MIN >> 20}m")
+    return size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
+_positive: Final = whole_number(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions(FormatOptions):
     """The validated options of one load()."""
 
-    bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = option(
+    bootstrap_servers: tuple[str, ...] = option(
         "kafka.bootstrap.servers",
+        parse_servers,
         "Brokers to bootstrap from, as host:port,host:port.",
-        default=...,
+        default=MISSING,
         shown="required",
         on_restart=OnRestart.CLUSTER,
     )
-    group: Text | None = option(
+    group: str | None = option(
         "kafka.group.id",
+        parse_text,
         "The consumer group that the query joins as a member. A batch read without it is of no"
         " group, like that of Spark's own source.",
         shown="required for a stream",
@@ -120,69 +131,78 @@ class SourceOptions(FormatOptions):
     )
     subscribe: Subscription | None = option(
         "subscribe",
+        Subscription.of_names,
         "Topics, separated by commas. A stream requires this or subscribePattern.",
         on_restart=OnRestart.TOPICS,
     )
     subscribe_pattern: Subscription | None = option(
         "subscribePattern",
+        Subscription.of_pattern,
         "RE2 expression that matches whole topic names; the coordinator evaluates it.",
         on_restart=OnRestart.TOPICS,
     )
-    starting_offsets: Annotated[StartingOffsets, BeforeValidator(parse_starting_offsets)] = option(
+    starting_offsets: StartingOffsets = option(
         "startingOffsets",
+        parse_starting_offsets,
         "Where the group starts in a partition without a committed offset: latest, earliest, or"
         ' JSON such as {"orders": {"0": 23, "1": -2}}.',
         default=StartingOffsets(default=StartingPoint.LATEST),
         shown="latest",
         on_restart=OnRestart.NEW_PARTITIONS,
     )
-    starting_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = option(
+    starting_timestamp_ms: int | None = option(
         "startingTimestamp",
+        parse_timestamp_ms,
         "Instead of startingOffsets: the first record with this timestamp or a later one, in ms"
         " since 1970. A partition added later starts at its beginning.",
         on_restart=OnRestart.NEW_PARTITIONS,
     )
-    starting_timestamps_ms: TimestampsMs | None = option(
+    starting_timestamps_ms: Mapping[TopicPartition, int] | None = option(
         "startingOffsetsByTimestamp",
+        parse_timestamps_ms,
         'Timestamps by partition, as JSON: {"orders": {"0": 1764000000000}}; startingTimestamp'
         " takes precedence.",
         on_restart=OnRestart.NEW_PARTITIONS,
     )
-    without_record: Annotated[WithoutRecord, BeforeValidator(partial(one_of, WithoutRecord))] = (
-        option(
-            "startingOffsetsByTimestampStrategy",
-            "Action if no record of a partition has its starting timestamp or a later one: error,"
-            " or latest to start at the log end.",
-            default=WithoutRecord.ERROR,
-            on_restart=OnRestart.NEW_PARTITIONS,
-        )
+    without_record: WithoutRecord = option(
+        "startingOffsetsByTimestampStrategy",
+        partial(one_of, WithoutRecord),
+        "Action if no record of a partition has its starting timestamp or a later one: error,"
+        " or latest to start at the log end.",
+        default=WithoutRecord.ERROR,
+        on_restart=OnRestart.NEW_PARTITIONS,
     )
-    ending_offsets: Annotated[EndingOffsets, BeforeValidator(parse_ending_offsets)] = option(
+    ending_offsets: EndingOffsets = option(
         "endingOffsets",
+        parse_ending_offsets,
         "Only for batch reads: latest, or JSON with the first offset that is not read, for every"
         " partition; -1 is latest.",
         default=EndingOffsets(),
         shown="latest",
         on_restart=OnRestart.BATCH_ONLY,
     )
-    ending_timestamp_ms: Annotated[int, BeforeValidator(parse_timestamp_ms)] | None = option(
+    ending_timestamp_ms: int | None = option(
         "endingTimestamp",
+        parse_timestamp_ms,
         "Only for batch reads, instead of endingOffsets: they end before the first record with this"
         " timestamp or a later one; without such a record, at the log end.",
         on_restart=OnRestart.BATCH_ONLY,
     )
-    ending_timestamps_ms: TimestampsMs | None = option(
+    ending_timestamps_ms: Mapping[TopicPartition, int] | None = option(
         "endingOffsetsByTimestamp",
+        parse_timestamps_ms,
         "The same by partition, as JSON, for every partition; endingTimestamp takes precedence.",
         on_restart=OnRestart.BATCH_ONLY,
     )
-    max_offsets_per_trigger: PositiveInt | None = option(
+    max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
+        _positive,
         "Maximum number of offsets per batch.",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    max_bytes_per_trigger: Annotated[float, BeforeValidator(parse_limit_bytes)] | None = option(
+    max_bytes_per_trigger: float | None = option(
         "maxBytesPerTrigger",
+        parse_limit_bytes,
         "Size of the records of a batch, such as 100m, without compression: estimated, so it may be"
         " exceeded; none: no limit. If maxOffsetsPerTrigger is set too, the smaller one counts. By"
         " default, if neither is set, it is 1g for the first batch of a run, and twice as much for"
@@ -190,42 +210,50 @@ class SourceOptions(FormatOptions):
         shown="1g for the first batch",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    min_offsets_per_trigger: PositiveInt | None = option(
+    min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
+        _positive,
         "Minimum number of offsets per batch; a smaller backlog waits.",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    max_trigger_delay_s: Annotated[float, BeforeValidator(parse_duration_s)] = option(
+    max_trigger_delay_s: float = option(
         "maxTriggerDelay",
+        parse_duration_s,
         "Maximum wait for minOffsetsPerTrigger.",
         default=900.0,
         shown="15m",
         on_restart=OnRestart.NEXT_BATCH,
     )
-    min_partitions: PositiveInt | None = option(
+    min_partitions: int | None = option(
         "minPartitions",
+        _positive,
         "Minimum number of tasks per batch; large ranges are split. By default, ranges share as"
         " many tasks as the driver has processors.",
     )
-    max_records_per_partition: PositiveInt | None = option(
-        "maxRecordsPerPartition", "Maximum number of offsets per task."
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition",
+        _positive,
+        "Maximum number of offsets per task.",
     )
-    emit: Annotated[Emit, BeforeValidator(partial(one_of, Emit))] = option(
+    emit: Emit = option(
         "emit",
+        partial(one_of, Emit),
         "The content of rows: records, or offset ranges for `spark_groups.foreach_batch_rows` and"
         " `spark_groups.write_table`.",
         default=Emit.RECORDS,
         on_restart=OnRestart.COLUMNS,
     )
-    reader: Annotated[ReaderChoice, BeforeValidator(partial(one_of, ReaderChoice))] = option(
+    reader: ReaderChoice = option(
         "reader",
+        partial(one_of, ReaderChoice),
         "The reader in tasks: fast, which requires spark-groups[fast]; librdkafka; or auto,"
         " which prefers fast. Both return the same rows; librdkafka refuses batches that are"
         " compressed in several parts.",
         default=ReaderChoice.AUTO,
     )
-    memory_bytes: Annotated[int, BeforeValidator(parse_bytes), Field(ge=MEMORY_BYTES_MIN)] = option(
+    memory_bytes: int = option(
         "maxMemoryPerTask",
+        _memory_bytes,
         "Maximum memory of the fast reader per task, such as 64m or 1g; at least five times the"
         " largest record.",
         default=MEMORY_BYTES,
@@ -233,6 +261,7 @@ class SourceOptions(FormatOptions):
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
+        parse_boolean,
         "Whether a query fails when offsets no longer exist: retention deleted them, the log was"
         " truncated, or the topic of a planned batch was deleted, or deleted and created again."
         " Otherwise it logs a WARN, and continues from the earliest offset, after a truncation from"
@@ -241,10 +270,9 @@ class SourceOptions(FormatOptions):
         " or from the beginning of the new one, and a WARN says how many such records are known.",
         default=True,
     )
-    on_unreadable_timestamp: Annotated[
-        UnreadableTimestamp, BeforeValidator(partial(one_of, UnreadableTimestamp))
-    ] = option(
+    on_unreadable_timestamp: UnreadableTimestamp = option(
         "onUnreadableTimestamp",
+        partial(one_of, UnreadableTimestamp),
         "Action for a record whose timestamp does not fit Spark's, such as nanoseconds in place of"
         " milliseconds: fail, or null, which reads it without its timestamp and logs a WARN with"
         " the number of such records.",
@@ -252,49 +280,53 @@ class SourceOptions(FormatOptions):
     )
     include_headers: bool = option(
         "includeHeaders",
+        parse_boolean,
         "Whether rows include the column headers.",
         default=False,
         on_restart=OnRestart.COLUMNS,
     )
-    move_with_state: Annotated[MoveWithState, BeforeValidator(partial(one_of, MoveWithState))] = (
-        option(
-            "partitionMoveWithState",
-            "Action when partitions move away from a stateful query: warn, fail or ignore; requires"
-            " `spark_groups.listen`.",
-            default=MoveWithState.WARN,
-        )
+    move_with_state: MoveWithState = option(
+        "partitionMoveWithState",
+        partial(one_of, MoveWithState),
+        "Action when partitions move away from a stateful query: warn, fail or ignore; requires"
+        " `spark_groups.listen`.",
+        default=MoveWithState.WARN,
     )
-    settle_timeout_s: Annotated[float, BeforeValidator(parse_duration_s)] = option(
+    settle_timeout_s: float = option(
         "availableNowSettleTimeout",
+        parse_duration_s,
         "How long AvailableNow and Once wait for partitions that other members still own.",
         default=10.0,
         shown="10s",
     )
-    when_unsettled: Annotated[WhenUnsettled, BeforeValidator(partial(one_of, WhenUnsettled))] = (
-        option(
-            "availableNowUnsettled",
-            "Action of AvailableNow and Once if partitions are still missing after that: warn and"
-            " end, fail, or wait up to the session timeout plus 10 s and then fail.",
-            default=WhenUnsettled.WARN,
-        )
+    when_unsettled: WhenUnsettled = option(
+        "availableNowUnsettled",
+        partial(one_of, WhenUnsettled),
+        "Action of AvailableNow and Once if partitions are still missing after that: warn and"
+        " end, fail, or wait up to the session timeout plus 10 s and then fail.",
+        default=WhenUnsettled.WARN,
     )
-    poll_timeout_ms: PositiveInt = option(
+    poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
+        _positive,
         "How long a task waits for the next record of its ranges, in ms.",
         default=120_000,
     )
-    instance_id: Annotated[str, BeforeValidator(parse_instance_id)] | None = option(
+    instance_id: str | None = option(
         "kafka.group.instance.id",
+        parse_instance_id,
         "Makes the query a static member; must be unique per query. ${HOSTNAME}, ${POD_NAME} and"
         " other variables are read from the driver's environment.",
     )
     leave_on_stop: bool = option(
         "leaveOnStop",
+        parse_boolean,
         "Whether a static member releases its partitions as soon as it stops.",
         default=False,
     )
-    await_instance: Annotated[bool, BeforeValidator(parse_unreleased)] = option(
+    await_instance: bool = option(
         "unreleasedInstance",
+        parse_unreleased,
         "Action when another member still holds the instance ID: wait, for at most twice the"
         " session timeout, or fail.",
         default=True,
@@ -302,86 +334,109 @@ class SourceOptions(FormatOptions):
     )
     fast_heartbeats: bool = option(
         "fastHeartbeats",
+        parse_boolean,
         "Whether the member sends several heartbeats per second while partitions move.",
         default=True,
     )
-    max_idle_s: Annotated[float, BeforeValidator(parse_limit_s)] | None = option(
+    max_idle_s: float | None = option(
         "maxIdleTime",
+        parse_limit_s,
         "The member leaves when Spark makes no call for this long, with no batch running; none"
         " disables this.",
         shown="4 times the longest gap between calls, at least 10m",
     )
-    max_batch_s: Annotated[float, BeforeValidator(parse_limit_s)] = option(
+    max_batch_s: float = option(
         "maxBatchTime",
+        parse_limit_s,
         "The member leaves when one batch takes this long; the batch continues, uncommitted.",
         default=inf,
         shown="none",
     )
-    log_level: Annotated[LogLevel, BeforeValidator(partial(one_of, LogLevel))] | None = option(
+    log_level: LogLevel | None = option(
         "logLevel",
+        partial(one_of, LogLevel),
         "Minimum level of the member's lines in the driver's log: debug, info, warn, error or off.",
         shown="info",
     )
-    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = option(
+    metrics_port: int | None = option(
         "metricsPort",
+        whole_number(0, 65_535),
         "Port for /metrics, /live, /ready and /health on the driver's host; 0 binds any free port"
         " and logs it.",
     )
-    metrics_host: Text = option(
-        "metricsHost", "Address to bind metricsPort to.", default="127.0.0.1"
+    metrics_host: str = option(
+        "metricsHost",
+        parse_text,
+        "Address to bind metricsPort to.",
+        default="127.0.0.1",
     )
-    remote_assignor: Text | None = option(
+    remote_assignor: str | None = option(
         "kafka.group.remote.assignor",
+        parse_text,
         "The coordinator's assignor: uniform or range.",
         shown="the broker's",
     )
-    rack: Annotated[str, BeforeValidator(parse_rack)] | None = option(
+    rack: str | None = option(
         "kafka.client.rack",
+        parse_rack,
         "The rack, or zone, whose replicas are read. `${env:NAME}` is resolved on each executor,"
         " from its own environment.",
     )
-    client_id: Text | None = option(
+    client_id: str | None = option(
         "kafka.client.id",
+        parse_text,
         "Name of the query in the brokers' logs and quotas. Without it, the member has the name of"
         " the Spark application (`spark.app.name`), and executors that of the package.",
     )
-    max_poll_interval_ms: Annotated[PositiveInt, Field(le=2**31 - 1)] = option(
+    max_poll_interval_ms: int = option(
         "kafka.max.poll.interval.ms",
+        whole_number(1, 2**31 - 1),
         "The rebalance timeout: how long a batch may delay a revocation, in ms.",
         default=300_000,
     )
-    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = option(
+    read_committed: bool = option(
         "kafka.isolation.level",
+        parse_isolation,
         "read_committed excludes records of transactions that are not committed.",
         default=False,
         shown="read_uncommitted",
         on_restart=OnRestart.ROWS,
     )
-    api_timeout_ms: PositiveInt = option(
+    api_timeout_ms: int = option(
         "kafka.default.api.timeout.ms",
+        _positive,
         "Timeout of the driver's calls to the group and its topics, in ms, including retries.",
         default=60_000,
     )
-    request_timeout_ms: PositiveInt = option(
-        "kafka.request.timeout.ms", "Timeout of one request, in ms.", default=30_000
+    request_timeout_ms: int = option(
+        "kafka.request.timeout.ms",
+        _positive,
+        "Timeout of one request, in ms.",
+        default=30_000,
     )
-    setup_timeout_ms: PositiveInt = option(
+    setup_timeout_ms: int = option(
         "kafka.socket.connection.setup.timeout.ms",
+        _positive,
         "Timeout of a TCP connection, in ms; each failure doubles it.",
         default=10_000,
     )
-    setup_timeout_max_ms: PositiveInt = option(
+    setup_timeout_max_ms: int = option(
         "kafka.socket.connection.setup.timeout.max.ms",
+        _positive,
         "The longest timeout of a TCP connection after failures, in ms.",
         default=30_000,
     )
-    connections_max_idle_ms: Annotated[int, Field(ge=-1, le=2**31 - 1)] = option(
+    connections_max_idle_ms: int = option(
         "kafka.connections.max.idle.ms",
+        whole_number(-1, 2**31 - 1),
         "Idle time after which a connection is not used again, in ms; 0 or -1 means never.",
         default=540_000,
     )
-    group_protocol: Annotated[str, BeforeValidator(_group_protocol)] = option(
-        "kafka.group.protocol", "Only consumer, the protocol of KIP-848.", default=GROUP_PROTOCOL
+    group_protocol: str = option(
+        "kafka.group.protocol",
+        _group_protocol,
+        "Only consumer, the protocol of KIP-848.",
+        default=GROUP_PROTOCOL,
     )
     fetch_tuning: tuple[tuple[str, str], ...] = ()
     security: Security = PLAINTEXT
@@ -398,21 +453,21 @@ class SourceOptions(FormatOptions):
             OptionsError: Options are unknown, missing, invalid or contradictory; lists all.
         """
         given = {name.lower(): str(value) for name, value in options.items()}
-        problems = [*unknown_or_refused(options, _KNOWN)]
-        values: dict[str, Any] = {}
-        for name in _OPTION_NAMES:
-            if name.lower() in given:
-                values[name] = given[name.lower()]
-        if "kafka.group.id" not in values:
+        wrong: list[str] = []
+        values = parsed(cls, given, wrong)
+        problems = [*unknown_or_refused(options, _KNOWN), *wrong]
+        if "kafka.group.id" not in given:
             problems += [] if may_lack_group else ["kafka.group.id is missing"]
             # Spark's default for batch reads: at the end there is nothing to read.
-            values.setdefault("startingOffsets", StartingPoint.EARLIEST.name)
-        problems += read_subscription(given, values)
-        problems += uncovered_topics(given, values)
+            values.setdefault("starting_offsets", StartingOffsets(default=StartingPoint.EARLIEST))
+        chosen = [values[name] for name in ("subscribe", "subscribe_pattern") if name in values]
+        if len(chosen) > 1:
+            problems.append("subscribe and subscribePattern are both set: remove one")
+        problems += uncovered_topics(chosen, values)
         values["fetch_tuning"] = read_tuning(given, problems)
         values["security"] = read_security(given, problems)
         values["registry"] = read_registry(given, problems)
-        checked = validated(cls, values, _OPTION_NAMES, problems)
+        checked = None if wrong else cls(**values)
         problems += checked._contradictions() if checked else ()
         if problems or checked is None:
             refuse_load("kafka-group", problems)
@@ -591,16 +646,11 @@ def _timestamps(
     return None
 
 
-DECLARED_OPTIONS: Final[tuple[tuple[str, Any], ...]] = tuple(
-    (field.default.alias, field.default)
-    for field in fields(SourceOptions)
-    if isinstance(field.default, FieldInfo) and field.default.alias
-)
-_OPTION_NAMES: Final = tuple(name for name, _ in DECLARED_OPTIONS)
+DECLARED_OPTIONS: Final[tuple[Declared, ...]] = tuple(declared_options(SourceOptions).values())
 _KNOWN: Final = {
     name.lower(): name
     for name in (
-        *_OPTION_NAMES,
+        *(each.name for each in DECLARED_OPTIONS),
         *(name for name, _, _ in (*SECURITY_OPTIONS, *REGISTRY_OPTIONS)),
         *(tuning.name for tuning in FETCH_TUNING),
     )

@@ -10,7 +10,8 @@ import pyarrow as pa
 from spark_groups.errors import OptionsError
 from spark_groups.formats.ddl import ddl_of
 from spark_groups.spark.schemas.decoders import row_schema
-from spark_groups.spark.schemas.registry import PREFIX, SchemaRegistry, setting_of
+from spark_groups.spark.schemas.registry import SchemaRegistry
+from spark_groups.spark.schemas.registry_settings import PREFIX, setting_of
 from spark_groups.spark.schemas.row_formats import (
     ColumnFormat,
     Format,

@@ -8,7 +8,6 @@ so a process looks each one up once.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 import threading
@@ -21,16 +20,12 @@ from typing import Any, Final, TypeVar
 from spark_groups.errors import NotInstalledError, SchemaLookupError, UnknownSchemaIdError
 from spark_groups.formats.avro.schema import TEXT_BYTES_MAX, with_references
 from spark_groups.masking import Secrets
+from spark_groups.spark.schemas.registry_settings import LOGIN
 from spark_groups.spark.schemas.row_formats import RegistryAccess, SchemaVersion
 from spark_groups.values import dataclass
-from spark_groups.wire.security.config_references import Allowed, resolved
 
 _log = logging.getLogger(__name__)
 
-PREFIX: Final = "schemaRegistry."
-"""Before the client's settings in the source's options."""
-LOGIN: Final = "basic.auth.user.info"
-_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 IDS_MAX: Final = 2_000
 """How many schemas a process keeps."""
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -399,25 +394,6 @@ def new_client(access: RegistryAccess, request_s: float) -> Any:
     except Exception as error:
         line = _secrets_of(settings).line(error)
         raise SchemaLookupError(f"schemaRegistry.* cannot be used: {line}") from None
-
-
-def setting_of(name: str, text: str) -> str:
-    """Return a setting of the client with its references resolved.
-
-    Args:
-        name: Its name, without the prefix of the source's options.
-        text: As options or a file have it.
-
-    Raises:
-        ValueError: It cannot be resolved, or is not what the client takes.
-    """
-    allowed = Allowed.by(os.environ)
-    value = resolved(text, allowed).strip()
-    if name in _FILES:
-        allowed.check_store(value)
-    if name == LOGIN and ":" not in value:
-        raise ValueError("is not user:password")
-    return value
 
 
 def _secrets_of(settings: Mapping[str, Any]) -> Secrets:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any, Final
-
-from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt
-from pydantic.dataclasses import dataclass
-from pydantic.fields import FieldInfo
+from dataclasses import MISSING, dataclass
+from typing import Final
 
 from spark_groups.spark.options.checks import (
     SECURITY_OPTIONS,
     read_security,
     refuse_load,
     unknown_or_refused,
-    validated,
 )
-from spark_groups.spark.options.option_values import parse_isolation, parse_servers
+from spark_groups.spark.options.declaring import declared_options, option, parsed
+from spark_groups.spark.options.option_values import parse_isolation, parse_servers, whole_number
 from spark_groups.wire.security.security import PLAINTEXT, Security
 
 
@@ -28,7 +24,7 @@ def _group_ids(text: str) -> tuple[str, ...]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateOptions:
     """The validated options of one load().
 
@@ -38,16 +34,12 @@ class StateOptions:
         read_committed: Whether the groups skip records of aborted transactions.
     """
 
-    bootstrap_servers: Annotated[tuple[str, ...], BeforeValidator(parse_servers)] = Field(
-        alias="kafka.bootstrap.servers"
+    bootstrap_servers: tuple[str, ...] = option(
+        "kafka.bootstrap.servers", parse_servers, default=MISSING
     )
-    group_ids: Annotated[tuple[str, ...], BeforeValidator(_group_ids)] = Field(
-        default=(), alias="kafka.group.id"
-    )
-    api_timeout_ms: PositiveInt = Field(default=60_000, alias="kafka.default.api.timeout.ms")
-    read_committed: Annotated[bool, BeforeValidator(parse_isolation)] = Field(
-        default=False, alias="kafka.isolation.level"
-    )
+    group_ids: tuple[str, ...] = option("kafka.group.id", _group_ids, default=())
+    api_timeout_ms: int = option("kafka.default.api.timeout.ms", whole_number(1), default=60_000)
+    read_committed: bool = option("kafka.isolation.level", parse_isolation, default=False)
     security: Security = PLAINTEXT
 
     @classmethod
@@ -62,19 +54,14 @@ class StateOptions:
         """
         given = {name.lower(): str(value) for name, value in options.items()}
         problems = [*unknown_or_refused(options, _KNOWN)]
-        values: dict[str, Any] = {name: given[name] for name in STATE_OPTIONS if name in given}
-        values["security"] = read_security(given, problems)
-        checked = validated(cls, values, STATE_OPTIONS, problems)
-        if problems or checked is None:
+        values = parsed(cls, given, problems)
+        security = read_security(given, problems)
+        if problems:
             refuse_load("kafka-group-state", problems)
-        return checked
+        return cls(**values, security=security)
 
 
-STATE_OPTIONS: Final = tuple(
-    field.default.alias
-    for field in fields(StateOptions)
-    if isinstance(field.default, FieldInfo) and field.default.alias
-)
+STATE_OPTIONS: Final = tuple(each.name for each in declared_options(StateOptions).values())
 _KNOWN: Final = {
     name: name for name in (*STATE_OPTIONS, *(name for name, _, _ in SECURITY_OPTIONS))
 }

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +158,7 @@ class Allowed:
         """Raise a ValueError unless tokens may come from an address."""
         if urllib.parse.urlsplit(url).scheme == "file":
             self.check_provider("file")
-            self.check_path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+            self.check_path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
         elif self.urls is not None and url not in self.urls:
             raise ValueError(
                 f"tokens may not be fetched from there: {URLS_VARIABLE} in the environment of the"

@@ -58,6 +58,12 @@ class TokenLogin:
         """The only mechanism with tokens."""
         return Mechanism.OAUTHBEARER
 
+    @property
+    def source(self) -> str:
+        """The endpoint for messages, without its query, which may contain a secret."""
+        scheme, _, rest = self.endpoint_url.partition("?")[0].partition("://")
+        return f"the token endpoint {scheme}://{rest.rpartition('@')[2]}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderLogin:

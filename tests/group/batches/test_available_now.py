@@ -8,11 +8,8 @@ from dataclasses import replace
 import pytest
 
 from spark_groups.errors import AvailableNowError
-from spark_groups.group.batches.available_now import (
-    AvailableNowEnd,
-    AvailableNowWait,
-    WhenUnsettled,
-)
+from spark_groups.group.batches.available_now import AvailableNowEnd
+from spark_groups.group.batches.available_now_wait import AvailableNowWait, WhenUnsettled
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.ledger.events import AvailableNowUnsettled
 from spark_groups.group.member import messages as m

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from spark_groups.group.batches.available_now import (
+from spark_groups.group.batches.available_now_wait import (
     BEYOND_SESSION_S,
     AvailableNowWait,
     WhenUnsettled,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ from spark_groups.errors import CheckpointError, OptionsError
 from spark_groups.group.batches.proofs import PlanJson
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.declaring import OnRestart
-from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.options.source_options import DECLARED_OPTIONS, SourceOptions
 from spark_groups.spark.source.query_run import QueryRun
 from tests.runtime.members import committed, filled_topic
 from tests.spark.source.query_run_setup import (
@@ -100,20 +98,13 @@ BATCH_ONLY = {
 }
 
 
-def declared() -> dict[str, str]:
-    """Return what a changed value does by option, for those that have a field of their own."""
-    defaults: list[Any] = [each.default for each in fields(SourceOptions)]
-    given = [each for each in defaults if hasattr(each, "alias")]
-    return {each.alias: each.json_schema_extra["on_restart"] for each in given}
-
-
 def test_each_option_says_what_a_changed_value_does() -> None:
-    by_option = declared()
-    at_once = {name for name, kind in by_option.items() if kind == OnRestart.AT_ONCE.name}
+    by_option = {each.name: each.on_restart for each in DECLARED_OPTIONS}
+    at_once = {name for name, kind in by_option.items() if kind is OnRestart.AT_ONCE}
     # It has one value.
     assert at_once - {"kafka.group.protocol"} == set(CHANGED)
     others = {name: kind for name, kind in by_option.items() if name not in at_once}
-    assert others == {name: kind.name for kind, names in LISTED.items() for name in names}
+    assert others == {name: kind for kind, names in LISTED.items() for name in names}
 
 
 def test_page_lists_the_options_that_do_not_simply_take_effect() -> None:

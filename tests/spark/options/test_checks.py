@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from dataclasses import MISSING, dataclass
 
 import pytest
-from pydantic.dataclasses import dataclass
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.options.checks import (
     SECURITY_OPTIONS,
-    describe_problem,
     read_security,
-    read_subscription,
     refuse_load,
     unknown_or_refused,
-    validated,
 )
+from spark_groups.spark.options.declaring import option, parsed
+from spark_groups.spark.options.option_values import whole_number
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.spark.reading.librdkafka_consumer import librdkafka_settings
 from spark_groups.wire.security.sasl import ProviderLogin
@@ -54,34 +52,25 @@ def test_refused_names_come_with_the_reason_also_without_their_prefix() -> None:
     assert "use subscribe or subscribePattern" in said("assign")[0]
 
 
-def test_subscription_is_read_once_or_complained_of() -> None:
-    values: dict[str, Any] = {}
-    assert not list(read_subscription({"subscribepattern": "orders.*"}, values))
-    assert values["subscribePattern"].topic_regex == "orders.*"
-    assert not list(read_subscription({}, {})), "only a stream needs one"
-    assert "both set" in next(read_subscription({"subscribe": "a", "subscribepattern": "b"}, {}))
-
-
-def test_problem_is_reported_by_the_name_of_the_option() -> None:
-    error = {"loc": ("maxOffsetsPerTrigger", "int"), "type": "int_parsing", "input": "many"}
-    problem = describe_problem({**error, "msg": "no number"}, ["maxOffsetsPerTrigger"])
-    assert problem == "maxOffsetsPerTrigger: 'many' is invalid: no number"
-
-
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Sizes:
-    large: int
+    large: int = option("maxSize", whole_number(1, 9), "A size.", default=MISSING)
+    small: int = option("minSize", whole_number(1), "Another.", default=3)
+    other: str = ""
 
 
 def test_options_are_values_or_problems() -> None:
     problems: list[str] = []
-    assert validated(Sizes, {"large": "3"}, ["large"], problems) == Sizes(large=3)
+    assert parsed(Sizes, {"maxsize": "4", "more": "x"}, problems) == {"large": 4}
     assert problems == []
-    assert validated(Sizes, {"large": "x"}, ["large"], problems) is None
-    assert validated(Sizes, {}, ["large"], problems) is None
-    assert problems[0].startswith("large: 'x' is invalid")
-    assert problems[1] == "large is missing"
-    with pytest.raises(OptionsError, match=r"the sizes source cannot be loaded:\n  - large: 'x'"):
+    assert parsed(Sizes, {"maxsize": "10", "minsize": "2"}, problems) == {"small": 2}
+    assert parsed(Sizes, {"minsize": "0"}, problems) == {}
+    assert problems == [
+        "maxSize: '10' is invalid: write a whole number from 1 to 9",
+        "maxSize is missing",
+        "minSize: '0' is invalid: write a whole number of at least 1",
+    ]
+    with pytest.raises(OptionsError, match=r"the sizes source cannot be loaded:\n  - maxSize: '1"):
         refuse_load("sizes", problems)
 
 

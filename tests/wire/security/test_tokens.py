@@ -17,12 +17,8 @@ from spark_groups.errors import AccessError, BrokerUnreachableError, OptionsErro
 from spark_groups.wire.security.sasl import TokenLogin
 from spark_groups.wire.security.security_settings import security_of
 from spark_groups.wire.security.tls import Tls
-from spark_groups.wire.security.tokens import (
-    NEVER_ACCEPTED_S,
-    REFUSED_S,
-    UNKNOWN_LIFETIME_S,
-    TokenStore,
-)
+from spark_groups.wire.security.token_endpoint import UNKNOWN_LIFETIME_S
+from spark_groups.wire.security.tokens import NEVER_ACCEPTED_S, REFUSED_S, TokenStore
 from tests.secured import CLIENT_ID, CLIENT_SECRET, TokenIssuer, token_issuer
 from tests.wire.listener import await_end, listening
 from workshop.parts.waiting import LONG_S, SOON_S

@@ -53,10 +53,13 @@ RESULTS = {
         ]
     },
     "cold_start": {
+        "imports": [
+            {"process": "worker", "own_ms": 56.7, "own_modules": 40, "heavy": ["numba", "re2"]}
+        ],
         "readings": [
             {"source": "JVM source", "repeat": 0, "from_process_s": 9.5},
             {"source": FAST, "repeat": 0, "from_process_s": 10.25},
-        ]
+        ],
     },
 }
 PICTURES = {"throughput_ratios.svg", "throughput_cpu.svg", "trigger_times.svg"}
@@ -92,6 +95,7 @@ def test_a_page_has_goals_medians_and_every_repeat(write, tmp_path: Path) -> Non
         f"| {SMALL} | {FAST} | 2.00 (1.00 to 4.00) | 1.50 (1.00 to 2.00) | 0.71 (0.67 to 1.00)"
         " | 0.50 + 0.25 + 0.12 | 4.00 1.00 2.00 |",
         "| 1 | kafka-group | 130 (130 to 130) | 80 + 20 | 130 |",
+        "| `worker` | 57 | 40 | numba, re2 |",
         "| 1,000 | kafka-group | - | - | no result |",
         "- `throughput`: processors 2; kafka 4.3.1",
     ):

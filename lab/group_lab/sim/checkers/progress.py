@@ -11,7 +11,7 @@ from group_lab.sim.checkers.checker import Checker, on
 from group_lab.sim.history import History
 from group_lab.sim.scene import Scene, restless
 from group_lab.sim.storage import OLD_LEADER_ANSWERS_S
-from spark_groups.group.batches.available_now import USUAL_WAIT
+from spark_groups.group.batches.available_now_wait import USUAL_WAIT
 from spark_groups.group.member.events import PartitionsAssigned
 from spark_groups.types import TopicIdPartition
 
