@@ -47,6 +47,7 @@ VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
 }
 SCHEMA = pa.schema([("n", pa.int64()), *((name, of) for name, (of, _) in VALUES.items())])
 ROWS = len(TEXTS)
+FRACTIONS = ("ratio", "single")
 ZONE = "America/St_Johns"
 
 
@@ -68,6 +69,10 @@ def texts_of(rows: pa.Table) -> list[str]:
     return [repr({**each, TEXT: each[TEXT] or None}) for each in found]
 
 
+def partition_by(way: str) -> list[str]:
+    return [each for each in VALUES if way == "append" or each != "at"]
+
+
 class Ours:
     """Writes rows as the next records of a partition.
 
@@ -78,7 +83,7 @@ class Ours:
 
     def __init__(self, path: Path, way: str) -> None:
         merge_on = "n" if way == "merge" else ()
-        self.driver = Driver(delta_table(path, partition_by=[*VALUES], merge_on=merge_on))
+        self.driver = Driver(delta_table(path, partition_by=partition_by(way), merge_on=merge_on))
         self.offset = 0
 
     def write(self, first: int, *, deleted: bool = False) -> None:
@@ -97,21 +102,27 @@ class Ours:
         self.offset += ROWS
 
 
-def written_by_spark(session: SparkSession, path: Path, first: int) -> None:
+def written_by_spark(session: SparkSession, path: Path, first: int, by: Sequence[str]) -> None:
     rows = pa.table(rows_from(first))
     columns = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     frame = session.createDataFrame(rows, columns).coalesce(1)
-    frame.write.format("delta").mode("append").partitionBy(*VALUES).save(str(path))
+    frame.write.format("delta").mode("append").partitionBy(*by).save(str(path))
 
 
 def partitions(path: Path) -> dict[int, dict[str, str | None]]:
-    """Return the partition that the log has for each row, whose file has no other."""
+    """Return the partition that the log has for each row, whose file has no other.
+
+    Numbers with a fraction have several texts.
+    """
     found = {}
     for commit in sorted((path / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text("utf-8").splitlines()):
             if added := action.get("add"):
                 number = json.loads(added["stats"])["minValues"]["n"]
-                found[number] = added["partitionValues"]
+                values = added["partitionValues"]
+                fractions = {each: values[each] for each in FRACTIONS if values[each]}
+                shown = {name: repr(float(text)) for name, text in fractions.items()}
+                found[number] = {**values, **shown}
     return found
 
 
@@ -125,7 +136,7 @@ def test_each_writer_reads_the_partitions_of_the_other(
     ours = Ours(tmp_path, way)
     if creator == "this package":
         ours.write(0)
-    written_by_spark(delta_spark, tmp_path, 100)
+    written_by_spark(delta_spark, tmp_path, 100, partition_by(way))
     if creator == "delta-spark" or way == "merge":
         ours.write(0)
     frame = delta_spark.read.format("delta").load(str(tmp_path))

@@ -261,6 +261,21 @@ def test_places_of_records_may_be_the_key(tmp_path: Path) -> None:
     assert by_id.rows("partition", "offset", "id") == [(0, 0, "a"), (0, 1, "c"), (1, 0, "b")]
 
 
+def test_table_is_not_partitioned_by_a_time_whose_zone_a_merge_drops(tmp_path: Path) -> None:
+    schema = SCHEMA.append(pa.field("at", pa.timestamp("us", "UTC")))
+    driver = DeltaById(tmp_path, partition_by="at").driver()
+    with pytest.raises(TableError, match=r"at of partition_by is a time with a zone, .*a date"):
+        driver.write(batch({**row(0, "a", 1), "at": 0}, schema=schema))
+
+
+def test_empty_text_of_a_partition_is_null_however_it_is_merged(tmp_path: Path) -> None:
+    by_id = DeltaById(tmp_path, partition_by="city")
+    schema = SCHEMA.append(pa.field("city", pa.string()))
+    for at in range(2):
+        by_id.driver().write(batch({**row(at, "a", at), "city": ""}, schema=schema))
+        assert by_id.rows("count", "city") == [(at, None)]
+
+
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
     driver = by_id.driver()
     driver.write(batch(row(0, "a", 1)))
