@@ -127,6 +127,15 @@ class TableColumns:
             for each in self.partition_by
             if each in columns.names and not _is_partitioned_by(columns.field(each).type)
         ]
+        problems += [
+            f"{each} of partition_by is a time with a zone, whose zone a merge does not write, so"
+            " that other readers take it for that of their session: partition the table by a date"
+            for each in self.partition_by
+            if self.mark
+            and each in columns.names
+            and kinds.is_timestamp(of := columns.field(each).type)
+            and of.tz
+        ]
         if problems:
             cure = "" if self.schema is None else ", or the table with ALTER TABLE"
             if self.schema is not None and not self.evolves and self._lacks(given):

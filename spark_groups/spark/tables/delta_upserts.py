@@ -46,6 +46,11 @@ def changes_of(
     marks: Any = pa.repeat(False, found.num_rows)
     if mark in found.column_names:
         marks = pc.fill_null(found[mark], False)
+    for index, each in enumerate(found.schema):
+        if each.name in columns.partition_by and pa.types.is_string(each.type):
+            # Delta's log has no empty text there, and the library writes it.
+            values = pc.if_else(pc.equal(found[each.name], ""), None, found[each.name])
+            found = found.set_column(index, each, values)
     return found.select(stored_schema(found.schema, columns).names).append_column(mark, marks)
 
 

@@ -128,7 +128,7 @@ class Expanded:
         found: dict[str, Any] = {}
         for name in self.columns:
             for each in rows.select(f"`{name}`.*").columns:
-                found.setdefault(each, col(f"`{name}`.`{each}`").alias(each))
+                found.setdefault(each, col(f"`{name}`").getField(each).alias(each))
         if not self.columns:
             found = {each: col(f"`{each}`") for each in rows.columns}
         if self.upsert is not None:

@@ -19,6 +19,7 @@ from spark_groups.errors import TableError
 PARTITIONS_MAX: Final = 1000
 """The most partitions among the rows of one row group: the files of more would be tiny."""
 _ROW: Final = "row"
+_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def split(
@@ -108,4 +109,8 @@ def _texts(values: pa.Array) -> pa.Array:
         # Arrow writes small numbers with an exponent, which not every reader takes.
         texts = values.cast(pa.string()).to_pylist()
         return pa.array([format(Decimal(each), "f") for each in texts], pa.string())
-    return values.cast(pa.string())
+    texts = values.cast(pa.string())
+    if kinds.is_floating(values.type):
+        # As Java writes them, and so reads them everywhere.
+        texts = pa.array([_NO_NUMBERS.get(each, each) for each in texts.to_pylist()], pa.string())
+    return texts

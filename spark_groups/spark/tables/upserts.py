@@ -121,13 +121,13 @@ class Upsert:
         by, order = [*self.merge_on, "topic", "partition"], ["offset"]
         if self.order_by is not None:
             by, order = [*self.merge_on], [self.order_by, *PLACE]
-        names = [f"{number}" for number in range(len(by))]
         # Stable: of the rows that a transform makes of one record, the last one is the last.
-        ranked = pc.sort_indices(rows, sort_keys=[(each, "ascending") for each in order])
-        keys = pa.table([rows[each] for each in by], names=names).take(ranked)
-        numbered = keys.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
-        found = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "max")])
-        return rows.take(ranked.take(found[f"{_ROW}_max"]))
+        ranks = _numbered(rows, order)
+        ranked = pc.sort_indices(
+            ranks, sort_keys=[(each, "ascending") for each in ranks.column_names[:-1]]
+        )
+        last = _of_each(_numbered(rows, by, ranked), "max")[f"{_ROW}_max"]
+        return rows.take(ranked.take(last))
 
     def changes(self, staged: Iterable[pa.Table], table: str) -> pa.Table | None:
         """Return the last row of each key of a batch; None: there is no row.
@@ -152,15 +152,13 @@ class Upsert:
                     " and a lower maxOffsetsPerTrigger"
                 )
         if found is not None and self.order_by is None:
-            keys = found.group_by([*self.merge_on]).aggregate([([], "count_all")])
-            several = keys.filter(pc.greater(keys["count_all"], 1)).slice(0, 1)
-            if several.num_rows:
-                joined = found.select([*dict.fromkeys([*self.merge_on, *PLACE])]).join(
-                    several, [*self.merge_on], join_type="inner"
-                )
+            places = _of_each(_numbered(found, self.merge_on), "min", "max")
+            several = places.filter(pc.not_equal(places[f"{_ROW}_min"], places[f"{_ROW}_max"]))
+            for each in several.slice(0, 1).to_pylist():
+                records = found.select([*PLACE]).take([each[f"{_ROW}_min"], each[f"{_ROW}_max"]])
                 shown = sorted(
-                    "{topic}-{partition} offset {offset}".format(**each)
-                    for each in joined.select([*PLACE]).to_pylist()
+                    "{topic}-{partition} offset {offset}".format(**record)
+                    for record in records.to_pylist()
                 )
                 raise TableError(self.several_partitions(table, shown))
         return found
@@ -178,6 +176,25 @@ class Upsert:
             " order_by a column whose greatest value is the last, or produce all records of a key"
             " to one partition"
         )
+
+
+def _numbered(rows: pa.Table, names: Sequence[str], order: pa.Array | None = None) -> pa.Table:
+    """Return columns under the names 0, 1, ..., which no other column has, and numbers of rows.
+
+    Args:
+        rows: The rows.
+        names: The columns.
+        order: The numbers of the rows in the order that they get; None: as they are.
+    """
+    found = pa.table([rows[each] for each in names], names=[f"{n}" for n in range(len(names))])
+    found = found if order is None else found.take(order)
+    return found.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+
+
+def _of_each(numbered: pa.Table, *functions: str) -> pa.Table:
+    """Return functions of the numbers of the rows whose other columns are equal."""
+    grouped = numbered.group_by(numbered.column_names[:-1], use_threads=False)
+    return grouped.aggregate([(_ROW, each) for each in functions])
 
 
 def different_columns(table: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.iceberg_rest import running_rest_catalog
 from tests.spark.tables.write_setup import PARTITIONS, ROWS, TableQuery
 from workshop.parts.brokers import create_topic
+from workshop.parts.connector import DELTA_SPARK, fetch_delta
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +22,21 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a REST catalog of Iceberg."""
     with running_rest_catalog(tmp_path_factory.mktemp("rest")) as uri:
         yield uri
+
+
+@pytest.fixture(scope="module")
+def delta_spark(spark: SparkSession) -> SparkSession:
+    """A session that reads Delta tables; Iceberg has no runtime for this version of Spark."""
+    if not pyspark.__version__.startswith("4.2."):
+        pytest.skip("delta-spark is published for Spark 4.2")
+    session = spark.newSession()
+    for jar in fetch_delta(DELTA_SPARK):
+        session.sql(f"ADD JAR '{jar}'")
+    # Else it asks for a catalog that only a new application can have.
+    session.conf.set("spark.databricks.delta.requiredSparkConfsCheck.enabled", "false")
+    session.conf.set("spark.databricks.delta.snapshotPartitions", "1")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    return session
 
 
 @pytest.fixture

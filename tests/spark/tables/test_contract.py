@@ -12,7 +12,6 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -21,7 +20,6 @@ from spark_groups.errors import TableError
 from spark_groups.fence.compare import Decision
 from spark_groups.spark.tables.table import Attempt, FencedTable, Piece
 from tests.spark.tables.places import PostgresPlace
-from workshop.parts.connector import DELTA_SPARK, fetch_delta
 from workshop.parts.stores import DeltaStore, IcebergStore, PostgresStore, Store
 
 Stage = Callable[[FencedTable, Attempt], list[Piece]]
@@ -330,23 +328,7 @@ def test_rows_of_a_dataframe_are_refused_or_read_back(
     play(fault, store_of(system), lambda table, attempt: [*table.write_rows(frame, attempt)])
 
 
-@pytest.fixture(scope="module")
-def delta_spark(spark: SparkSession) -> SparkSession:
-    """A session that reads Delta tables; Iceberg has no runtime for this version of Spark."""
-    session = spark.newSession()
-    for jar in fetch_delta(DELTA_SPARK):
-        session.sql(f"ADD JAR '{jar}'")
-    # Else it asks for a catalog that only a new application can have.
-    session.conf.set("spark.databricks.delta.requiredSparkConfsCheck.enabled", "false")
-    session.conf.set("spark.databricks.delta.snapshotPartitions", "1")
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    return session
-
-
 @pytest.mark.spark
-@pytest.mark.skipif(
-    not pyspark.__version__.startswith("4.2."), reason="delta-spark is published for Spark 4.2"
-)
 @pytest.mark.parametrize(
     "name",
     [name for name, fault in FAULTS.items() if "Delta" in fault.systems and not fault.refused],

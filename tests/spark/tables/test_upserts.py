@@ -216,6 +216,66 @@ def test_names_of_columns_are_quoted(tmp_path: Path) -> None:
     assert [(each["a`key`"], each["o`"]) for each in found] == [("k", 1)]
 
 
+STRUCT = pa.struct([("id", pa.int64()), ("_deleted", pa.int64())])
+
+
+@pytest.mark.parametrize("of", [pa.int64(), STRUCT])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("count_all", "row", "0", "row_max", "changes", "stored", "_is_delete"),
+        *(".x", "a.b", "Gr\u00f6\u00dfe", "'\""),
+    ],
+)
+def test_column_may_have_any_name_that_a_merge_uses(
+    tmp_path: Path, name: str, of: pa.DataType
+) -> None:
+    is_key = of == pa.int64()
+    key, other = (name, "id") if is_key else ("id", "count")
+    schema = SCHEMA.append(pa.field(name, of))
+
+    def rows(*given: Any) -> pa.RecordBatch:
+        named = [
+            {**each, name: each["count"] if is_key else {"id": 7, "_deleted": 7}} for each in given
+        ]
+        return batch(*named, schema=schema)
+
+    for number, order_by in enumerate((None, other)):
+        by_id = DeltaById(tmp_path / f"{number}")
+        driver = by_id.driver(merge_on=key, order_by=order_by)
+        for at in (0, 3):
+            given = [row(at, "a", 1), row(at + 1, "b", 2), row(at + 2, "b", 2, deleted=True)]
+            driver.write(rows(*given))
+            assert by_id.rows("id", "count") == [("a", 1)]
+    doubled = rows(row(6, "a", 1), row(0, "a", 1, partition=1))
+    driver = DeltaById(tmp_path / "0").driver(merge_on=key)
+    with pytest.raises(TableError, match="departures-0 offset 6 and departures-1 offset 0, and"):
+        driver.write(doubled)
+
+
+def test_places_of_records_may_be_the_key(tmp_path: Path) -> None:
+    by_id = DeltaById(tmp_path)
+    driver = by_id.driver(merge_on=("topic", "offset", "partition"))
+    driver.write(batch(row(0, "a", 1), row(0, "b", 2, partition=1)))
+    driver.write(batch(row(1, "c", 3)))
+    assert by_id.rows("partition", "offset", "id") == [(0, 0, "a"), (0, 1, "c"), (1, 0, "b")]
+
+
+def test_table_is_not_partitioned_by_a_time_whose_zone_a_merge_drops(tmp_path: Path) -> None:
+    schema = SCHEMA.append(pa.field("at", pa.timestamp("us", "UTC")))
+    driver = DeltaById(tmp_path, partition_by="at").driver()
+    with pytest.raises(TableError, match=r"at of partition_by is a time with a zone, .*a date"):
+        driver.write(batch({**row(0, "a", 1), "at": 0}, schema=schema))
+
+
+def test_empty_text_of_a_partition_is_null_however_it_is_merged(tmp_path: Path) -> None:
+    by_id = DeltaById(tmp_path, partition_by="city")
+    schema = SCHEMA.append(pa.field("city", pa.string()))
+    for at in range(2):
+        by_id.driver().write(batch({**row(at, "a", at), "city": ""}, schema=schema))
+        assert by_id.rows("count", "city") == [(at, None)]
+
+
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
     driver = by_id.driver()
     driver.write(batch(row(0, "a", 1)))
@@ -384,6 +444,7 @@ def test_field_with_the_name_of_a_place_is_refused() -> None:
 
 
 DEBEZIUM = pa.struct([("before", VALUE), ("after", VALUE), ("op", pa.string())])
+ODD = pa.struct([("_is_delete", pa.int64()), ("a.b`c", pa.int64())])
 
 
 def test_changes_of_debezium_become_rows() -> None:
@@ -448,6 +509,11 @@ def test_operation_of_debezium_about_no_row_is_refused() -> None:
             Expanded(("key", "value"), BY_ID, is_envelope=True),
             DEBEZIUM,
             [{"op": "u", "after": {"id": 1}}, {"op": "d", "before": {"id": 1}}, None],
+        ),
+        (
+            Expanded(("key", "value"), Upsert(("_is_delete", "a.b`c")), is_envelope=True),
+            pa.struct([("before", ODD), ("after", ODD), ("op", pa.string())]),
+            [{"op": "u", "after": {"_is_delete": 1, "a.b`c": 2}}, {"op": "d", "before": {}}],
         ),
     ],
 )
