@@ -16,6 +16,7 @@ from workshop.chaos.members.kinds import add_arguments, check_counts
 from workshop.chaos.plants import Plant
 from workshop.chaos.results import runs
 from workshop.chaos.systems.record import Values
+from workshop.chaos.systems.tables import PARTITION_BY, Form
 from workshop.parts.kafka_cluster import NODES
 
 QUERIES: Final = 5
@@ -54,8 +55,10 @@ def parse(arguments: Sequence[str] | None, text: str) -> argparse.Namespace:
 def _wrong(chosen: argparse.Namespace) -> Iterator[str]:
     if chosen.record and chosen.plant:
         yield "--record is for runs without a planted bug"
-    if chosen.upserts and chosen.values is not Values.AVRO:
-        yield "--upserts needs --values avro: only those values have keys"
+    if {*chosen.tables} - {Form.PARTITIONED} and chosen.values is not Values.AVRO:
+        yield "--tables upserts and routes need --values avro, whose members are all applications"
+    if Form.PARTITIONED in chosen.tables and PARTITION_BY.keys().isdisjoint(chosen.sinks):
+        yield "--tables partitioned needs --sinks delta or iceberg"
     least = 0 if chosen.values is Values.AVRO else 1
     if not (chosen.minutes > 0 and least <= chosen.queries <= 8 and chosen.rows_per_second > 0):
         yield "--minutes and --rows-per-second are above 0, --queries is 1 to 8"
@@ -123,9 +126,13 @@ def parser_of(outputs: argparse.ArgumentParser, text: str) -> argparse.ArgumentP
         " decode; default text",
     )
     parser.add_argument(
-        "--upserts",
-        action="store_true",
-        help="with --values avro: a table, too, that has the last record of each of 2,000 keys",
+        "--tables",
+        type=_forms,
+        default=[],
+        metavar="FORMS",
+        help="tables that are not plain, between commas: partitioned, for Delta and Iceberg; and,"
+        " with --values avro, upserts, a table with the last record of each key, and routes, one"
+        " for each of 20 topics; default none",
     )
     parser.add_argument(
         "--plant",
@@ -150,6 +157,15 @@ def _kinds(text: str) -> list[TableKind]:
         ValueError: There is no such table.
     """
     return list(dict.fromkeys(TableKind(each) for each in text.split(",")))
+
+
+def _forms(text: str) -> list[Form]:
+    """Read the forms of tables; each once.
+
+    Raises:
+        ValueError: There is no such form.
+    """
+    return list(dict.fromkeys(Form(each) for each in text.split(",") if each))
 
 
 def _classes(text: str) -> list[FaultClass]:

@@ -12,7 +12,9 @@ is cut or slow, disks of members and brokers become full, clocks of members jump
 deleted before they are read. With `--faults resets`, all members end at times, and an operator
 resets offsets, deletes them, replaces checkpoints and adds a topic; with `--faults cluster`,
 connections lead to another cluster at times. With `--values avro`, all members are applications
-that decode values, whose writers change their schema, into the columns of a Delta table. The exit
+that decode values, whose writers change their schema, into the columns of a Delta table. With
+`--tables`, tables are partitioned, or there are a table with one row for each key, which is
+compared with a replay of the log, and a table for each of 20 topics, filled by one route. The exit
 status is 0 only if nothing is lost, nothing is doubled in a table, each table's fence is that of
 its rows, and every double in the file has a cause.
 """
@@ -28,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -43,8 +45,6 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.cli.table_names import TableKind
 from spark_groups.errors import SparkGroupsError
 from spark_groups.spark.reading.compiled import AVRO, NotCompiledError, prepare
-from spark_groups.spark.tables.table import FencedTable
-from spark_groups.types import parse_topic_id
 from workshop.chaos.bounds import ChaosError, hard_end, run_directory
 from workshop.chaos.faults.brokers import BrokerFaults, draw_for_brokers
 from workshop.chaos.faults.clocks import ClockError, start_fork_server
@@ -75,8 +75,8 @@ from workshop.chaos.members.kinds import (
 )
 from workshop.chaos.options import parse
 from workshop.chaos.results import runs
-from workshop.chaos.results.account import Account, Evidence, SinkRow, TableEvidence, account
-from workshop.chaos.results.facts import Partition, read_facts
+from workshop.chaos.results.account import Account, Evidence, account
+from workshop.chaos.results.facts import read_facts
 from workshop.chaos.results.page import NAME, page_of
 from workshop.chaos.results.recovery import recoveries
 from workshop.chaos.results.report import (
@@ -88,13 +88,14 @@ from workshop.chaos.results.report import (
 )
 from workshop.chaos.results.trial import shortfalls
 from workshop.chaos.setting import Files, Setting
-from workshop.chaos.systems import evolving, upserted
+from workshop.chaos.systems import evolving
 from workshop.chaos.systems.cluster import Broker, ClusterError, CommittedWatch
 from workshop.chaos.systems.elsewhere import Elsewhere
+from workshop.chaos.systems.found import Found
 from workshop.chaos.systems.production import Production
 from workshop.chaos.systems.record import Values, record_value
 from workshop.chaos.systems.sinks import APPENDED, appended_rows
-from workshop.chaos.systems.tables import USE_POSTGRES, open_table, open_upserted, table_rows
+from workshop.chaos.systems.tables import USE_POSTGRES, Form, open_table
 from workshop.parts.kafka_cluster import CLUSTER_SESSION_MS, EmbeddedCluster
 from workshop.parts.postgres import PostgresError, running_postgres
 from workshop.parts.schema_registry import Registry, RegistryError, running_registry
@@ -103,6 +104,8 @@ GROUP_ID: Final = "chaos"
 NAMED_WAIT: Final = "waiting for the answer"
 """How a member's log begins to name what it waits for."""
 TOPICS: Final = {"ants": 4, "bees": 3}
+ROUTED: Final = TOPICS | {f"hive.{number}": 1 for number in range(len(TOPICS) + 1, 21)}
+"""The topics of a run with a table for each."""
 PARTITIONS_MAX: Final = 12
 """How many partitions a topic grows to, at most."""
 SESSION_MS: Final = 10_000
@@ -181,7 +184,8 @@ class Chaos:
             disks=disks,
             retention=Retention(self._broker, GROUP_ID, self._say),
         )
-        self._topics = TOPICS | dict(self._optional.short_lived)
+        topics = ROUTED if Form.ROUTES in chosen.tables else TOPICS
+        self._topics = topics | dict(self._optional.short_lived)
         self._counts = dict(self._topics)
         self._began_s = time.monotonic()
         self._began_at_s = self._faults_from_s = time.time()
@@ -216,7 +220,7 @@ class Chaos:
             short_lived=tuple(self._optional.short_lived),
             later=self._optional.later,
             registry=None if self._registry is None else self._registry.url,
-            has_upserted=chosen.upserts,
+            forms=tuple(each.value for each in chosen.tables),
         )
         self._files.make()
         self._optional.prepare(self._files)
@@ -447,7 +451,9 @@ class Chaos:
                 for path in sorted(self._files.appended.glob(APPENDED))
                 for row in appended_rows(path)
             ],
-            tables={kind.value: self._evidence(kind) for kind in self._kinds},
+            tables=self._found().evidence(
+                self._kinds, self._setting.topics if Form.ROUTES in self._setting.forms else ()
+            ),
             facts=read_facts(
                 lines_of(self._files.journals),
                 self._others.consumers,
@@ -464,44 +470,22 @@ class Chaos:
         )
         return self._circumstances(evidence, drained_s), account(evidence)
 
-    def _evidence(self, kind: TableKind) -> TableEvidence:
-        places = self._setting.places(self._files)
-        entries = self._entries(open_table(kind, places))
-        # Where no batch was ever written, there is no table.
-        rows: Iterable[SinkRow] = ()
-        if entries:
-            is_avro = self._writers is not None
-            rows = evolving.delta_rows(places.delta) if is_avro else table_rows(kind, places)
-        return TableEvidence(rows, entries)
-
-    def _entries(self, table: FencedTable) -> dict[Partition, tuple[int, int]]:
-        topics = {parse_topic_id(text): name for name, text in self._setting.topics.items()}
-        return {
-            # A topic of another cluster has no name here: its entries fit no rows.
-            (topics.get(key.topic_id, str(key.topic_id)), key.partition): (
-                entry.start_offset,
-                entry.next_offset,
-            )
-            for key, entry in table.read(GROUP_ID).entries.items()
-        }
-
-    def _upserted(self, ends: Mapping[Partition, int]) -> tuple[int, list[str]]:
-        """Return how many rows the table with keys has, and how it differs from the log."""
-        if self._writers is None or not self._setting.has_upserted:
-            return 0, []
-        places = self._setting.places(self._files)
-        entries = self._entries(open_upserted(places))
-        found = list(evolving.table_rows(places.upserted)) if entries else []
-        expected = upserted.replayed(self._writers.log(ends))
-        wrong = upserted.unlike_ends(entries, ends) + upserted.differences(expected, found)
-        return len(found), [f"upserted: {each}" for each in wrong]
+    def _found(self) -> Found:
+        return Found(
+            self._setting.places(self._files),
+            GROUP_ID,
+            self._setting.topics,
+            has_fields=self._writers is not None,
+        )
 
     def _circumstances(self, evidence: Evidence, drained_s: float | None) -> Circumstances:
         ends = evidence.ends
         produced, acknowledged = sum(ends.values()), self._production.acknowledged
         problems = [*self._problems, *self._production.problems[:5], *self._ensemble.hung]
-        keys, wrong = self._upserted(ends)
-        problems += wrong
+        keys = 0
+        if self._writers and Form.UPSERTS in self._setting.forms:
+            keys, wrong = self._found().upserted(self._writers.log(ends), ends)
+            problems += wrong
         if produced != acknowledged:
             problems.append(f"{acknowledged} records were acknowledged, the log has {produced}")
         faults = self._faults()

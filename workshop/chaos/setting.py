@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workshop.chaos.faults.schedule import QueryTraits
 from workshop.chaos.plants import Plant
-from workshop.chaos.systems.tables import Places
+from workshop.chaos.systems.tables import Form, Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Setting:
         short_lived: Topics whose records may be deleted before they are read.
         later: Topics that members subscribe to, and that may not exist yet.
         registry: The address of the registry with the schemas of values; None: they are text.
-        has_upserted: Whether there is a table with one row for each key, too.
+        forms: What tables there are that are not plain ones.
     """
 
     bootstrap_servers: str
@@ -47,7 +47,7 @@ class Setting:
     short_lived: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     registry: str | None = None
-    has_upserted: bool = False
+    forms: tuple[str, ...] = ()
 
     @property
     def subscribed(self) -> tuple[str, ...]:
@@ -72,7 +72,8 @@ class Setting:
         """
         values = json.loads((directory / "setting.json").read_text(encoding="ascii"))
         queries = {name: QueryTraits(**traits) for name, traits in values.pop("queries").items()}
-        values |= {name: tuple(values[name]) for name in ("sinks", "short_lived", "later")}
+        lists = ("sinks", "short_lived", "later", "forms")
+        values |= {name: tuple(values[name]) for name in lists}
         plant = values.pop("plant")
         return cls(queries=queries, plant=plant and Plant(plant), **values)
 
@@ -90,7 +91,7 @@ class Setting:
         Args:
             files: The files of the run.
         """
-        return Places(files.tables, self.postgres)
+        return Places(files.tables, self.postgres, Form.PARTITIONED in self.forms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,9 @@ from workshop.chaos.systems import evolving
 from workshop.chaos.systems.record import is_right
 from workshop.chaos.systems.sinks import SCHEMA, AppendSink, Row, SinkBatch, rows_digest
 from workshop.chaos.systems.tables import (
+    Form,
     WrappedTable,
+    open_routed,
     open_table,
     open_upserted,
     reach_in_commit,
@@ -126,9 +128,15 @@ class Application:
             self._writer(TableKind(sink), open_table(TableKind(sink), places))
             for sink in setting.sinks
         ]
-        if setting.has_upserted:
+        if Form.UPSERTS in setting.forms:
             table = self._reaching(TableKind.DELTA, open_upserted(places))
             self._tables.append(spark_groups.write_table(table, evolving.fields_of_values))
+        if Form.ROUTES in setting.forms:
+            route = {
+                topic: self._reaching(TableKind.DELTA, open_routed(places, topic))
+                for topic in setting.subscribed
+            }
+            self._tables.append(spark_groups.write_table(route, expand="value"))
 
     def work(self) -> None:
         """Run the query until SIGTERM.

@@ -31,8 +31,8 @@ BEHIND: Final = 0.3
 """The share of records whose writer has not got the newest schema yet."""
 CYCLES: Final = 3
 """How often there is a change of each kind."""
-KEYS: Final = 286
-"""How many keys a partition has: 2,000 in the seven that a run begins with."""
+KEYS: Final = 80
+"""How many keys a partition has: 2,000 in the 25 that a run with 20 topics begins with."""
 _AUTHOR: Final = "its writer, which the rows do not name"
 
 

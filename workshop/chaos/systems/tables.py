@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 SINKS: Final = "SPARK_GROUPS_CHAOS_SINKS"
 """The environment variable with the kinds of a run's tables, separated by commas."""
 ICEBERG_NAME: Final = "lake.rows"
+PARTITION_BY: Final[Mapping[TableKind, Sequence[str]]] = {
+    TableKind.DELTA: ("topic", "partition"),
+    TableKind.ICEBERG: ("topic", "bucket(4, offset)"),
+}
+"""What the partitioned tables of a run are partitioned by."""
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in SCHEMA.names)
 USE_POSTGRES: Final = (TableKind.POSTGRES, TableKind.ICEBERG)
 """The kinds that need PostgreSQL; Iceberg has its catalog there."""
@@ -39,6 +45,14 @@ IN_COMMIT: Final[Mapping[TableKind, str]] = {
     TableKind.DELTA: "_write_checkpoint",
 }
 """A step of each kind's commit: in its transaction, or, for Delta, after the new log entry."""
+
+
+class Form(str, Enum):
+    """What tables a run has that are not plain ones."""
+
+    PARTITIONED = "partitioned"
+    UPSERTS = "upserts"
+    ROUTES = "routes"
 
 
 class WrappedTable:
@@ -95,10 +109,12 @@ class Places:
     Args:
         directory: The directory of files, with the SQLite database.
         postgres: The connection string of PostgreSQL; None: there is no server.
+        is_partitioned: Whether tables are partitioned, of the kinds that can be.
     """
 
     directory: Path
     postgres: str | None = None
+    is_partitioned: bool = False
 
     @property
     def sqlite(self) -> Path:
@@ -114,6 +130,22 @@ class Places:
     def upserted(self) -> Path:
         """The directory of the Delta table with one row for each key."""
         return self.directory / "upserted"
+
+    def routed(self, topic: str) -> Path:
+        """Return the directory of the Delta table that a route gives a topic.
+
+        Args:
+            topic: The topic.
+        """
+        return self.directory / "routed" / topic
+
+    def partition_by(self, kind: TableKind) -> Sequence[str]:
+        """Return what a table is partitioned by.
+
+        Args:
+            kind: The kind of the table.
+        """
+        return PARTITION_BY[kind] if self.is_partitioned else ()
 
     @property
     def catalog(self) -> Mapping[str, str]:
@@ -142,11 +174,13 @@ def open_table(kind: TableKind, places: Places) -> FencedTable:
         case TableKind.SQLITE:
             return spark_groups.sqlite_table(places.sqlite, "rows")
         case TableKind.DELTA:
-            return spark_groups.delta_table(places.delta)
+            return spark_groups.delta_table(places.delta, partition_by=places.partition_by(kind))
         case TableKind.POSTGRES:
             return spark_groups.postgres_table(str(places.postgres), "rows")
         case TableKind.ICEBERG:
-            return spark_groups.iceberg_table(ICEBERG_NAME, "chaos", places.catalog)
+            return spark_groups.iceberg_table(
+                *(ICEBERG_NAME, "chaos", places.catalog), partition_by=places.partition_by(kind)
+            )
 
 
 def open_upserted(places: Places) -> FencedTable:
@@ -158,6 +192,18 @@ def open_upserted(places: Places) -> FencedTable:
     import spark_groups  # noqa: PLC0415
 
     return spark_groups.delta_table(places.upserted, **OPTIONS)
+
+
+def open_routed(places: Places, topic: str) -> FencedTable:
+    """Return the Delta table that a route gives a topic, as an application opens it.
+
+    Args:
+        places: The places of tables.
+        topic: The topic.
+    """
+    import spark_groups  # noqa: PLC0415
+
+    return spark_groups.delta_table(places.routed(topic))
 
 
 def command_name(kind: TableKind, places: Places) -> str | None:

@@ -111,8 +111,10 @@ def test_all_kinds_of_members_share_a_group(tmp_path: Path) -> None:
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.slow
-def test_run_is_good_whose_writers_change_their_schema() -> None:
-    command = (*CHAOS, "--minutes", "1", "--seed", "7", "--values", "avro", "--json")
+@pytest.mark.timeout(900)
+def test_run_is_good_whose_writers_change_their_schema_in_tables_of_all_forms() -> None:
+    tables = ("--tables", "partitioned,upserts,routes", "--rows-per-second", "125")
+    command = (*CHAOS, "--minutes", "1", "--seed", "7", "--values", "avro", *tables, "--json")
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False
     )
@@ -120,6 +122,8 @@ def test_run_is_good_whose_writers_change_their_schema() -> None:
     report = json.loads(done.stdout)
     assert report["schemas"] == VERSIONS
     assert report["produced"] == report["tables"]["delta"]["rows"] > 0
+    assert report["tables"]["routes"] == report["tables"]["delta"]
+    assert report["keys"] > 0
 
 
 @pytest.mark.broker
@@ -247,7 +251,10 @@ def test_nothing_outlives_a_run(running: subprocess.Popen[str], number: signal.S
         ["--record", "--plant", "no-compare"],
         ["--values", "avro", "--queries", "1"],
         ["--values", "json"],
-        ["--upserts"],
+        ["--sinks", "delta", "--tables", "upserts"],
+        ["--tables", "routes"],
+        ["--tables", "partitioned"],
+        ["--values", "avro", "--tables", "views"],
     ],
 )
 def test_wrong_options_are_refused(wrong: list[str]) -> None:
