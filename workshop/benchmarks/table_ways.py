@@ -111,7 +111,7 @@ class Target:
         raise NotImplementedError
 
     def problems(self, ends: Mapping[int, int], query: StreamingQuery) -> list[str]:
-        """Return what is wrong with it after a query that read a topic up to these offsets."""
+        """Return its faults after a query that read a topic up to these offsets."""
         del query
         return problems_of(self.counts(), ends)
 

@@ -5,7 +5,7 @@
 
 Each topic has one record of ten fields a row, or of an array of four such records. Peers decode
 with Spark's own functions and write with delta-spark. Each table is checked: its rows, its ids,
-and the sum of one column. What is counted and repeated is as in `workshop.benchmarks.tables`.
+and the sum of one column. Counts and repeats are those of `workshop.benchmarks.tables`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Format:
 
 
 class Contents(NamedTuple):
-    """What is compared of a table.
+    """The contents of a table that are compared.
 
     Args:
         rows: Its rows.
@@ -126,7 +126,7 @@ class TypedTarget(DeltaTarget):
         return writer.foreachBatch(write_table(delta_table(self.directory), expand="value"))
 
     def problems(self, ends: Mapping[int, int], query: StreamingQuery) -> list[str]:
-        """Return what is wrong with the table."""
+        """Return the faults of the table."""
         del query
         found = self._contents()
         wanted = self.wanted
@@ -164,7 +164,7 @@ class NowhereTarget(Target):
         return writer.format("noop")
 
     def problems(self, ends: Mapping[int, int], query: StreamingQuery) -> list[str]:
-        """Return what is wrong with the number of rows that Spark counted."""
+        """Return the faults of the number of rows that Spark counted."""
         rows = sum(each["numInputRows"] for each in query.recentProgress)
         return [] if rows == sum(ends.values()) else [f"{rows} rows, not {sum(ends.values())}"]
 
@@ -309,7 +309,7 @@ def markdown(result: Mapping[str, Any], raw: str) -> str:
         " records. Avro's have the frame of a registry, from which tasks get the schema; the peer"
         " cuts it off, and has a fixed schema. For Protobuf no peer was measured:"
         " spark-protobuf could not be fetched. Each table is checked after its query."
-        f" [{raw}]({raw}) has all readings, and [Writing a table](tables.md) says what is counted.",
+        f" [{raw}]({raw}) has all readings, and [Writing a table](tables.md) says how it is counted.",
         "",
         f"- {joined(facts_of(result))}",
         *tables_report.company(found.readings),
