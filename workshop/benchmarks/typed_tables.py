@@ -309,7 +309,8 @@ def markdown(result: Mapping[str, Any], raw: str) -> str:
         " records. Avro's have the frame of a registry, from which tasks get the schema; the peer"
         " cuts it off, and has a fixed schema. For Protobuf no peer was measured:"
         " spark-protobuf could not be fetched. Each table is checked after its query."
-        f" [{raw}]({raw}) has all readings, and [Writing a table](tables.md) says how it is counted.",
+        f" [{raw}]({raw}) has all readings, and [Writing a table](tables.md) says how it is"
+        " counted.",
         "",
         f"- {joined(facts_of(result))}",
         *tables_report.company(found.readings),
