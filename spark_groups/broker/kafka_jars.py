@@ -27,7 +27,6 @@ from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE, fetch_progress, retri
 from spark_groups.broker.java import find_spark_jars
 from spark_groups.broker.maven import CENTRAL, download
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.group.member.events import listed
 from spark_groups.runtime.directories import CACHE_DIR_VARIABLE, cache_dir
 
 DEFAULT_VERSION = "4.3.1"
@@ -45,6 +44,7 @@ _MANIFEST = "manifest.txt"
 logger = logging.getLogger(__name__)
 FOLDER: Final = "jars"
 _CHUNK_BYTES: Final = 1 << 20
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +191,10 @@ def check_jars(version: str, directory: Path) -> None:
     ]
     wrong += [f"{name} does not belong to it" for name in found if name not in expected]
     if wrong:
+        more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise EmbeddedKafkaError(
             f"the fetched jars are not Apache Kafka {version} as it was published:"
-            f" {listed(wrong, joint='; ')}. Nothing of it is kept. Look at the repository"
+            f" {'; '.join(wrong[:_SHOWN])}{more}. Nothing of it is kept. Look at the repository"
             " that it came from: the mirror of SPARK_GROUPS_IVY_SETTINGS, or a proxy"
         )
 

@@ -9,7 +9,7 @@ the commit if an entry has changed since. Adapters of `spark/tables/` read and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -113,3 +113,13 @@ def of_topics(
         for key, entry in entries.items()
         if topic_ids is None or key.topic_id in topic_ids
     }
+
+
+def holds(changes: Iterable[EntryChange], entry_of: Callable[[FenceKey], Entry | None]) -> bool:
+    """Return whether a commit finds the entries that it expects; called in its transaction.
+
+    Args:
+        changes: The changes of the commit.
+        entry_of: Returns the current entry of a key; None: there is none.
+    """
+    return all(entry_of(each.key) == each.expected for each in changes)

@@ -32,12 +32,11 @@ from spark_groups.group.requests.describe import (
 )
 from spark_groups.group.requests.find_coordinator import Coordinator
 from spark_groups.group.requests.heartbeat import Heartbeats, Releases
-from spark_groups.group.requests.list_offsets import DoubtedEnds, StartOffsets
+from spark_groups.group.requests.list_offsets import DoubtedEnds, LeaderEpochs, StartOffsets
 from spark_groups.group.requests.log_ends import LogEnds
 from spark_groups.group.requests.metadata import AbsentTopics, DeletedTopics, TopicNames
 from spark_groups.group.requests.offset_commit import OffsetCommits
 from spark_groups.group.requests.offset_fetch import OffsetFetches
-from spark_groups.group.requests.offset_for_leader_epoch import LeaderEpochs
 from spark_groups.group.requests.open_requests import OpenRequests
 from spark_groups.group.requests.record_samples import RecordSamples
 from spark_groups.group.requests.settings import GroupSettings, SessionTimeout

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_groups.errors import TableGapError, TableRestoredError
-from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import (
     NEW_CHECKPOINT,
     Decision,
@@ -21,7 +20,7 @@ from spark_groups.fence.compare import (
     compare,
     other_groups,
 )
-from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState, holds
 from spark_groups.group.ledger.commit_metadata import commit_metadata
 from spark_groups.group.member.messages import OffsetAndMetadata
 from spark_groups.types import OffsetRange

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from group_lab.sim.facts import Fact, GapAccepted, SetBack, Stored
 from spark_groups.errors import TableChangedError
-from spark_groups.fence.commit_check import holds
-from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState, holds
 from spark_groups.types import TopicId, TopicIdPartition
 
 Rows = Mapping[TopicIdPartition, Mapping[int, int]]

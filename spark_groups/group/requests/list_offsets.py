@@ -1,4 +1,4 @@
-"""ListOffsets about positions: starting positions, and log ends that are doubted."""
+"""Requests to leaders about positions: where they start, and whether logs still reach them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from spark_groups.group.member.backoff import Backoff
 from spark_groups.group.member.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     Request,
     RequestFailed,
 )
@@ -67,3 +69,21 @@ class DoubtedEnds(LeaderQueries):
     ) -> None:
         """Confirm positions that the logs have reached."""
         self.take(self.positions.validator.handle_list(response, now), "ListOffsets", now)
+
+
+class LeaderEpochs(LeaderQueries):
+    """Validates positions whose leader changed: how far its log agrees (KIP-320)."""
+
+    def next_request(self, _now: float) -> OffsetForLeaderEpochRequest | None:
+        """Ask about positions whose leader changed."""
+        return self.positions.validator.to_ask()
+
+    def answered(
+        self,
+        request: OffsetForLeaderEpochRequest,
+        response: OffsetForLeaderEpochResponse,
+        now: float,
+    ) -> None:
+        """Confirm positions, or detect truncated logs."""
+        resolved = self.positions.validator.handle_ends(request, response, now)
+        self.take(resolved, "OffsetForLeaderEpoch", now)

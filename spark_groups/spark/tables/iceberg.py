@@ -25,9 +25,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, needs
-from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
-from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
+from spark_groups.fence.entries import Entry, FenceKey, TableState, holds, of_topics
 from spark_groups.masking import Secrets
 from spark_groups.spark.tables.column_types import IN_LAKES, TypeRules, table_schema
 from spark_groups.spark.tables.columns import TableColumns

@@ -22,9 +22,8 @@ from spark_groups.errors import (
     TableRestoredError,
     needs,
 )
-from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
-from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState
+from spark_groups.fence.entries import Entry, EntryChange, FenceKey, TableState, holds
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
 from spark_groups.spark.tables.copy_format import NAME_BYTES_MAX, POSTGRES, columns_of
 from spark_groups.spark.tables.growth import evolves

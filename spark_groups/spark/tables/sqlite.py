@@ -21,9 +21,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_groups.errors import OptionsError, TableChangedError, TableError, TableRestoredError
-from spark_groups.fence.commit_check import holds
 from spark_groups.fence.compare import NEW_CHECKPOINT, Decision
-from spark_groups.fence.entries import Entry, FenceKey, TableState, of_topics
+from spark_groups.fence.entries import Entry, FenceKey, TableState, holds, of_topics
 from spark_groups.spark.tables.column_types import MICROS, MICROS_UTC, TypeRules
 from spark_groups.spark.tables.column_values import Limits
 from spark_groups.spark.tables.columns import TableColumns, schema_of_text
