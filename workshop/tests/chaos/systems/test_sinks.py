@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -100,7 +101,11 @@ def entry(kind: TableKind, places: Places) -> Entry | None:
     return open_table(kind, places).read(GROUP).entries.get(key)
 
 
-def test_table_skips_the_rows_it_has_and_writes_the_rest(kind: TableKind, places: Places) -> None:
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_table_skips_the_rows_it_has_and_writes_the_rest(
+    kind: TableKind, places: Places, is_partitioned: bool
+) -> None:
+    places = replace(places, is_partitioned=is_partitioned)
     sink = TableSink(open_table(kind, places))
     for first, until in ((0, 5), (0, 5), (3, 8), (2, 4)):
         sink.write(batch(first, until))
