@@ -66,7 +66,7 @@ def test_each_process_of_a_query_imports_what_it_needs(
         "worker": ("confluent_kafka", "platformdirs"),
     }
     assert found["python_streaming_source_runner"].own_modules > 100, "it runs the member"
-    assert found["plan_data_source_read"].own_modules < 30
+    assert found["plan_data_source_read"].own_modules < 50, "it only makes the reader again"
 
 
 def test_the_driver_imports_what_it_needs() -> None:
