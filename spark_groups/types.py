@@ -11,10 +11,14 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spark_groups import values
 
+EARLIEST_TIMESTAMP: Final = -2
+"""Of ListOffsets: the first offset that a log has."""
+LATEST_TIMESTAMP: Final = -1
+"""Of ListOffsets: the end of the log."""
 TopicId = uuid.UUID
 
 

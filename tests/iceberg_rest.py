@@ -13,7 +13,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE
 from spark_groups.broker.java import find_java, find_spark_jars
-from spark_groups.runtime.directories import cache_dir
+from spark_groups.runtime.cache_directory import cache_dir
 
 ICEBERG = "1.10.0"
 FETCH_S = 400.0

@@ -27,7 +27,7 @@ from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE, fetch_progress, retri
 from spark_groups.broker.java import find_spark_jars
 from spark_groups.broker.maven import CENTRAL, download
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.runtime.directories import CACHE_DIR_VARIABLE, cache_dir
+from spark_groups.runtime.cache_directory import CACHE_DIR_VARIABLE, cache_dir
 
 DEFAULT_VERSION = "4.3.1"
 

@@ -42,8 +42,6 @@ from spark_groups.errors import ErrorCode, OptionsError, ProtocolError, printabl
 from spark_groups.group.ledger.commit_metadata import known_counts
 from spark_groups.group.member.grant_command import Identity
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
     DescribedMember,
     DescribeGroupRequest,
@@ -58,7 +56,7 @@ from spark_groups.group.member.near_names import hint
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.observation.reading import GroupType
 from spark_groups.observation.views import MEMBER_TYPES, authorized_operations
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import ConfigResource, refuse
 from spark_groups.wire.group_admin import (

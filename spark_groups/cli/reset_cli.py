@@ -38,8 +38,6 @@ from spark_groups.group.ledger.commit_metadata import (
     known_counts,
 )
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     NO_OFFSET,
     Fetched,
     ListOffsetsRequest,
@@ -51,7 +49,13 @@ from spark_groups.group.member.messages import (
 from spark_groups.group.member.near_names import hint
 from spark_groups.observation.observe import describe_any_group, why_unknown
 from spark_groups.text_files import decoded
-from spark_groups.types import TopicId, TopicIdPartition, TopicPartition
+from spark_groups.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.configuration import refuse
 from spark_groups.wire.group_admin import commit_outside

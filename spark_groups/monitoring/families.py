@@ -19,8 +19,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
+from spark_groups.group.counts import Count
 from spark_groups.group.member.member_states import MemberState
-from spark_groups.group.metrics import WINDOW_S, Count, Durations, MetricsSnapshot, Took
+from spark_groups.group.metrics import WINDOW_S, Durations, MetricsSnapshot, Took
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
 from spark_groups.monitoring.health import Condition, assess
 from spark_groups.types import sum_of_known, topic_id_text

@@ -9,11 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    ListOffsetsRequest,
-    found_and_failed,
-)
+from spark_groups.group.member.messages import ListOffsetsRequest, found_and_failed
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, PartitionSnapshot
 from spark_groups.observation.catch_up import Outlook, Progress, RecentProgress
 from spark_groups.observation.lag_times import (
@@ -24,7 +20,7 @@ from spark_groups.observation.lag_times import (
     unread_lag,
 )
 from spark_groups.observation.unread_times import READ_TIMEOUT_S, UnreadTimes
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.security.security import Security

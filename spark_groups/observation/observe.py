@@ -16,8 +16,6 @@ from spark_groups.errors import (
     rule_for,
 )
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     NO_OFFSET,
     DescribeGroupRequest,
     DescribeGroupResponse,
@@ -34,7 +32,13 @@ from spark_groups.observation.reading import GroupReading, GroupType, described_
 from spark_groups.observation.unread_times import UnreadTimes
 from spark_groups.observation.views import GroupView, view_group
 from spark_groups.runtime.snapshot_sockets import read_snapshots
-from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
+from spark_groups.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    TopicIdPartition,
+    TopicPartition,
+    topic_id_text,
+)
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.cluster_identity import ClusterIdentity

@@ -1,4 +1,4 @@
-"""Directories of one user: private ones for sockets and locks, and the package's cache."""
+"""Private directories of one user, for sockets and locks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import Final
-
-import platformdirs
-
-CACHE_DIR_VARIABLE: Final = "SPARK_GROUPS_CACHE_DIR"
 
 
 def runtime_directory(name: str | None) -> Path | None:
@@ -60,9 +55,3 @@ def make_private(directory: Path) -> None:
     if not is_private(directory):
         raise PermissionError(f"{directory} is not a directory of this user: remove it")
     directory.chmod(0o700)
-
-
-def cache_dir() -> Path:
-    """Return the user's cache directory of this package; SPARK_GROUPS_CACHE_DIR overrides it."""
-    chosen = os.environ.get(CACHE_DIR_VARIABLE)
-    return Path(chosen).absolute() if chosen else platformdirs.user_cache_path("spark-groups")

@@ -17,6 +17,7 @@ from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.client import GroupClient
 from spark_groups.group.client_config import ClientConfig
 from spark_groups.group.client_parts import ClientParts
+from spark_groups.group.counts import Count
 from spark_groups.group.member.events import Event, NameOf
 from spark_groups.group.member.member import MemberConfig
 from spark_groups.group.member.member_states import MemberState
@@ -26,7 +27,6 @@ from spark_groups.group.member.messages import (
     HeartbeatRequest,
     Node,
 )
-from spark_groups.group.metrics import Count
 from spark_groups.group.snapshot import MemberSnapshot, take_snapshot
 from spark_groups.group.trigger import (
     End,

@@ -17,7 +17,6 @@ from typing import Final, Protocol, TypeVar
 from spark_groups.errors import ErrorCode, ProtocolError, rule_for
 from spark_groups.group.member.backoff import Patience
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
     DescribeGroupRequest,
     DescribeGroupResponse,
     EpochEnd,
@@ -36,7 +35,7 @@ from spark_groups.group.member.messages import (
     found_and_failed,
 )
 from spark_groups.group.member.near_names import near_names
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, TopicId, TopicIdPartition
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.configuration import (

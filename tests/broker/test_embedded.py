@@ -24,7 +24,7 @@ from spark_groups.broker.embedded import (
 )
 from spark_groups.broker.kafka_jars import fetch_kafka
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.runtime.directories import CACHE_DIR_VARIABLE
+from spark_groups.runtime.cache_directory import CACHE_DIR_VARIABLE
 from workshop.parts.brokers import ANSWER_S, admin, create_topic, produce
 from workshop.parts.class_archive import archive_kafka
 from workshop.parts.processes import is_alive

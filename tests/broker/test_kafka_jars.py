@@ -18,7 +18,7 @@ from spark_groups.broker.kafka_jars import (
     fetch_kafka,
 )
 from spark_groups.errors import EmbeddedKafkaError
-from spark_groups.runtime.directories import cache_dir
+from spark_groups.runtime.cache_directory import cache_dir
 from tests.broker.maven import publish, settings_for
 from workshop.parts.processes import environment
 

@@ -32,7 +32,7 @@ from spark_groups.group.member.member_config import MemberConfig
 from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Channel
-from spark_groups.types import BatchPlan, OffsetRange, PlanTopic
+from spark_groups.types import EARLIEST_TIMESTAMP, BatchPlan, OffsetRange, PlanTopic
 from tests.answers import epoch_answer, fetch_answer, list_answer
 from tests.group.harness import (
     TOPIC,
@@ -622,7 +622,7 @@ def test_counts_come_from_the_checkpoint_and_go_into_the_plan() -> None:
     harness.answer(Channel.OFFSETS, fetch_answer(offsets=offsets))
     request = harness.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
-    assert (request.partitions, request.timestamp_ms) == ({key(2)}, m.EARLIEST_TIMESTAMP)
+    assert (request.partitions, request.timestamp_ms) == ({key(2)}, EARLIEST_TIMESTAMP)
     assert harness.find(PartitionsReadFromBeginning) == []
     plan = harness.client.plan(ALL, ends({0: 9}), harness.now)
     assert plan is not None

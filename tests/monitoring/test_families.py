@@ -14,8 +14,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.registry import Collector
 
+from spark_groups.group.counts import Count
 from spark_groups.group.member.member_states import MemberState
-from spark_groups.group.metrics import Count, Took
+from spark_groups.group.metrics import Took
 from spark_groups.group.snapshot import LagTimes, MemberSnapshot, take_snapshot
 from spark_groups.monitoring.families import (
     GAUGES,

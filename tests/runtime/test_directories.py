@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_groups.runtime.cache_directory import CACHE_DIR_VARIABLE, cache_dir
 from spark_groups.runtime.directories import (
-    CACHE_DIR_VARIABLE,
-    cache_dir,
     is_private,
     make_private,
     runtime_directory,

@@ -14,7 +14,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.broker.kafka_jars import KafkaArtifacts, _fill, _is_complete
 from spark_groups.errors import GroupError
 from spark_groups.group.member.subscription import Subscription
-from spark_groups.runtime.directories import cache_dir
+from spark_groups.runtime.cache_directory import cache_dir
 from spark_groups.wire.schemas.wire_messages import FIND_COORDINATOR, METADATA
 from tests.runtime.classic import ClassicConsumer
 from tests.runtime.members import QueryLike, queries

@@ -9,16 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    ListedOffset,
-    ListOffsetsRequest,
-    MetadataRequest,
-)
+from spark_groups.group.member.messages import ListedOffset, ListOffsetsRequest, MetadataRequest
 from spark_groups.group.snapshot import take_snapshot
 from spark_groups.observation.local_members import parse_local_members
 from spark_groups.runtime.engine import suspension_clock
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, TopicIdPartition
 from spark_groups.wire import connection as connections
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.wire_messages import (

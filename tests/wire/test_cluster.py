@@ -14,8 +14,6 @@ from confluent_kafka import Producer
 from spark_groups.broker.embedded import EmbeddedKafka, free_ports
 from spark_groups.errors import AccessError, ErrorCode, OptionsError, ProtocolError
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     DescribeGroupRequest,
     FindCoordinatorRequest,
     ListOffsetsRequest,
@@ -25,7 +23,7 @@ from spark_groups.group.member.messages import (
     TopicMetadata,
     found_and_failed,
 )
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicIdPartition
 from spark_groups.wire.cluster import Cluster, ListedGroup
 from spark_groups.wire.configuration import ConfigEntry, ConfigOrigin, ConfigResource
 from spark_groups.wire.connection import RequestError

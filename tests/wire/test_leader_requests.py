@@ -10,7 +10,6 @@ import pytest
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import ErrorCode
 from spark_groups.group.member.messages import (
-    LATEST_TIMESTAMP,
     EpochEnd,
     EpochLookup,
     ListOffsetsRequest,
@@ -19,7 +18,7 @@ from spark_groups.group.member.messages import (
     TopicMetadata,
     found_and_failed,
 )
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import LATEST_TIMESTAMP, TopicIdPartition
 from spark_groups.wire import leader_requests as module
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.leader_requests import LeaderCache

@@ -78,7 +78,7 @@ class Soak:
     Args:
         minutes: From the first sample to the last.
         series: Samples by kind and name.
-        counts: Counts of the member by the names of `group.metrics.Count`.
+        counts: Counts of the member by the names of `group.counts.Count`.
         loads: The load average of the machine at each sample.
         status: The exit status of the driver.
         last_batch_s: When the last batch with rows ended, in seconds after the first sample.

@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from spark_groups.group.member.messages import LATEST_TIMESTAMP, ListOffsetsRequest, MetadataRequest
-from spark_groups.types import TopicIdPartition
+from spark_groups.group.member.messages import ListOffsetsRequest, MetadataRequest
+from spark_groups.types import LATEST_TIMESTAMP, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.schemas.codec import decode, encode
 from spark_groups.wire.schemas.wire_messages import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spark_groups.broker.ivy import IVY_SETTINGS_VARIABLE
 from spark_groups.broker.java import find_java, find_spark_jars
-from spark_groups.runtime.directories import cache_dir
+from spark_groups.runtime.cache_directory import cache_dir
 from spark_groups.spark.source.foreach_batch_rows import connector_version
 
 # Any 4.x of the token provider works on the path of records; not every release of it is published.

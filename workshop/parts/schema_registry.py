@@ -26,7 +26,7 @@ from rich.console import Console
 
 from spark_groups.broker.ivy import FetchProgress
 from spark_groups.broker.maven import download
-from spark_groups.runtime.directories import cache_dir
+from spark_groups.runtime.cache_directory import cache_dir
 from workshop.parts.lifetime import end_with
 
 VERSION: Final = "3.3.3"

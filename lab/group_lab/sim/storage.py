@@ -14,7 +14,7 @@ from group_lab.coordinator.topic_images import TopicImage, TopicsImage
 from spark_groups.errors import ErrorCode
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.messages import NO_LEADER_EPOCH, NO_OFFSET, EpochEnd
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, TopicId, TopicIdPartition
 
 
 @dataclass(slots=True)
@@ -296,7 +296,7 @@ class Storage:
             log = self.logs.get(key)
             if log is None:
                 answers[key] = m.PartitionError(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            elif request.timestamp_ms == m.EARLIEST_TIMESTAMP:
+            elif request.timestamp_ms == EARLIEST_TIMESTAMP:
                 start = log.start_offset
                 answers[key] = m.ListedOffset(start, log.epoch_at(start))
             else:

@@ -38,7 +38,12 @@ from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.subscription import Subscription
 from spark_groups.group.requests.channels import Channel, Outgoing
-from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    TopicIdPartition,
+    TopicPartition,
+)
 
 MISSING: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 GROUP_ID: Final = "g"
@@ -390,7 +395,7 @@ def _starting(swarm: Swarm, storage: Storage, chance: Chance) -> StartingOffsets
         if chance.random() < 0.6:
             first = chance.randint(0, storage.logs[key].end_offset)
             name = storage.name_of(key.topic_id) or ""
-            offset = chance.choice((m.EARLIEST_TIMESTAMP, m.LATEST_TIMESTAMP, first, first))
+            offset = chance.choice((EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, first, first))
             named[TopicPartition(name, key.partition)] = offset
     return StartingOffsets(default, named)
 

@@ -9,13 +9,13 @@ from group_lab.sim.swarm import Swarm
 from lab.tests.sim.scenes import Facts, world
 from spark_groups.errors import ErrorCode
 from spark_groups.group.batches.plan_limit import PlanLimit
+from spark_groups.group.counts import Count
 from spark_groups.group.ledger.events import BatchFinished, BatchPlanned, RangesLost
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.metrics import (
     BOUNDS_S,
     NO_ANSWER,
-    Count,
     Durations,
     Metrics,
     MetricsSnapshot,

@@ -31,7 +31,7 @@ from lab.tests.scenarios.world import (
 )
 from spark_groups.errors import ErrorCode
 from spark_groups.group.member import messages as m
-from spark_groups.types import TopicId, TopicIdPartition
+from spark_groups.types import LATEST_TIMESTAMP, TopicId, TopicIdPartition
 from tests.answers import epoch_answer, list_answer
 
 SETTINGS = BrokerSettings(
@@ -184,7 +184,7 @@ class ModelWorld:
         )
 
     def _offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
-        is_latest = request.timestamp_ms == m.LATEST_TIMESTAMP
+        is_latest = request.timestamp_ms == LATEST_TIMESTAMP
         there = [key for key in request.partitions if self.shard.topics.by_id(key.topic_id)]
         offsets = {key: self._rows.get(key, 0) if is_latest else 0 for key in there}
         return list_answer(offsets=offsets, leader_epochs=dict.fromkeys(there, 0))

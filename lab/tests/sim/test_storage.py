@@ -8,7 +8,7 @@ from group_lab.sim.storage import OLD_LEADER_ANSWERS_S, PartitionLog, Storage
 from spark_groups.errors import ErrorCode
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.messages import EpochEnd
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicIdPartition
 from tests.answers import epoch_answer, list_answer
 
 
@@ -54,10 +54,10 @@ def test_where_logs_begin_and_end(storage: Storage) -> None:
     gone = TopicIdPartition(first.topic_id, 7)
     asked = frozenset({first, second, gone})
     ends = storage.list_offsets(
-        m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.LATEST_TIMESTAMP)
+        m.ListOffsetsRequest(partitions=asked, timestamp_ms=LATEST_TIMESTAMP)
     )
     starts = storage.list_offsets(
-        m.ListOffsetsRequest(partitions=asked, timestamp_ms=m.EARLIEST_TIMESTAMP)
+        m.ListOffsetsRequest(partitions=asked, timestamp_ms=EARLIEST_TIMESTAMP)
     )
     unknown = {gone: int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     assert ends == list_answer({first: 9, second: 0}, unknown, {first: 1, second: 0})

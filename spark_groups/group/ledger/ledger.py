@@ -21,8 +21,9 @@ from typing import Final, NamedTuple
 from spark_groups.group.ledger.commits import PendingCommit
 from spark_groups.group.ledger.events import PartitionsStarted
 from spark_groups.group.ledger.marks import NO_MARK, mark_at_end, mark_of_position
-from spark_groups.group.member.messages import EARLIEST_TIMESTAMP, NO_LEADER_EPOCH, NO_OFFSET
+from spark_groups.group.member.messages import NO_LEADER_EPOCH, NO_OFFSET
 from spark_groups.types import (
+    EARLIEST_TIMESTAMP,
     NO_PARTITIONS,
     Assignment,
     BatchPlan,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from spark_groups.group.member.messages import EARLIEST_TIMESTAMP
-from spark_groups.types import TopicPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, TopicPartition
 
 
 def sparks_kafka_offsets(value: object) -> dict[TopicPartition, int] | None:

@@ -11,14 +11,13 @@ from spark_groups.group.ledger.ledger import Ledger, Phase, StartLookup
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.starting import StartingOffsets, no_record
 from spark_groups.group.member.messages import (
-    LATEST_TIMESTAMP,
     NO_OFFSET,
     UNANSWERED,
     ListOffsetsRequest,
     ListOffsetsResponse,
     PartitionError,
 )
-from spark_groups.types import TopicIdPartition, TopicPartition
+from spark_groups.types import LATEST_TIMESTAMP, TopicIdPartition, TopicPartition
 
 
 @dataclass(slots=True)

@@ -13,11 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-)
-from spark_groups.types import TopicPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
 
 class StartingPoint(Enum):

@@ -20,7 +20,6 @@ from spark_groups.group.ledger.known_topics import TopicDirectory
 from spark_groups.group.ledger.ledger import Ledger, OwnedPartition, Phase
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.member.messages import (
-    LATEST_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     UNANSWERED,
@@ -33,7 +32,7 @@ from spark_groups.group.member.messages import (
     PartitionError,
     found_and_failed,
 )
-from spark_groups.types import TopicIdPartition
+from spark_groups.types import LATEST_TIMESTAMP, TopicIdPartition
 
 DOUBT_S: Final = 5.0
 """For how long an end below the position, or an answer of an old leader, is not believed."""

@@ -19,9 +19,6 @@ JOIN_GROUP_MEMBER_EPOCH: Final = 0
 LEAVE_GROUP_MEMBER_EPOCH: Final = -1
 LEAVE_GROUP_STATIC_MEMBER_EPOCH: Final = -2
 
-EARLIEST_TIMESTAMP: Final = -2
-LATEST_TIMESTAMP: Final = -1
-
 NO_OFFSET: Final = -1
 """OffsetFetch's answer for a partition without a committed offset."""
 NO_LEADER_EPOCH: Final = -1

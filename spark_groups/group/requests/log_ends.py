@@ -10,7 +10,6 @@ from spark_groups.errors import ErrorCode, GroupError, Reaction, rule_for
 from spark_groups.group.ledger.events import LogEndsMissing
 from spark_groups.group.ledger.positions import Positions
 from spark_groups.group.member.messages import (
-    LATEST_TIMESTAMP,
     ListedOffset,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -19,7 +18,7 @@ from spark_groups.group.member.messages import (
 )
 from spark_groups.group.requests.channels import OneRequest
 from spark_groups.group.requests.describe import PendingOffsets
-from spark_groups.types import Assignment, TopicIdPartition
+from spark_groups.types import LATEST_TIMESTAMP, Assignment, TopicIdPartition
 
 
 class LogEnds:

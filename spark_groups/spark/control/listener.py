@@ -35,8 +35,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from spark_groups.errors import OptionsError
+from spark_groups.group.counts import Count
 from spark_groups.group.ledger.plan_text import planner_of
-from spark_groups.group.metrics import Count
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_driver
 from spark_groups.spark.control.control_messages import (
     BatchReported,

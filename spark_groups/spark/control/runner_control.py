@@ -20,6 +20,7 @@ from typing import Final
 
 from spark_groups.errors import GroupError, OptionsError
 from spark_groups.group.batches.proofs import Proofs
+from spark_groups.group.counts import Count
 from spark_groups.group.ledger.events import PartitionsGivenUp, RevocationHeld
 from spark_groups.group.member.events import (
     Event,
@@ -31,7 +32,6 @@ from spark_groups.group.member.events import (
     PartitionsRevoked,
     listed,
 )
-from spark_groups.group.metrics import Count
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.channel import ControlClient, Link, directories_of_runner
 from spark_groups.spark.control.control_messages import (

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
@@ -16,8 +16,10 @@ from spark_groups.spark.options.packed import SOURCE_NAME, with_schemas
 from spark_groups.spark.options.range_settings import RangeSettings
 from spark_groups.spark.options.source_options import SourceOptions
 from spark_groups.types import OffsetRange, PlanTopic
-from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
+
+if TYPE_CHECKING:
+    from spark_groups.wire.cluster import Cluster
 
 logger = logging.getLogger(__name__)
 
@@ -218,6 +220,9 @@ def groups_of(execution: Any) -> frozenset[str]:
 
 def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) -> Cluster:
     """Return a client of a stream's cluster; without its identity, of the first one met."""
+    # Kafka's protocol, which a driver that only starts queries does not use.
+    from spark_groups.wire.cluster import Cluster
+
     return Cluster(
         checked.bootstrap_servers,
         client_id=checked.range_settings().client_id,

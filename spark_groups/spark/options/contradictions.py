@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
-from spark_groups.group.member.messages import LATEST_TIMESTAMP
 from spark_groups.spark.options.librdkafka_options import FETCH_DEFAULTS
 from spark_groups.spark.options.option_values import EndingOffsets
-from spark_groups.types import TopicPartition
+from spark_groups.types import LATEST_TIMESTAMP, TopicPartition
 
 
 def contradicting_limits(

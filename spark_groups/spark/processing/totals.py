@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from spark_groups.group.metrics import Count
+from spark_groups.group.counts import Count
 from spark_groups.spark.control.listener import report_records
 from spark_groups.spark.control.running_query import RunningQuery
 from spark_groups.spark.processing.counts import FateCount

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from spark_groups.errors import SparkGroupsError
-from spark_groups.runtime.directories import cache_dir, make_private
+from spark_groups.runtime.cache_directory import cache_dir
+from spark_groups.runtime.directories import make_private
 
 RECORDS: Final = "spark_groups.records.arrow_batches"
 """The decoder of records."""

@@ -15,8 +15,6 @@ from spark_groups.errors import GroupNotFoundError, OptionsError
 from spark_groups.group.ledger.commit_metadata import committed_topics, known_counts
 from spark_groups.group.ledger.starting import Timestamps, no_record
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     NO_OFFSET,
     DescribeGroupResponse,
     ListOffsetsRequest,
@@ -32,7 +30,13 @@ from spark_groups.spark.control.running_query import cluster_of
 from spark_groups.spark.options.option_values import EndingOffsets
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
-from spark_groups.types import OffsetRange, TopicIdPartition, TopicPartition
+from spark_groups.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetRange,
+    TopicIdPartition,
+    TopicPartition,
+)
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.cluster_identity import ClusterIdentity
 from spark_groups.wire.configuration import refuse

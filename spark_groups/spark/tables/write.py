@@ -45,7 +45,6 @@ from spark_groups.fence.beginnings import Batch, UnsavedEntries
 from spark_groups.fence.compare import Skip, kept_of
 from spark_groups.fence.entries import FenceKey
 from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
     UNANSWERED,
     ListOffsetsRequest,
     OffsetAndMetadata,
@@ -88,7 +87,7 @@ from spark_groups.spark.tables.tasks import (
     changed,
     refusals_of_tasks,
 )
-from spark_groups.types import OffsetRange, TopicIdPartition
+from spark_groups.types import EARLIEST_TIMESTAMP, OffsetRange, TopicIdPartition
 from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 
 from spark_groups.errors import BrokerUnreachableError, ErrorCode
 from spark_groups.group.member.backoff import Backoff
-from spark_groups.group.member.messages import (
+from spark_groups.group.member.messages import ListOffsetsRequest, Node, found_and_failed
+from spark_groups.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    ListOffsetsRequest,
-    Node,
-    found_and_failed,
+    TopicIdPartition,
+    TopicPartition,
+    topic_id_text,
 )
-from spark_groups.types import TopicIdPartition, TopicPartition, topic_id_text
 from spark_groups.wire.addresses import Address
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.connection import Connection, RequestError

@@ -19,13 +19,10 @@ from spark_groups.group.ledger.events import (
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.ledger.marks import NO_MARK
 from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
-from spark_groups.group.member.messages import (
+from spark_groups.group.member.messages import OffsetAndMetadata, TopicMetadata
+from spark_groups.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    OffsetAndMetadata,
-    TopicMetadata,
-)
-from spark_groups.types import (
     Assignment,
     BatchPlan,
     OffsetRange,

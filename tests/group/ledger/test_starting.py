@@ -24,13 +24,8 @@ from spark_groups.group.ledger.starting import (
     Timestamps,
     WithoutRecord,
 )
-from spark_groups.group.member.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    NO_OFFSET,
-    OffsetAndMetadata,
-)
-from spark_groups.types import TopicPartition
+from spark_groups.group.member.messages import NO_OFFSET, OffsetAndMetadata
+from spark_groups.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from tests.answers import list_answer
 from tests.group.ledger.resolution_setup import NONE, Scene, indexes, key
 

@@ -18,13 +18,10 @@ from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.ledger.resolved import Resolved
 from spark_groups.group.ledger.starting import StartingOffsets
 from spark_groups.group.ledger.starting_rules import RULES, Committed, Facts, Rule, Start
-from spark_groups.group.member.messages import (
+from spark_groups.group.member.messages import OffsetAndMetadata, TopicMetadata
+from spark_groups.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    OffsetAndMetadata,
-    TopicMetadata,
-)
-from spark_groups.types import (
     BatchPlan,
     OffsetRange,
     PlanTopic,

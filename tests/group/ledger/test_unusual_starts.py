@@ -7,8 +7,14 @@ import pytest
 from spark_groups.group.ledger.events import ExistingRowsSkipped, NewTopicRead, RowsSinceSkipped
 from spark_groups.group.ledger.ledger import Phase
 from spark_groups.group.ledger.starting import StartingOffsets
-from spark_groups.group.member.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicMetadata
-from spark_groups.types import Assignment, PlanTopic, TopicPartition
+from spark_groups.group.member.messages import TopicMetadata
+from spark_groups.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Assignment,
+    PlanTopic,
+    TopicPartition,
+)
 from tests.answers import fetch_answer
 from tests.group.ledger.resolution_setup import (
     BEHIND_2,

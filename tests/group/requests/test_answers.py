@@ -21,7 +21,7 @@ from spark_groups.group.member import messages as m
 from spark_groups.group.member.grant_command import Identity
 from spark_groups.group.member.member_states import MemberState
 from spark_groups.group.requests.channels import Channel
-from spark_groups.types import Assignment
+from spark_groups.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Assignment
 from tests.answers import fetch_answer, list_answer
 from tests.group.harness import (
     NODE,
@@ -289,7 +289,7 @@ def test_missing_topics_are_reported_once_and_start_at_the_beginning_later() -> 
     harness.answer(Channel.OFFSETS, committed({}))
     request = harness.until(m.ListOffsetsRequest)
     assert isinstance(request, m.ListOffsetsRequest)
-    assert request.timestamp_ms == m.EARLIEST_TIMESTAMP
+    assert request.timestamp_ms == EARLIEST_TIMESTAMP
 
 
 def test_missing_topic_is_reported_with_the_name_that_was_meant() -> None:
@@ -318,7 +318,7 @@ def test_topic_that_is_named_late_starts_where_the_query_is_to_start() -> None:
     harness.answer(Channel.OFFSETS, committed({}))
     listed = harness.until(m.ListOffsetsRequest)
     assert isinstance(listed, m.ListOffsetsRequest)
-    assert listed.timestamp_ms == m.LATEST_TIMESTAMP
+    assert listed.timestamp_ms == LATEST_TIMESTAMP
 
 
 def test_topic_that_may_not_be_seen_is_final() -> None:

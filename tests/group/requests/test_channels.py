@@ -19,7 +19,7 @@ from spark_groups.group.ledger.starting import StartingOffsets, StartingPoint
 from spark_groups.group.member import messages as m
 from spark_groups.group.member.backoff import MAX_BACKOFF_S
 from spark_groups.group.requests.channels import Channel
-from spark_groups.types import Assignment, BatchPlan, OffsetRange, TopicPartition
+from spark_groups.types import LATEST_TIMESTAMP, Assignment, BatchPlan, OffsetRange, TopicPartition
 from tests.answers import epoch_answer, list_answer
 from tests.group.harness import (
     NODE,
@@ -238,7 +238,7 @@ def test_topic_that_cannot_be_found_does_not_keep_others_from_being_listed() -> 
 
 def test_start_that_cannot_be_listed_does_not_keep_the_others_from_being_listed() -> None:
     starting = StartingOffsets(
-        StartingPoint.EARLIEST, {TopicPartition("orders", 0): m.LATEST_TIMESTAMP}
+        StartingPoint.EARLIEST, {TopicPartition("orders", 0): LATEST_TIMESTAMP}
     )
     harness = ClientHarness(starting)
     harness.cluster()

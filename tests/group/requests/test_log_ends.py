@@ -10,6 +10,7 @@ from spark_groups.group.ledger.events import LogEndsMissing, RecordsNotSampled, 
 from spark_groups.group.member import messages as m
 from spark_groups.group.requests.channels import Channel
 from spark_groups.group.snapshot import take_snapshot
+from spark_groups.types import LATEST_TIMESTAMP
 from tests.answers import list_answer
 from tests.group.harness import ClientHarness, key
 
@@ -30,7 +31,7 @@ def test_ends_of_all_owned_partitions_are_listed_in_one_request() -> None:
     harness = owner()
     keys = frozenset({key(0), key(1)})
     assert asked(harness) == m.ListOffsetsRequest(
-        partitions=keys, timestamp_ms=m.LATEST_TIMESTAMP, read_committed=False
+        partitions=keys, timestamp_ms=LATEST_TIMESTAMP, read_committed=False
     )
     ends = harness.client.parts.log_ends
     assert not ends.is_listed

@@ -29,8 +29,9 @@ GIVEN = {
     ),
 }
 NOT_FOR_ALL = (
-    *("confluent_kafka", "llvmlite", "numba", "pydantic", "re2"),
+    *("confluent_kafka", "http.client", "llvmlite", "numba", "platformdirs", "pydantic", "re2"),
     *("spark_groups.group.client", "spark_groups.group.member.member", "spark_groups.observation"),
+    *("spark_groups.group.ledger.ledger", "spark_groups.wire.connection"),
 )
 SHOW_IMPORTED = f"print([each for each in {NOT_FOR_ALL} if each in sys.modules])"
 
@@ -73,6 +74,19 @@ def test_task_imports_no_options_and_no_member(
 ) -> None:
     reader = pickle.dumps(kind(Load.of(GIVEN)))
     assert imported("import pickle; pickle.load(sys.stdin.buffer)", reader) == "[]\n"
+
+
+def test_options_are_unpacked_without_what_only_the_member_needs() -> None:
+    reader = pickle.dumps(KafkaGroupStreamReader(Load.of(GIVEN)))
+    assert imported("import pickle; pickle.load(sys.stdin.buffer)._options", reader) == "[]\n"
+
+
+def test_sources_are_created_without_what_they_need_later() -> None:
+    created = "from pyspark_kafka_group import DefaultSource; DefaultSource({}).schema()"
+    assert imported(created.format(GIVEN)) == "[]\n"
+    state = "from pyspark_kafka_group_state import DefaultSource; DefaultSource({}).schema()"
+    servers = {"kafka.bootstrap.servers": "localhost:9092"}
+    assert imported(state.format(servers)) == "[]\n"
 
 
 @pytest.mark.parametrize("module", ["pyspark_kafka_group", "pyspark_kafka_group_state"])

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_groups.broker.embedded import EmbeddedKafka
-from spark_groups.group.member.messages import LATEST_TIMESTAMP, ListOffsetsRequest
+from spark_groups.group.member.messages import ListOffsetsRequest
 from spark_groups.spark.options.range_settings import RangeSettings, ReaderChoice
-from spark_groups.types import OffsetRange, TopicIdPartition
+from spark_groups.types import LATEST_TIMESTAMP, OffsetRange, TopicIdPartition
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.security_settings import security_of
 from tests.secured import SecuredKafka
