@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pyspark
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -24,6 +25,7 @@ from tests.cli.commands import Run, runner
 from tests.runtime.proxy import Switched, switched_kafkas
 from tests.secured import SecuredKafka, secured_kafka
 from tests.spark.tables.places import PostgresPlace
+from workshop.parts.connector import DELTA_SPARK, fetch_delta
 from workshop.parts.postgres import running_postgres
 from workshop.parts.schema_registry import Registry, running_registry
 from workshop.parts.spark_classes import start_sparks_fast
@@ -197,9 +199,12 @@ def group_id() -> str:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session that finds the source by itself. Do not stop it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Tasks write with the classes of the driver only if the JVM has them from its start.
+    jars = fetch_delta(DELTA_SPARK) if pyspark.__version__.startswith("4.2.") else []
     session = (
         SparkSession.builder.master("local[2]")
         .appName("spark-groups-tests")
+        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")

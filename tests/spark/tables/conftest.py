@@ -14,7 +14,6 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from tests.iceberg_rest import running_rest_catalog
 from tests.spark.tables.write_setup import PARTITIONS, ROWS, TableQuery
 from workshop.parts.brokers import create_topic
-from workshop.parts.connector import DELTA_SPARK, fetch_delta
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,6 @@ def delta_spark(spark: SparkSession) -> SparkSession:
     if not pyspark.__version__.startswith("4.2."):
         pytest.skip("delta-spark is published for Spark 4.2")
     session = spark.newSession()
-    for jar in fetch_delta(DELTA_SPARK):
-        session.sql(f"ADD JAR '{jar}'")
     # Else it asks for a catalog that only a new application can have.
     session.conf.set("spark.databricks.delta.requiredSparkConfsCheck.enabled", "false")
     session.conf.set("spark.databricks.delta.snapshotPartitions", "1")
