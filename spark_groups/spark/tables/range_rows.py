@@ -39,7 +39,7 @@ class RangeRowsToTables:
     asked: Sequence[OffsetRange]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what was staged, with the index of its table, and first the ranges.
+        """Yield the ranges, and then the staged pieces, with the index of their table.
 
         Args:
             batches: Rows of ranges.
@@ -77,7 +77,7 @@ def stage_range_rows(
         asked: The ranges that the tables lack.
 
     Returns:
-        What was staged, with the index of its table.
+        The staged pieces, with the index of their table.
 
     Raises:
         OptionsError: The batch lacks some of the ranges: the stream is not as loaded.
