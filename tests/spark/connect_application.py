@@ -14,10 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deltalake
 from pyspark.sql import SparkSession
 
 import spark_groups
-from spark_groups import SkipOrDeadLetter, foreach_batch_rows, process_records
+from spark_groups import (
+    SkipOrDeadLetter,
+    delta_table,
+    foreach_batch_rows,
+    process_records,
+    write_table,
+)
 from spark_groups.spark.control.shutdown import stop_on_sigterm
 from tests.spark.queries import READ_S
 from workshop.parts.brokers import produce
@@ -31,6 +38,30 @@ def refusal(act: Callable[[], Any]) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "not refused"
+
+
+def seen_of_tables(
+    directory: Path,
+    stream: Callable[[str, str], Any],
+    write: Callable[[Any, str], Any],
+    run: Callable[[Any], None],
+) -> dict[str, Any]:
+    """Return what writes of tables are refused with, and what one of them has written."""
+    seen: dict[str, Any] = {}
+    written = directory / "table"
+    for name, emit, table, condition in (
+        ("written", "ranges", written, "true"),
+        ("filtered", "ranges", directory / "filtered", "partition = 0"),
+        ("records", "records", directory / "records", "true"),
+        ("constrained", "ranges", directory / "constrained", "true"),
+    ):
+        rows = stream(emit, name).where(condition)
+        writer = write(rows, f"{name}-checkpoint").foreachBatch(write_table(delta_table(table)))
+        seen[name] = refusal(partial(run, writer))
+    seen["rows of the table"] = deltalake.DeltaTable(written).to_pyarrow_dataset().count_rows()
+    checked = stream("ranges", "checked")
+    seen["check"] = refusal(lambda: write_table(delta_table(written)).check(checked))
+    return seen
 
 
 def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
@@ -94,6 +125,12 @@ def main(servers: str, group_id: str, topic: str, directory: Path) -> None:
         rows = stream(**{"kafka.group.id": f"{group_id}-{name}"}, **options)
         batches = write(rows, name).foreachBatch(process)
         seen[name] = refusal(partial(run, batches))
+    seen |= seen_of_tables(
+        directory,
+        lambda emit, group: stream(emit=emit, **{"kafka.group.id": f"{group_id}-{group}"}),
+        write,
+        run,
+    )
     (directory / "seen.json").write_text(json.dumps(seen), encoding="utf-8")
     spark.stop()
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 from spark_groups.broker.embedded import EmbeddedKafka
@@ -24,6 +26,9 @@ def seen(kafka: EmbeddedKafka, topic_name: str, group_id: str, tmp_path: Path) -
     servers = kafka.bootstrap_servers
     create_topic(servers, topic_name, 2)
     produce(servers, topic_name, [Row(b"%d" % n, partition=n % 2) for n in range(20)])
+    constrained = deltalake.Schema.from_arrow(pa.schema([("topic", pa.string())]))
+    table = deltalake.DeltaTable.create(tmp_path / "constrained", constrained)
+    table.alter.add_constraint({"named": "topic != ''"})
     arguments = [servers, group_id, topic_name, str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.connect_application", *arguments],
@@ -60,5 +65,10 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
     assert "OptionsError: stop_on_sigterm() requires a classic session" in seen["stop_on_sigterm"]
     for name in ("foreach_batch_rows", "process_records"):
         assert f"{name} requires a classic session" in seen[name]
+    assert (seen["written"], seen["rows of the table"]) == ("not refused", 23)
+    assert "the batch has other ranges than its plan" in seen["filtered"]
+    assert "write_table requires a stream of kafka-group with" in seen["records"]
+    assert "constraint" in seen["constrained"], "at the start of the query"
+    assert "check requires a classic session" in seen["check"]
     assert len(seen["figures"]) == 1
     assert seen["owners"] == ["connect"] * 2, "the name of the application"

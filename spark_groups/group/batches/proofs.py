@@ -1,8 +1,9 @@
-"""What proves that Spark has finished a batch: its next call, or the report of a listener.
+"""What proves that Spark has finished a batch: its next call, or a report of listener or table.
 
 `latestOffset(start)` proves that the batch that ended at `start` is in the sink, one trigger before
 Spark calls `commit`. Spark 4.0 and 4.1 pass no start; there the next call proves the last plan.
-With `spark_groups.listen`, the driver reports a batch as soon as it has ended.
+With `spark_groups.listen`, the driver reports a batch as soon as it has ended; through Spark
+Connect, `write_table` reports it as soon as the table has it.
 """
 
 from __future__ import annotations
@@ -156,17 +157,18 @@ class Proofs:
         """Return whether one of this run's last plans has this text."""
         return hash(text) in self._recent
 
-    def reported(self, text: str, query_id: str) -> BatchPlan | None:
+    def reported(self, text: str, query_id: str | None) -> BatchPlan | None:
         """Return the plan whose batch a report proves; then finish it, and call `finished`.
 
         A late report proves nothing that is not proven, but names the query.
 
         Args:
             text: The end of the finished batch, as in the checkpoint.
+            query_id: Spark's query ID; None: the report is of a table, which does not know it.
         """
         if not self.is_own(text):
             return None
-        self.query_id = query_id
+        self.query_id = query_id or self.query_id
         return self.unproven if text == self._unproven_text else None
 
     def finished(self, plan: BatchPlan) -> None:

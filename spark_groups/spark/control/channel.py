@@ -2,9 +2,10 @@
 
 The directory is the JVM's `XDG_RUNTIME_DIR`, or is below the files of the SparkContext; unlike
 `/tmp`, no other user can write there. Both sides know both directories from their JVM: a driver
-uses the first that works, a runner polls all. Socket names start with the JVM's pid. Line length,
-queues and the number of runners are bounded. Each side of a connection has a read thread and a
-write thread, so a side that does not read blocks no other.
+uses the first that works, a runner polls all. A function of Spark Connect does not know the second
+one: it has Spark's directory for blocks in its place. Socket names start with the JVM's pid. Line
+length, queues and the number of runners are bounded. Each side of a connection has a read thread
+and a write thread, so a side that does not read blocks no other.
 """
 
 from __future__ import annotations
@@ -46,10 +47,19 @@ MAX_LINKS: Final = 256
 _numbers = itertools.count()
 
 
-def control_directories(runtime: str | None, files: Path | None) -> tuple[Path, ...]:
-    """Return candidate directories for drivers' sockets, in order of preference."""
+def control_directories(
+    runtime: str | None, files: Path | None, local: str | None = None
+) -> tuple[Path, ...]:
+    """Return candidate directories for drivers' sockets, in order of preference.
+
+    Args:
+        runtime: The JVM's `XDG_RUNTIME_DIR`.
+        files: The directory of the SparkContext's files.
+        local: The `SPARK_LOCAL_DIRS` that Spark gives to processes on the driver's host.
+    """
+    blocks = Path(local.split(",")[0]) if local else None
     # On systems with a temporary directory per user (macOS), it has short paths.
-    places = (runtime_directory(runtime), runtime_directory(tempfile.gettempdir()), files)
+    places = (runtime_directory(runtime), runtime_directory(tempfile.gettempdir()), files, blocks)
     return tuple(place / "spark-groups-control" for place in places if place is not None)
 
 
@@ -61,7 +71,9 @@ def directories_of_driver(jvm: Any) -> tuple[Path, ...]:
 
 def directories_of_runner() -> tuple[Path, ...]:
     """Return the directories to look for drivers in; a runner has the JVM's environment."""
-    return control_directories(os.environ.get("XDG_RUNTIME_DIR"), files_directory())
+    return control_directories(
+        os.environ.get("XDG_RUNTIME_DIR"), files_directory(), os.environ.get("SPARK_LOCAL_DIRS")
+    )
 
 
 def files_directory() -> Path | None:

@@ -1,15 +1,16 @@
 """Messages between a driver and the runners of its queries, as values and as lines of JSON.
 
 A driver's listener reports the batches that Spark has finished, and passes rebalances to the
-user's code; a runner is the group member. Each line is a JSON object with the message's name and
-fields; any other line is refused.
+user's code; a runner is the group member. Through Spark Connect, a function of `foreachBatch` in a
+process of its own is the driver: it asks for its batch, and reports what it has written. Each line
+is a JSON object with the message's name and fields; any other line is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
@@ -82,6 +83,30 @@ class BatchReported(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAsked(Message):
+    """A function that Spark has called with a batch asks which batch that is.
+
+    Args:
+        number: Identifies the question.
+        key: What the stream's `load()` has drawn: only its runner answers.
+    """
+
+    number: int
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWritten(Message):
+    """The rows of a batch are in a table whose fence refuses them a second time.
+
+    Args:
+        plan: The batch's end offset, exactly as in Spark's checkpoint.
+    """
+
+    plan: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsCounted(Message):
     """The driver's code has processed records.
 
@@ -132,6 +157,26 @@ class Introduced(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRunning(Message):
+    """The batch that Spark runs, for the function that has asked.
+
+    Args:
+        number: That of the question.
+        run_id: A name that no other run of a query has.
+        start: The end offset of the previous batch.
+        end: The batch's own, exactly as in Spark's checkpoint.
+        options: The stream's checked options, pickled, in base64; with secrets. The last field,
+            because the log may show how a line begins that is no message.
+    """
+
+    number: int
+    run_id: str
+    start: str
+    end: str
+    options: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draining(Message):
     """A runner plans no more batches."""
 
@@ -176,11 +221,14 @@ _KINDS: Final[Mapping[str, type[Message]]] = {
         Listening,
         QueryRefused,
         BatchReported,
+        BatchAsked,
+        BatchWritten,
         RecordsCounted,
         NothingMoreReported,
         Drain,
         Released,
         Introduced,
+        BatchRunning,
         Draining,
         PartitionsChanged,
         RunEnded,

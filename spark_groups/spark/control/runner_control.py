@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,10 @@ from spark_groups.group.member.events import (
 from spark_groups.runtime.driver import GroupDriver
 from spark_groups.spark.control.channel import ControlClient, Link, directories_of_runner
 from spark_groups.spark.control.control_messages import (
+    BatchAsked,
     BatchReported,
+    BatchRunning,
+    BatchWritten,
     Change,
     Drain,
     Draining,
@@ -67,6 +70,7 @@ class RunnerControl:
     Args:
         proofs: Those of the run's batches; guarded by this object's lock.
         move_with_state: The option `partitionMoveWithState`.
+        answer: Returns the batch that Spark runs, for a function that may know it.
         jvm_pid: None means the parent of this process.
         directories: Where to look for drivers' sockets; None means the JVM's directories.
     """
@@ -78,6 +82,7 @@ class RunnerControl:
         *,
         group_id: str,
         move_with_state: MoveWithState = MoveWithState.WARN,
+        answer: Callable[[BatchAsked], BatchRunning | None] = lambda _: None,
         jvm_pid: int | None = None,
         directories: Sequence[Path] | None = None,
     ) -> None:
@@ -85,6 +90,7 @@ class RunnerControl:
         self._proofs = proofs
         self._group_id = group_id
         self._move_with_state = move_with_state
+        self._answer = answer
         self._changed = threading.Condition()
         self._listening: dict[Link, Listening] = {}
         self.trigger_interval_s: float | None = None
@@ -230,8 +236,10 @@ class RunnerControl:
             case QueryRefused(group_id=group_id, reason=reason):
                 if group_id == self._group_id:
                     self._failure = OptionsError(reason)
-            case BatchReported():
+            case BatchReported() | BatchWritten():
                 self._reported(message)
+            case BatchAsked():
+                self._send_batch(link, message)
             case RecordsCounted(plan=plan, counts=counts):
                 with self._changed:
                     is_own = self._proofs.is_own(plan)
@@ -249,6 +257,10 @@ class RunnerControl:
             case _:
                 logger.warning("ignoring a driver's message %s", type(message).__name__)
 
+    def _send_batch(self, link: Link, asked: BatchAsked) -> None:
+        if (batch := self._answer(asked)) is not None:
+            link.send(batch)
+
     def _greeted(self, link: Link, listening: Listening) -> None:
         with self._changed:
             self._listening[link] = listening
@@ -257,7 +269,11 @@ class RunnerControl:
         if owned := tuple(sorted(self._owned)):
             link.send(replace(self._message(Change.ASSIGNED), partitions=self._names(owned)))
 
-    def _reported(self, report: BatchReported) -> None:
+    def _reported(self, report: BatchReported | BatchWritten) -> None:
+        if isinstance(report, BatchWritten):
+            # The table does not know the query.
+            self._finish(report.plan)
+            return
         with self._changed:
             if not self._proofs.is_own(report.plan):
                 return
@@ -265,10 +281,15 @@ class RunnerControl:
             self._is_stateful = report.is_stateful
             self._judge(unjudged)
             self.trigger_interval_s = report.trigger_interval_s
-            plan = self._proofs.reported(report.plan, report.query_id)
         if report.trigger_interval_s:
             # Before finish(), because the pause until the next trigger starts there.
             self._driver.expect_calls_every(report.trigger_interval_s)
+        self._finish(report.plan, report.query_id)
+
+    def _finish(self, text: str, query_id: str | None = None) -> None:
+        """Finish the last plan if its batch is the one that was reported or written."""
+        with self._changed:
+            plan = self._proofs.reported(text, query_id)
         if plan is not None:
             self._driver.finish(plan)
             with self.changing() as proofs:

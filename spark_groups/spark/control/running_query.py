@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -31,6 +32,8 @@ _OBSERVED: Final = "CollectMetrics"
 _BATCH: Final = "LogicalRDD"
 _BATCH_ROWS: Final = "SQLExecutionRDD"
 """The plan of the frame that Spark 4 passes to foreachBatch, and the class of its rows."""
+_SERVED_BATCH: Final = "CachedRemoteRelation"
+"""The plan of the frame that a Spark Connect server passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,15 @@ class RunningQuery:
     """A query that reads one stream of kafka-group.
 
     Args:
-        options: The stream's options by name, with secrets; excluded from the repr.
+        options: The stream's options by name, with secrets; excluded from the repr. Through
+            Spark Connect there are none, but `packed`.
         ranges: The offset ranges of the current batch.
         topics: The topics that the query reads.
         before: The offset ranges of the previous batch, which is in Spark's log as done.
         is_as_loaded: Whether the query writes the stream without transforming it.
         cluster_id: Kafka's id of the cluster of the current batch; None: unknown.
         plan: The end offset of the current batch, as in Spark's checkpoint.
+        packed: Through Spark Connect: the validated options, pickled; excluded from the repr.
     """
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
@@ -55,11 +60,12 @@ class RunningQuery:
     is_as_loaded: bool
     cluster_id: str | None = None
     plan: str = ""
+    packed: bytes = field(default=b"", repr=False)
 
     @property
     def checked(self) -> SourceOptions:
         """The validated options."""
-        return _checked(self.options)
+        return _checked(self.options, self.packed)
 
     def cluster(self) -> Cluster:
         """Return a client of the cluster of the current batch."""
@@ -77,7 +83,8 @@ class RunningQuery:
         Raises:
             SchemaLookupError: A registry does not have a schema, or does not return it.
         """
-        return replace(_with_schemas(self.options, self.run_id), cluster_id=self.cluster_id)
+        settings = _with_schemas(self.options, self.packed, self.run_id)
+        return replace(settings, cluster_id=self.cluster_id)
 
 
 def running_query(batch: DataFrame, caller: str) -> RunningQuery:
@@ -105,20 +112,40 @@ def running_query(batch: DataFrame, caller: str) -> RunningQuery:
         raise OptionsError(
             f"{caller} requires a query with one kafka-group stream, not {len(streams)}"
         )
-    options = _given(streams[0])
     start, end = _text(execution.committedOffsets()), _text(execution.availableOffsets())
+    running = query_between(start, end, _given(streams[0]), execution.runId().toString())
+    return replace(running, is_as_loaded=_is_loaded(plan))
+
+
+def query_between(
+    start: str,
+    end: str,
+    options: tuple[tuple[str, str], ...],
+    run_id: str,
+    packed: bytes = b"",
+) -> RunningQuery:
+    """Return the query whose batch has these end offsets; its stream counts as loaded.
+
+    Args:
+        start: The end offset of the previous batch; empty: there is none.
+        end: That of the batch.
+        options: See `RunningQuery`.
+        run_id: See `RunningQuery`.
+        packed: See `RunningQuery`.
+    """
     planned = parse_plan_text(end) if end != start else None
     before = parse_plan_text(start) if start else None
     is_own = planned and before and planned.group_id == before.group_id
     return RunningQuery(
         options,
-        execution.runId().toString(),
+        run_id,
         planned.ranges if planned else (),
         planned.topics if planned else (),
         before.ranges if before and is_own else (),
-        is_as_loaded=_is_loaded(plan),
+        is_as_loaded=True,
         cluster_id=planned.cluster_id if planned else None,
         plan=end,
+        packed=packed,
     )
 
 
@@ -162,8 +189,8 @@ def _check_is_classic(is_classic: bool, caller: str) -> None:
         )
 
 
-def batch_frame_id(batch: DataFrame, caller: str, cure: str) -> int:
-    """Return a number that no frame of another batch has, of the frame that Spark has passed.
+def batch_frame_id(batch: DataFrame, caller: str, cure: str) -> int | str:
+    """Return an id that no frame of another batch has, of the frame that Spark has passed.
 
     Args:
         batch: What the function got that `caller` has returned.
@@ -174,16 +201,24 @@ def batch_frame_id(batch: DataFrame, caller: str, cure: str) -> int:
         OptionsError: It is another frame, such as one that was filtered or limited.
     """
     frame: Any = batch
-    plan = frame._jdf.queryExecution().logical()
-    if plan.getClass().getSimpleName() == _BATCH:
-        rdd = plan.rdd()
-        if rdd.getClass().getSimpleName() == _BATCH_ROWS:
-            return int(rdd.id())
+    if not hasattr(frame, "_jdf"):
+        if type(frame._plan).__name__ == _SERVED_BATCH:
+            return str(frame._plan._relation_id)
+    elif (rdd := _batch_rows(frame._jdf.queryExecution().logical())) is not None:
+        return int(rdd.id())
     raise OptionsError(
         f"the function of {caller} got a DataFrame that is not the batch as Spark passes it to"
         " foreachBatch, but one that was made of it or read elsewhere: the offsets of the whole"
         f" batch would be committed. Pass the batch as it is; {cure}"
     )
+
+
+def _batch_rows(plan: Any) -> Any:
+    """Return the rows of the plan of a frame that Spark passes to foreachBatch; else None."""
+    if plan.getClass().getSimpleName() != _BATCH:
+        return None
+    rdd = plan.rdd()
+    return rdd if rdd.getClass().getSimpleName() == _BATCH_ROWS else None
 
 
 def split_group(execution: Any) -> tuple[str, str] | None:
@@ -234,14 +269,19 @@ def cluster_of(checked: SourceOptions, identity: ClusterIdentity | None = None) 
 
 
 @lru_cache(maxsize=16)
-def _checked(options: tuple[tuple[str, str], ...]) -> SourceOptions:
+def _checked(options: tuple[tuple[str, str], ...], packed: bytes = b"") -> SourceOptions:
     """Cache the options across batches, because certificate files are slow to load."""
+    if packed:
+        unpacked: SourceOptions = pickle.loads(packed)
+        return unpacked
     return SourceOptions.of(dict(options))
 
 
 @lru_cache(maxsize=_RUNS_MAX)
-def _with_schemas(options: tuple[tuple[str, str], ...], run_id: str) -> RangeSettings:
-    settings, notes = with_schemas(_checked(options))
+def _with_schemas(
+    options: tuple[tuple[str, str], ...], packed: bytes, run_id: str
+) -> RangeSettings:
+    settings, notes = with_schemas(_checked(options, packed))
     for note in notes:
         logger.info("run %s: %s", run_id, note)
     return settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 from spark_groups.errors import OptionsError
 
@@ -22,7 +23,7 @@ class OwnColumns(DataSource):
         """Return the columns in Spark's DDL."""
         raise NotImplementedError
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """Return the columns in Spark's DDL, and note that Spark has asked for them."""
         self._is_asked = True
         return self.columns()

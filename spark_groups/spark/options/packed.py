@@ -5,7 +5,9 @@ Options travel pickled, so executors never import pydantic.
 
 from __future__ import annotations
 
+import os
 import pickle
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -26,6 +28,8 @@ RANGE_COLUMNS: Final = (
     "topic string, partition int, fromOffset bigint, untilOffset bigint, topicId string"
 )
 """The columns with `emit=ranges`; the first four as in Spark's `OffsetRange`."""
+KEY_NAME: Final = "spark_groups"
+"""The name of a load's key in the metadata of the first column of its ranges."""
 
 
 def columns(*, include_headers: bool) -> str:
@@ -83,6 +87,8 @@ class Load:
         columns: The schema in Spark's DDL.
         packed_options: All options, pickled, with secrets; excluded from the repr.
         notes: Sentences for the log about schemas that were looked up.
+        key: A random text that the columns carry where a function must find its query by it: with
+            `emit=ranges` through Spark Connect; empty elsewhere.
     """
 
     columns: str
@@ -90,6 +96,7 @@ class Load:
     range_settings: RangeSettings
     packed_options: bytes = field(repr=False)
     notes: tuple[str, ...] = ()
+    key: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Load:
@@ -101,12 +108,15 @@ class Load:
         """
         from spark_groups.spark.options.option_values import Emit
         from spark_groups.spark.options.source_options import SourceOptions
+        from spark_groups.wire.security.config_references import Allowed
 
         checked = SourceOptions.of(options, may_lack_group=True)
         settings = checked.range_settings()
         notes: tuple[str, ...] = ()
+        key = ""
         if checked.emit is Emit.RANGES:
             names = RANGE_COLUMNS
+            key = uuid.uuid4().hex if Allowed.by(os.environ).is_connect else ""
         else:
             names = columns(include_headers=checked.include_headers)
             if settings.formats is not None:
@@ -118,6 +128,7 @@ class Load:
             range_settings=settings,
             packed_options=pickle.dumps(checked),
             notes=notes,
+            key=key,
         )
 
     def options(self) -> SourceOptions:

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from spark_groups.group.counts import Count
+from spark_groups.spark.control.control_messages import RecordsCounted
 from spark_groups.spark.control.listener import report_records
 from spark_groups.spark.control.running_query import RunningQuery
+from spark_groups.spark.control.served_query import batch_channel, is_served
 from spark_groups.spark.processing.counts import FateCount
 from spark_groups.spark.processing.strategies import Fate
 
@@ -49,7 +51,11 @@ class RecordTotals:
         """
         if not self._unreported:
             return
-        is_heard = report_records(running.plan, self._unreported)
+        if is_served():
+            counts = tuple(sorted(self._unreported.items()))
+            is_heard = batch_channel().report(RecordsCounted(plan=running.plan, counts=counts))
+        else:
+            is_heard = report_records(running.plan, self._unreported)
         self._unreported.clear()
         if not is_heard and running.checked.metrics_port is not None and self._warns:
             self._warns = False

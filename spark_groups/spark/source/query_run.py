@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import logging
 import os
+import pickle
 import threading
 import time
+import uuid
 from typing import Any, Final
 
 from spark_groups.group.batches.plan_limit import PlanLimit
 from spark_groups.group.batches.proofs import PlanJson, Proof, Proofs
 from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
+from spark_groups.group.ledger.plan_text import offset_text
 from spark_groups.group.member.subscription import surprising
 from spark_groups.runtime.driver import GroupDriver
+from spark_groups.spark.control.control_messages import BatchAsked, BatchRunning
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.source_options import SourceOptions
@@ -43,11 +49,18 @@ class QueryRun:
     Args:
         spark_passes_start: Whether Spark passes the end of the last batch to `latestOffset`; Spark
             4.0 and 4.1 do not.
+        key: What a function knows that may learn the batch and the options; empty: none may.
     """
 
-    def __init__(self, options: SourceOptions, *, spark_passes_start: bool = True) -> None:
+    def __init__(
+        self, options: SourceOptions, *, spark_passes_start: bool = True, key: str = ""
+    ) -> None:
         options.check_stream()
         self._options = options
+        self._key = key
+        self._run_id = uuid.uuid4().hex
+        self._batch: tuple[PlanJson, PlanJson] | None = None
+        """Where the batch that Spark runs begins and ends."""
         self._jvm_pid = os.getppid()
         self.application = Application(
             jvm_pid=self._jvm_pid,
@@ -75,6 +88,7 @@ class QueryRun:
             Proofs(owner, passes_start=spark_passes_start),
             group_id=options.group_id,
             move_with_state=options.move_with_state,
+            answer=self.answer,
         )
         self._limit = options.plan_limit()
         warn_of_open_secrets(options.security)
@@ -171,6 +185,7 @@ class QueryRun:
             CheckpointError: The checkpoint belongs to another group or cluster, on Spark 4.0 or
                 4.1; or the batch to run again reads none of this stream's topics.
         """
+        self._batch = (start, end)
         with self.control.changing() as proofs:
             run = proofs.batch_to_run(start, end)
         self._start(run.checkpointed)
@@ -186,6 +201,20 @@ class QueryRun:
                 ", ".join(run.unsubscribed),
             )
         return run.plan
+
+    def answer(self, asked: BatchAsked) -> BatchRunning | None:
+        """Return the batch that Spark runs, for a function that has the load's key; else None."""
+        batch = self._batch
+        is_known = bool(self._key) and hmac.compare_digest(self._key, asked.key)
+        if not is_known or batch is None or self._is_ending:
+            return None
+        return BatchRunning(
+            number=asked.number,
+            run_id=self._run_id,
+            start=offset_text(batch[0]),
+            end=offset_text(batch[1]),
+            options=base64.b64encode(pickle.dumps(self._options)).decode("ascii"),
+        )
 
     def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
         """Wait for a listening driver's report of the last batch."""

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.options.own_columns import OwnColumns
-from spark_groups.spark.options.packed import SOURCE_NAME, Load
+from spark_groups.spark.options.packed import KEY_NAME, SOURCE_NAME, Load
 from spark_groups.spark.source.packing import pack
 from spark_groups.systems import check_system
 from spark_groups.types import OffsetRange
@@ -71,6 +71,20 @@ class KafkaGroupDataSource(OwnColumns):
     def columns(self) -> str:
         """Return the columns of Spark's own Kafka source, or of ranges if the load emits them."""
         return self._load.columns
+
+    def schema(self) -> str | StructType:
+        """Return the columns; those of ranges with the load's key, if it has one."""
+        ddl = super().schema()
+        if not self._load.key:
+            return ddl
+        types = {"bigint": "long", "int": "integer"}
+        named = [each.split() for each in self.columns().split(", ")]
+        fields: list[dict[str, Any]] = [
+            {"name": name, "type": types.get(kind, kind), "nullable": True, "metadata": {}}
+            for name, kind in named
+        ]
+        fields[0]["metadata"] = {KEY_NAME: self._load.key}
+        return StructType.fromJson({"type": "struct", "fields": fields})
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
         """Return the reader of one query."""
@@ -218,7 +232,9 @@ class _StreamReader(DataSourceStreamReader):
                 logger.info("%s", note)
             # Before the member opens connections of its own.
             connection = jvm_connection()
-            self._run = QueryRun(self._options, spark_passes_start=HAS_ADMISSION_CONTROL)
+            self._run = QueryRun(
+                self._options, spark_passes_start=HAS_ADMISSION_CONTROL, key=self._load.key
+            )
             RunnerEnd(
                 self.stop, files_directory=files_directory(), jvm_connection=connection
             ).watch()
@@ -304,8 +320,9 @@ else:
 def _tasks(
     load: Load, options: SourceOptions, ranges: tuple[OffsetRange, ...], cluster_id: str | None
 ) -> list[InputPartition]:
-    if load.emits_ranges:
+    if load.emits_ranges and not load.key:
         return [RangesPartition(ranges, cluster_id)] if ranges else []
+    # Through Spark Connect, the tasks that get ranges read them, too.
     tasks = pack(
         ranges,
         default_tasks=os.cpu_count() or 1,

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -134,28 +134,44 @@ def iceberg_table(
     if "." not in identifier:
         raise OptionsError(f"an Iceberg table is named <namespace>.<name>, not {identifier!r}")
     if not isinstance(catalog, Catalog):
-        secrets = Secrets.of(properties or {})
-        try:
-            with catalog_errors(identifier, secrets):
-                catalog = load_catalog(catalog, **dict(properties or {}))
-        except ValueError as error:
-            raise OptionsError(
-                f"the Iceberg catalog {catalog!r} is not known: {secrets.line(error)}"
-            ) from secrets.cause(error)
-        except (NotInstalledError, ModuleNotFoundError) as error:
-            raise OptionsError(
-                f"the Iceberg catalog {catalog!r} needs another package: {error}"
-            ) from error
-        session = getattr(catalog, "_session", None)
-        if isinstance(session, Session):
-            # The library gives its requests to a REST catalog no timeout, nor a setting for one.
-            request = partial(session.request, timeout=REST_WAIT_S)
-            session.request = request  # type: ignore[method-assign]
+        catalog = _loaded(identifier, catalog, properties or {})
     elif properties:
         raise OptionsError("pass properties with the name of a catalog, not with a loaded catalog")
     return IcebergTable(
         identifier, catalog, transforms, target_file_bytes, compression, evolves=evolves(evolve)
     )
+
+
+def _loaded(identifier: str, name: str | None, properties: Mapping[str, str]) -> Catalog:
+    """Return the catalog of a table.
+
+    Raises:
+        OptionsError: It is not described, or needs another package.
+    """
+    secrets = Secrets.of(properties)
+    try:
+        with catalog_errors(identifier, secrets):
+            catalog = load_catalog(name, **properties)
+    except ValueError as error:
+        raise OptionsError(
+            f"the Iceberg catalog {name!r} is not known: {secrets.line(error)}"
+        ) from secrets.cause(error)
+    except (NotInstalledError, ModuleNotFoundError) as error:
+        raise OptionsError(
+            f"the Iceberg catalog {name!r} needs another package: {error}"
+        ) from error
+    session = getattr(catalog, "_session", None)
+    if isinstance(session, Session):
+        # The library gives its requests to a REST catalog no timeout, nor a setting for one.
+        request = partial(session.request, timeout=REST_WAIT_S)
+        session.request = request  # type: ignore[method-assign]
+    return catalog
+
+
+def _loaded_again(
+    name: str, properties: Mapping[str, str], identifier: str, *given: Any, **named: Any
+) -> IcebergTable:
+    return IcebergTable(identifier, _loaded(identifier, name, properties), *given, **named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +309,11 @@ class IcebergTable(LakeTable):
         self._secrets = Secrets.of(catalog.properties)
         self._table: Table | None = None
         self._new_location = ""
+
+    def __reduce__(self) -> tuple[Callable[..., IcebergTable], tuple[Any, ...]]:
+        (identifier, catalog, *given), named = self._made_of
+        arguments = catalog.name, dict(catalog.properties), identifier, *given
+        return partial(_loaded_again, **named), arguments
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:
         """Return the current fence.

@@ -93,6 +93,9 @@ class Targets:
             self.is_one = True
             self._target(route, "")
 
+    def __reduce__(self) -> tuple[type[Targets], tuple[Any, ...]]:
+        return Targets, (self._route, self._on_error)
+
     def known(self, topics: Collection[str] = ()) -> Sequence[Target]:
         """Return the tables that are known once some topics are.
 

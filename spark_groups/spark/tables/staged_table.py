@@ -6,8 +6,9 @@ Executors import this module with the writers of files.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_groups.errors import TableError
 from spark_groups.spark.tables.left_out import LETTER_COLUMNS
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_Table = TypeVar("_Table", bound="StagedTable")
+
+
 class StagedTable(FencedTable):
     """The base of tables whose rows tasks stage, in files or staging tables, before the commit.
 
@@ -26,6 +30,23 @@ class StagedTable(FencedTable):
         letters: The name of a table of dead letters in the same database; None: there is none.
         upsert: How rows change those with the same key; None: they are added.
     """
+
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls: type[_Table], *given: Any, **named: Any) -> _Table:
+        """Note the arguments: a copy in another process is made of these, without connections."""
+        made = super().__new__(cls)
+        made._made_of = given, named
+        return made
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        given, named = self._made_of
+        return partial(type(self), **named), given
+
+    def __copy__(self: _Table) -> _Table:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     def __init__(self, name: str, letters: str | None = None, upsert: Upsert | None = None) -> None:
         self._name = name

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+from pyspark.sql.utils import is_remote
 
 from spark_groups.errors import (
     OptionsError,
@@ -51,11 +52,17 @@ from spark_groups.group.member.messages import (
     PartitionError,
 )
 from spark_groups.observation.observe import known_offsets
+from spark_groups.spark.control.control_messages import BatchWritten
 from spark_groups.spark.control.running_query import (
     RunningQuery,
     batch_frame_id,
     loaded_stream,
     running_query,
+)
+from spark_groups.spark.control.served_query import (
+    batch_channel,
+    is_served,
+    served_query,
 )
 from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.packed import with_schemas
@@ -70,6 +77,7 @@ from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
 from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.left_out import LeftOut
+from spark_groups.spark.tables.range_rows import stage_range_rows
 from spark_groups.spark.tables.routes import (
     Asked,
     Route,
@@ -111,8 +119,10 @@ def write_table(
     The stream has to be the one that `load()` returned: the transform changes the rows. With
     `emit=ranges`, tasks read the records and write them, and no row passes through the JVM.
 
-    A table that no batch could be written to is refused now. To have everything else that is known
-    refused before the query starts, such as columns, call `check` of what this returns.
+    A table that no batch could be written to is refused now; through Spark Connect, where the
+    function runs on the server's host and `emit=ranges` is required, when the query starts. To have
+    everything else that is known refused before the query starts, such as columns, call `check` of
+    what this returns, in a classic session.
 
     Args:
         table: A table from `delta_table`, `iceberg_table`, `postgres_table`, `sqlite_table` or
@@ -146,10 +156,29 @@ def write_table(
     transform_of = _TransformOf(transform, columns, envelope is not None)
     for target in targets.known():
         transform_of(target.table)
+    if not is_remote():
+        _check_tables(targets)
+    return TableWriter(targets, transform_of, on_error)
+
+
+def _check_tables(targets: Targets) -> None:
+    for target in targets.known():
         # Another writer that changes the table now says nothing about the first batch.
         with suppress(TableChangedError):
             target.table.check()
-    return TableWriter(targets, transform_of, on_error)
+
+
+def _received(*given: Any) -> TableWriter:
+    """Return a writer that came from another process, such as the client of a Connect server.
+
+    Raises:
+        TableError: A Connect server is about to start a query, and no batch could be written.
+    """
+    writer = TableWriter(*given)
+    if is_served():
+        _check_tables(writer._targets)
+        batch_channel()
+    return writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +231,11 @@ class TableWriter:
         self._on_error = on_error
         self._totals = RecordTotals()
         self._notices = Notices()
-        self._frames: dict[int, tuple[str, int]] = {}
+        self._frames: dict[int | str, tuple[str, int]] = {}
         """The run and batch of the last frame."""
+
+    def __reduce__(self) -> tuple[Callable[..., TableWriter], tuple[Any, ...]]:
+        return _received, (self._targets, self._transform_of, self._on_error)
 
     @property
     def totals(self) -> Mapping[Fate, int]:
@@ -227,7 +259,7 @@ class TableWriter:
             TableError: The table cannot be written, or lacks the columns.
             AnalysisException: Expressions of the transform do not fit the stream.
         """
-        checked, is_as_loaded = loaded_stream(stream, "write_table")
+        checked, is_as_loaded = loaded_stream(stream, "check")
         if not is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
         topics = checked.subscription.topic_names
@@ -263,7 +295,10 @@ class TableWriter:
                 batch, or a topic has no table.
             TableError: The batch cannot be written; the message has the reason and the remedy.
         """
-        running = running_query(batch, "write_table")
+        if is_served():
+            running = served_query(batch, "write_table")
+        else:
+            running = running_query(batch, "write_table")
         if not running.is_as_loaded:
             raise OptionsError(_NOT_AS_LOADED)
         self._check_frame(batch, (running.run_id, batch_id))
@@ -293,6 +328,9 @@ class TableWriter:
         counts = (each.counts for target in parts for each in target.left_out)
         self._totals.add(chain.from_iterable(counts), batch_id)
         self._totals.report(running)
+        if is_served():
+            # The table proves the batch: its offsets are committed at once.
+            batch_channel().report(BatchWritten(plan=running.plan))
 
     def _check_formats(self, checked: SourceOptions, targets: Iterable[Target]) -> None:
         """Refuse what cannot be done with records that are decoded.
@@ -387,7 +425,7 @@ class TableWriter:
         at_last: AtLast | None,
     ) -> dict[Target, list[Piece | LeftOut]]:
         """Stage the rows of some ranges with tasks that read the ranges, in one job."""
-        checked, context = running.checked, batch.sparkSession.sparkContext
+        checked = running.checked
         settings = running.reading_settings()
         works = [
             RangesToTable(
@@ -399,16 +437,21 @@ class TableWriter:
             for target, each in asked.items()
         ]
         indexes = {r.topic_id: at for at, each in enumerate(asked.values()) for r in each.ranges}
-        tasks = pack(
-            chain.from_iterable(each.ranges for each in asked.values()),
-            default_tasks=context.defaultParallelism,
-            min_partitions=checked.min_partitions,
-            max_records_per_partition=checked.max_records_per_partition,
-            table_of=indexes,
-        )
+        ranges = [*chain.from_iterable(each.ranges for each in asked.values())]
         work = RangesToTables(works, indexes)
         with refusals_of_tasks():
-            staged = context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+            if is_served():
+                staged = stage_range_rows(batch, work, ranges)
+            else:
+                context = batch.sparkSession.sparkContext
+                tasks = pack(
+                    ranges,
+                    default_tasks=context.defaultParallelism,
+                    min_partitions=checked.min_partitions,
+                    max_records_per_partition=checked.max_records_per_partition,
+                    table_of=indexes,
+                )
+                staged = context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
         found: dict[Target, list[Piece | LeftOut]] = {target: [] for target in asked}
         targets = [*asked]
         for index, each in staged:

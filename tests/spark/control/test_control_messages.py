@@ -7,7 +7,10 @@ import json
 import pytest
 
 from spark_groups.spark.control.control_messages import (
+    BatchAsked,
     BatchReported,
+    BatchRunning,
+    BatchWritten,
     Change,
     Drain,
     Draining,
@@ -34,6 +37,9 @@ MESSAGES = (
         trigger_interval_s=0.5,
     ),
     NothingMoreReported(query_id="q", had_reports=True),
+    BatchAsked(number=1, key="7f"),
+    BatchWritten(plan="{}"),
+    BatchRunning(number=1, run_id="r", start="", end="{}", options="gASV"),
     Drain(),
     Released(number=7),
     Introduced(pid=4711, group_id="flights"),

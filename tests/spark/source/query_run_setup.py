@@ -23,10 +23,10 @@ def query_runs(kafka: EmbeddedKafka, group_id: str, **options: str) -> Iterator[
     always = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group_id}
     runs: list[QueryRun] = []
 
-    def started(**changed: str | None) -> QueryRun:
+    def started(key: str = "", **changed: str | None) -> QueryRun:
         every = {**always, **options, **{name.lower(): value for name, value in changed.items()}}
         given = {name: value for name, value in every.items() if value is not None}
-        runs.append(QueryRun(SourceOptions.of(given)))
+        runs.append(QueryRun(SourceOptions.of(given), key=key))
         return runs[-1]
 
     yield started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,6 +71,15 @@ def refuse(writer: Writer, problem: str | None = None) -> None:
     """Have the table refuse a commit because of another writer."""
     with pytest.raises(TableChangedError, match=problem):
         writer.commit()
+
+
+@every_catalog
+def test_copy_in_another_process_reads_the_same_fence(place: Place) -> None:
+    Writer(place).write(reads(5, 10))
+    table = place.fenced()
+    copied = pickle.loads(pickle.dumps(table))
+    assert str(copied) == str(table)
+    assert copied.read(GROUP).entries == table.read(GROUP).entries == {KEY: Entry(5, 10)}
 
 
 @every_catalog

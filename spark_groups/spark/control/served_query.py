@@ -1,0 +1,152 @@
+"""The running query of a function of `foreachBatch` through Spark Connect.
+
+Spark calls the function in a process of its own on the server's host, which cannot ask the JVM for
+the query. The query's runner is a process there, too. Over the control channel it answers with the
+plan of the batch and with the stream's options, which so leave neither the host nor the processes
+of the server's user. Only a function whose batch carries the key of the runner's `load()` is
+answered.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from spark_groups.errors import OptionsError
+from spark_groups.spark.control.channel import ControlServer, Link, directories_of_runner
+from spark_groups.spark.control.control_messages import (
+    BatchAsked,
+    BatchRunning,
+    BatchWritten,
+    Listening,
+    Message,
+    RecordsCounted,
+)
+from spark_groups.spark.control.running_query import RunningQuery, query_between
+from spark_groups.spark.options.packed import KEY_NAME, RANGE_COLUMNS
+
+ANSWER_S: Final = 10.0
+"""How long the runner may take to answer: it looks for new functions twice a second."""
+_SERVED: Final = "SPARK_CONNECT_LOCAL_URL"
+"""Set in the environment of a process in which a Connect server calls functions."""
+_COLUMNS: Final = [each.split()[0] for each in RANGE_COLUMNS.split(", ")]
+
+
+def is_served() -> bool:
+    """Return whether a Spark Connect server calls this process's function."""
+    return _SERVED in os.environ
+
+
+class BatchChannel:
+    """A function's end of the control channel.
+
+    Args:
+        jvm_pid: The process of the server.
+        directories: Candidate directories for the socket, in order of preference.
+        answer_s: How long the runner may take to answer, in seconds.
+    """
+
+    def __init__(
+        self, jvm_pid: int, directories: Sequence[Path], *, answer_s: float = ANSWER_S
+    ) -> None:
+        self._answer_s = answer_s
+        self._changed = threading.Condition()
+        self._asked: BatchAsked | None = None
+        self._answers: list[BatchRunning] = []
+        self._run_ids: set[str] = set()
+        listening = Listening(reported_groups=(), holds_revocations=False)
+        self._server = ControlServer(
+            jvm_pid, listening, self._received, directories, lambda: [*filter(None, [self._asked])]
+        )
+
+    def start(self) -> None:
+        """Let runners connect."""
+        self._server.start("a function of foreachBatch cannot learn its batch")
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()
+
+    def ask(self, key: str) -> BatchRunning:
+        """Return the batch that Spark runs in the query of a stream.
+
+        Args:
+            key: That of the stream's `load()`.
+
+        Raises:
+            OptionsError: No runner has answered in time, or those of several queries have.
+        """
+        with self._changed:
+            number = self._asked.number + 1 if self._asked else 1
+            self._asked, self._answers = BatchAsked(number=number, key=key), []
+        self._server.broadcast(self._asked)
+        with self._changed:
+            self._changed.wait_for(lambda: self._answers, self._answer_s)
+            answers, runs = [*self._answers], len(self._run_ids)
+        if runs > 1:
+            raise OptionsError(
+                "several running queries read the stream of one load(): load it once for each query"
+            )
+        if not answers:
+            raise OptionsError(
+                f"the query's runner did not answer within {self._answer_s:g} s, so write_table"
+                " cannot learn the offsets of the batch. It has to run on the host of the Spark"
+                " Connect server, as the same user, and both need a directory of this user that"
+                " exists: set XDG_RUNTIME_DIR for the server, to one with mode 0700. The server"
+                " needs the same version of spark-groups as the client"
+            )
+        return answers[0]
+
+    def report(self, message: BatchWritten | RecordsCounted) -> bool:
+        """Report to the runner, which alone knows the plan; return False if there is none."""
+        return self._server.broadcast(message) > 0
+
+    def _received(self, _: Link, message: Message) -> None:
+        with self._changed:
+            asked = self._asked
+            if isinstance(message, BatchRunning) and asked and message.number == asked.number:
+                self._answers.append(message)
+                self._run_ids.add(message.run_id)
+                self._changed.notify_all()
+
+
+@cache
+def batch_channel() -> BatchChannel:
+    """Return the channel of this process; the first call opens it.
+
+    Opened before the query has a runner, it is found at the runner's first look.
+    """
+    channel = BatchChannel(os.getppid(), directories_of_runner())
+    channel.start()
+    return channel
+
+
+def served_query(batch: DataFrame, caller: str) -> RunningQuery:
+    """Return the query that a batch belongs to, through Spark Connect.
+
+    Whether the stream is as loaded shows in the rows alone: `stage_range_rows` compares them.
+
+    Args:
+        batch: What Spark has passed to the function.
+        caller: The function to name in errors.
+
+    Raises:
+        OptionsError: The query is unknown, or is of another stream than one with `emit=ranges`.
+    """
+    fields = batch.schema.fields
+    if [each.name for each in fields] != _COLUMNS or KEY_NAME not in fields[0].metadata:
+        raise OptionsError(
+            f"through Spark Connect, {caller} requires a stream of kafka-group with"
+            ' .option("emit", "ranges"), as load() returned it: the second argument of write_table'
+            " changes the rows"
+        )
+    found = batch_channel().ask(fields[0].metadata[KEY_NAME])
+    packed = base64.b64decode(found.options)
+    return query_between(found.start, found.end, (), found.run_id, packed)

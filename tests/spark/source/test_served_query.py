@@ -1,0 +1,87 @@
+"""A function of Spark Connect and the runner of its query, which tell each other of a batch."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_groups.broker.embedded import EmbeddedKafka
+from spark_groups.errors import OptionsError
+from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
+from spark_groups.spark.control.channel import directories_of_runner
+from spark_groups.spark.control.control_messages import BatchWritten
+from spark_groups.spark.control.running_query import query_between
+from spark_groups.spark.control.served_query import BatchChannel
+from tests.runtime.members import committed
+from tests.spark.source.query_run_setup import Start, ranges, small_batches, until_rows
+from workshop.parts.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Start]:
+    with small_batches(kafka, topic_name, group_id) as started:
+        yield started
+
+
+@pytest.fixture
+def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchChannel]:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    channel = BatchChannel(os.getppid(), directories_of_runner(), answer_s=5)
+    channel.start()
+    yield channel
+    channel.close()
+
+
+def test_function_learns_its_batch_and_what_it_has_written_is_committed(
+    start: Start, channel: BatchChannel, kafka: EmbeddedKafka, topic_name: str, group_id: str
+) -> None:
+    run = start(key="the key")
+    run.control.start()
+    end = until_rows(run, NOTHING_PLANNED)
+    planned = ranges(run, NOTHING_PLANNED, end)
+    found = channel.ask("the key")
+    assert "secret" not in repr(found)
+    packed = base64.b64decode(found.options)
+    running = query_between(found.start, found.end, (), found.run_id, packed)
+    assert (running.ranges, running.checked.group_id) == (planned, group_id)
+    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
+    assert channel.report(BatchWritten(plan=found.end))
+    wait_until(lambda: committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 4)
+    run.control.close()
+
+
+def test_function_without_the_key_learns_nothing(start: Start, channel: BatchChannel) -> None:
+    for key in ("the key", ""):
+        run = start(key=key)
+        run.control.start()
+        end = until_rows(run, NOTHING_PLANNED)
+        ranges(run, NOTHING_PLANNED, end)
+        with pytest.raises(OptionsError, match="did not answer"):
+            channel.ask("" if not key else "a guess")
+        run.leave(2.0)
+
+
+def test_two_queries_of_one_load_are_refused(start: Start, channel: BatchChannel) -> None:
+    runs = [start(key="the key") for _ in range(2)]
+    end = until_rows(runs[0], NOTHING_PLANNED)
+    for run in runs:
+        run.control.start()
+        ranges(run, NOTHING_PLANNED, end)
+
+    def refused() -> bool:
+        try:
+            channel.ask("the key")
+        except OptionsError as error:
+            return "load it once for each query" in str(error)
+        return False
+
+    wait_until(refused)
+    for run in runs:
+        run.control.close()

@@ -1,0 +1,55 @@
+"""Ranges as rows of tasks: the parts that a table lacks, and whether all of them were read."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_groups.spark.reading.rows import range_rows
+from spark_groups.spark.tables.range_rows import RangeRowsToTables, joined
+from spark_groups.types import OffsetRange
+
+TOPIC = uuid.UUID(int=1)
+
+
+def of(partition: int, begin: int, end: int) -> OffsetRange:
+    return OffsetRange(TOPIC, "orders", partition, begin, end)
+
+
+@dataclass
+class Work:
+    """Notes the ranges that it gets."""
+
+    tasks: list[Any] = field(default_factory=list)
+
+    def __call__(self, tasks: Any) -> Iterator[tuple[int, str]]:
+        self.tasks += tasks
+        yield 0, "a file"
+
+
+def staged(asked: list[OffsetRange], *rows: OffsetRange) -> tuple[list[Any], list[Any]]:
+    work: Any = Work()
+    found = RangeRowsToTables(work, asked)([range_rows(rows)])
+    return work.tasks, [pickle.loads(each["staged"][0].as_py()) for each in found]
+
+
+def test_task_reads_the_parts_of_its_ranges_that_a_table_lacks() -> None:
+    parts = (of(0, 5, 10), of(1, 10, 20))
+    asked = [of(0, 5, 20), of(1, 0, 30), of(2, 0, 10)]
+    tasks, found = staged(asked, of(0, 0, 10), of(1, 10, 20), of(3, 0, 5))
+    assert tasks == [parts]
+    assert found == [parts, (0, "a file")]
+
+
+def test_task_whose_ranges_a_table_has_reads_nothing() -> None:
+    assert staged([of(0, 5, 20)], of(0, 0, 5), of(1, 0, 5)) == ([], [])
+
+
+def test_parts_that_follow_each_other_are_one_range() -> None:
+    parts = [of(0, 5, 9), of(1, 0, 4), of(0, 0, 5)]
+    assert joined(parts) == [of(0, 0, 9), of(1, 0, 4)]
+    assert joined([of(0, 0, 5), of(0, 6, 9)]) == [of(0, 0, 5), of(0, 6, 9)], "a gap"
+    assert joined([of(0, 0, 5), of(0, 0, 5)]) == [of(0, 0, 5)] * 2, "a part twice"
