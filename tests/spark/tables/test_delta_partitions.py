@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "a%b": (pa.int64(), (-(2**63), 2**63 - 1, None, 0)),
     "small": (pa.int8(), (-128, 127, None)),
     "ratio": (pa.float64(), (0.5, None, 1e20, float("nan"), float("inf"), -1e-7)),
-    "single": (pa.float32(), (0.1, float("-inf"), None)),
+    "single": (pa.float32(), (0.25, float("-inf"), None)),
 }
 SCHEMA = pa.schema([("n", pa.int64()), *((name, of) for name, (of, _) in VALUES.items())])
 ROWS = len(TEXTS)
