@@ -276,6 +276,15 @@ def test_empty_text_of_a_partition_is_null_however_it_is_merged(tmp_path: Path) 
         assert by_id.rows("count", "city") == [(at, None)]
 
 
+def test_empty_text_of_a_partition_is_no_part_of_a_key(tmp_path: Path) -> None:
+    by_id = DeltaById(tmp_path, merge_on=("id", "city"), partition_by="city")
+    schema = SCHEMA.append(pa.field("city", pa.string()))
+    by_id.driver().write(batch({**row(0, "a", 0), "city": "b"}, schema=schema))
+    with pytest.raises(TableError, match="city is an empty text, which a partition column has as null"):
+        by_id.driver().write(batch({**row(1, "a", 1), "city": ""}, schema=schema))
+    assert by_id.rows("count", "city") == [(0, "b")]
+
+
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
     driver = by_id.driver()
     driver.write(batch(row(0, "a", 1)))
