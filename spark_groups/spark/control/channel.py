@@ -233,6 +233,11 @@ class ControlServer:
             link.send(message)
         return len(links)
 
+    @property
+    def has_runners(self) -> bool:
+        """Whether a runner is connected."""
+        return bool(self._introduced)
+
     def await_runners(self, pids: set[int], timeout_s: float) -> bool:
         """Wait until runners with these pids are connected; return False on timeout."""
         if self._socket is None:
@@ -245,14 +250,20 @@ class ControlServer:
     def await_ends(self, group_ids: Collection[str] | None, timeout_s: float) -> bool:
         """Wait until no runner of these groups is connected; return False on timeout.
 
+        One that has not introduced itself yet may be of any group.
+
         Args:
             group_ids: None means all groups.
         """
 
         def have_ended() -> bool:
             return not any(
-                group_ids is None or each.group_id in group_ids for each in self._known()
+                each is None or group_ids is None or each.group_id in group_ids
+                for each in self._introduced.values()
             )
+
+        if group_ids is not None and not group_ids:
+            return True
 
         with self._changed:
             return self._changed.wait_for(have_ended, timeout_s)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import base64
 import os
+import sys
 import threading
+import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -33,7 +35,9 @@ from spark_groups.spark.control.running_query import RunningQuery, query_between
 from spark_groups.spark.options.packed import KEY_NAME, RANGE_COLUMNS
 
 ANSWER_S: Final = 10.0
-"""How long the runner may take to answer: it looks for new functions twice a second."""
+"""How long a runner may take to connect: it looks for new functions twice a second."""
+LINKED_S: Final = 60.0
+"""How long runners that are connected may take to answer."""
 _SERVED: Final = "SPARK_CONNECT_LOCAL_URL"
 """Set in the environment of a process in which a Connect server calls functions."""
 _COLUMNS: Final = [each.split()[0] for each in RANGE_COLUMNS.split(", ")]
@@ -44,19 +48,31 @@ def is_served() -> bool:
     return _SERVED in os.environ
 
 
+def is_called_by_spark() -> bool:
+    """Return whether Spark, and no function of the user's, calls the function that asks this."""
+    return Path(sys._getframe(2).f_code.co_filename).name == "foreach_batch_worker.py"
+
+
 class BatchChannel:
     """A function's end of the control channel.
 
     Args:
         jvm_pid: The process of the server.
         directories: Candidate directories for the socket, in order of preference.
-        answer_s: How long the runner may take to answer, in seconds.
+        answer_s: How long a runner may take to connect and answer, in seconds.
+        linked_s: How long it may take if any runner is connected, in seconds.
     """
 
     def __init__(
-        self, jvm_pid: int, directories: Sequence[Path], *, answer_s: float = ANSWER_S
+        self,
+        jvm_pid: int,
+        directories: Sequence[Path],
+        *,
+        answer_s: float = ANSWER_S,
+        linked_s: float = LINKED_S,
     ) -> None:
         self._answer_s = answer_s
+        self._linked_s = linked_s
         self._changed = threading.Condition()
         self._asked: BatchAsked | None = None
         self._answers: list[BatchRunning] = []
@@ -87,16 +103,20 @@ class BatchChannel:
             number = self._asked.number + 1 if self._asked else 1
             self._asked, self._answers = BatchAsked(number=number, key=key), []
         self._server.broadcast(self._asked)
+        began_at = time.monotonic()
         with self._changed:
-            self._changed.wait_for(lambda: self._answers, self._answer_s)
+            if not self._changed.wait_for(lambda: self._answers, self._answer_s):
+                limit_s = self._linked_s if self._server.has_runners else 0.0
+                self._changed.wait_for(lambda: self._answers, limit_s - self._answer_s)
             answers, runs = [*self._answers], len(self._run_ids)
+        waited_s = time.monotonic() - began_at
         if runs > 1:
             raise OptionsError(
                 "several running queries read the stream of one load(): load it once for each query"
             )
         if not answers:
             raise OptionsError(
-                f"the query's runner did not answer within {self._answer_s:g} s, so write_table"
+                f"the query's runner did not answer within {waited_s:.0f} s, so write_table"
                 " cannot learn the offsets of the batch. It has to run on the host of the Spark"
                 " Connect server, as the same user, and both need a directory of this user that"
                 " exists: set XDG_RUNTIME_DIR for the server, to one with mode 0700. The server"

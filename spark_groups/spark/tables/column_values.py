@@ -17,7 +17,7 @@ import pyarrow.types as kinds
 
 _KEY: Final = "key"
 _VALUE: Final = "value"
-_NULL: Final = "is null, which the table does not allow"
+IS_NULL: Final = "is null, which the table does not allow"
 PLACE: Final[Mapping[str, pa.DataType]] = {
     "topic": pa.string(),
     "partition": pa.int32(),
@@ -94,7 +94,7 @@ def converted(column: pa.Array, wanted: pa.Field, path: str, limits: Limits) -> 
     """
     found = _converted(column, wanted.type, path, limits)
     if not wanted.nullable:
-        refuse_where(found.is_null(), path, _NULL)
+        refuse_where(found.is_null(), path, IS_NULL)
     return found
 
 
@@ -125,7 +125,7 @@ def _struct(column: pa.Array, wanted: pa.DataType, path: str, limits: Limits) ->
             nested = pa.nulls(len(column))
         value = _converted(nested, each.type, f"{path}.{each.name}", limits)
         if not each.nullable and value.null_count:
-            refuse_where(pc.and_not(value.is_null(), is_null), f"{path}.{each.name}", _NULL)
+            refuse_where(pc.and_not(value.is_null(), is_null), f"{path}.{each.name}", IS_NULL)
             # A Parquet file has no nulls there, and no reader sees the values below a null.
             places = pa.array(range(len(value)), pa.int64())
             filled = pc.if_else(value.is_valid(), places, len(value))

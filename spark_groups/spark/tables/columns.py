@@ -25,6 +25,7 @@ from spark_groups.spark.tables.column_types import (
     misfits,
 )
 from spark_groups.spark.tables.column_values import (
+    IS_NULL,
     ValueMisfitError,
     converted,
     refuse_outside,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     # Only tasks of such a table import pyiceberg.
     from spark_groups.spark.tables.iceberg_partitions import PartitionTransforms
 
+_EMPTY: Final = "is an empty text, which a partition column has as null, and must not be null"
 _DAYS: Final = (-719_162, 2_932_896)
 _DAY_US: Final = 86_400_000_000
 _MICROS: Final = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)
@@ -342,8 +344,11 @@ class TableColumns:
             stays = pc.invert(pc.fill_null(rows.column(self.mark), False))
         for name in self.required:
             if name in rows.schema.names:
-                is_null = pc.and_(rows.column(name).is_null(), stays)
-                refuse_where(is_null, name, "is null, which the table does not allow")
+                column = rows.column(name)
+                refuse_where(pc.and_(column.is_null(), stays), name, IS_NULL)
+                if name in self.partition_by and kinds.is_string(column.type):
+                    # Not null, as no null is left.
+                    refuse_where(pc.and_(pc.equal(column, ""), stays), name, _EMPTY)
             elif name not in self.with_default:
                 refuse_where(stays, name, "is missing, and must not be null")
 
@@ -376,11 +381,7 @@ class TableColumns:
         if staged.name not in {*self.partition_by, *computed_from}:
             return
         if kinds.is_string(staged.type) and not staged.nullable and not computed_from:
-            refuse_where(
-                pc.equal(column, ""),
-                staged.name,
-                "is an empty text, which a partition column has as null, and must not be null",
-            )
+            refuse_where(pc.equal(column, ""), staged.name, _EMPTY)
         if bounds := _FOUR_DIGIT_YEARS.get(staged.type):
             refuse_outside(column, bounds, staged.name, "is outside the years 1 to 9999")
 

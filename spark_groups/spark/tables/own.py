@@ -100,7 +100,9 @@ class OwnTable:
     def task_writer(self, attempt: Attempt) -> NoReturn:
         """Refuse tasks that write rows: the function gets a DataFrame."""
         del attempt
-        raise OptionsError(f"{self} takes rows: load the stream with emit=records")
+        raise OptionsError(
+            f"{self} takes rows: load the stream with emit=records, in a classic session"
+        )
 
     def write_rows(self, rows: DataFrame, attempt: Attempt) -> Sequence[Piece]:
         """Read the rows once: later reads might find that brokers have deleted records."""

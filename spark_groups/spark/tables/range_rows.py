@@ -1,14 +1,15 @@
 """Staging by tasks that get ranges as rows: through Spark Connect, the rows of a batch.
 
 A client of Spark Connect has no RDDs, so the job is made of the batch itself, whose rows are its
-ranges. What a filter has removed between `load()` and the function is not read: the ranges that
-the tasks report show it.
+ranges. Spark counts the batch as done for every stream that it reads, and not only for the one
+whose runner has answered. So all rows are compared with the plan: they show a filter and a union
+after `load()`, and two queries of one `load()`.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,19 +46,25 @@ class RangeRowsToTables:
             batches: Rows of ranges.
         """
         asked = {each.key: each for each in self.asked}
-        ranges = tuple(cut for batch in batches for cut in _cut(batch.to_pylist(), asked))
+        ranges = tuple(_range_of(row) for batch in batches for row in batch.to_pylist())
         if ranges:
             yield _packed(ranges)
-            for found in self.work([ranges]):
+        if parts := tuple(_cut(ranges, asked)):
+            for found in self.work([parts]):
                 yield _packed(found)
 
 
-def _cut(rows: Iterable[dict[str, Any]], asked: dict[Any, OffsetRange]) -> Iterator[OffsetRange]:
-    """Yield the parts of the rows' ranges that are asked for."""
-    for row in rows:
-        if (whole := asked.get((parse_topic_id(row["topicId"]), row["partition"]))) is not None:
-            begin = max(whole.from_offset, row["fromOffset"])
-            end = min(whole.until_offset, row["untilOffset"])
+def _range_of(row: Mapping[str, Any]) -> OffsetRange:
+    topic_id, offsets = parse_topic_id(row["topicId"]), (row["fromOffset"], row["untilOffset"])
+    return OffsetRange(topic_id, row["topic"], row["partition"], *offsets)
+
+
+def _cut(ranges: Iterable[OffsetRange], asked: dict[Any, OffsetRange]) -> Iterator[OffsetRange]:
+    """Yield the parts of ranges that are asked for."""
+    for each in ranges:
+        if (whole := asked.get(each.key)) is not None:
+            begin = max(whole.from_offset, each.from_offset)
+            end = min(whole.until_offset, each.until_offset)
             if begin < end:
                 yield replace(whole, from_offset=begin, until_offset=end)
 
@@ -67,7 +74,10 @@ def _packed(value: object) -> pa.RecordBatch:
 
 
 def stage_range_rows(
-    batch: DataFrame, work: RangesToTables, asked: Collection[OffsetRange]
+    batch: DataFrame,
+    work: RangesToTables,
+    asked: Collection[OffsetRange],
+    planned: Collection[OffsetRange],
 ) -> list[tuple[int, Piece | LeftOut]]:
     """Stage the rows of ranges with a Spark job over the rows of a batch.
 
@@ -75,23 +85,40 @@ def stage_range_rows(
         batch: The batch: its rows are ranges.
         work: Reads and stages ranges.
         asked: The ranges that the tables lack.
+        planned: All ranges of the batch.
 
     Returns:
         The staged pieces, with the index of their table.
 
     Raises:
-        OptionsError: The batch lacks some of the ranges: the stream is not as loaded.
+        OptionsError: The batch has other ranges than its plan: the stream is not as loaded.
     """
     job = map_in_arrow(batch, RangeRowsToTables(work, tuple(asked)), "staged binary")
     found = [pickle.loads(row.staged) for row in job.collect()]
-    ranges = [r for each in found if isinstance(each[0], OffsetRange) for r in each]
-    if joined(ranges) != [each for each in sorted(asked) if len(each)]:
+    _compare((r for each in found if isinstance(each[0], OffsetRange) for r in each), planned)
+    return [each for each in found if not isinstance(each[0], OffsetRange)]
+
+
+def compare_range_rows(batch: DataFrame, planned: Collection[OffsetRange]) -> None:
+    """Compare the rows of a batch, of which the tables lack nothing, with its plan.
+
+    Args:
+        batch: The batch: its rows are ranges.
+        planned: All ranges of the batch.
+
+    Raises:
+        OptionsError: The batch has other ranges than its plan: the stream is not as loaded.
+    """
+    _compare((_range_of(row.asDict()) for row in batch.collect()), planned)
+
+
+def _compare(ranges: Iterable[OffsetRange], planned: Collection[OffsetRange]) -> None:
+    if joined(each for each in ranges if len(each)) != joined(r for r in planned if len(r)):
         raise OptionsError(
             "the batch has other ranges than its plan: the stream was changed after load(), such"
-            " as by a filter. Pass a function that changes the rows to write_table, as its second"
-            " argument"
+            " as by a filter or a union, or two queries read it. Load it once for each query, and"
+            " pass a function that changes the rows to write_table, as its second argument"
         )
-    return [each for each in found if not isinstance(each[0], OffsetRange)]
 
 
 def joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:

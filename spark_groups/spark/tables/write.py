@@ -61,6 +61,7 @@ from spark_groups.spark.control.running_query import (
 )
 from spark_groups.spark.control.served_query import (
     batch_channel,
+    is_called_by_spark,
     is_served,
     served_query,
 )
@@ -77,7 +78,7 @@ from spark_groups.spark.source.packing import pack
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
 from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.left_out import LeftOut
-from spark_groups.spark.tables.range_rows import stage_range_rows
+from spark_groups.spark.tables.range_rows import compare_range_rows, stage_range_rows
 from spark_groups.spark.tables.routes import (
     Asked,
     Route,
@@ -318,18 +319,28 @@ class TableWriter:
             if target.letter_box is not None:
                 target.letter_box.open(replace(running, ranges=part.ranges))
         logs = GroupLogs(running)
+        is_compared = not is_served()
+
+        def staged(asked: Mapping[Target, Asked]) -> dict[Target, Sequence[Piece]]:
+            nonlocal is_compared
+            is_compared = True
+            return self._staged(batch, running, asked, batch_id)
+
         write_together(
             {
                 target: write_steps(target.table, part, self._notices, logs, target.unsaved)
                 for target, part in parts.items()
             },
-            lambda asked: self._staged(batch, running, asked, batch_id),
+            staged,
         )
+        if not is_compared:
+            compare_range_rows(batch, running.ranges)
         counts = (each.counts for target in parts for each in target.left_out)
         self._totals.add(chain.from_iterable(counts), batch_id)
         self._totals.report(running)
-        if is_served():
-            # The table proves the batch: its offsets are committed at once.
+        if is_served() and is_called_by_spark():
+            # The table proves the batch: its offsets are committed at once. A function of the
+            # user's that calls this may do more, which only the next trigger proves.
             batch_channel().report(BatchWritten(plan=running.plan))
 
     def _check_formats(self, checked: SourceOptions, targets: Iterable[Target]) -> None:
@@ -441,7 +452,7 @@ class TableWriter:
         work = RangesToTables(works, indexes)
         with refusals_of_tasks():
             if is_served():
-                staged = stage_range_rows(batch, work, ranges)
+                staged = stage_range_rows(batch, work, ranges, running.ranges)
             else:
                 context = batch.sparkSession.sparkContext
                 tasks = pack(

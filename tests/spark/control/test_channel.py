@@ -153,6 +153,18 @@ def test_last_messages_of_a_runner_arrive_before_its_links_close(
     assert listener.server.await_ends({"flights"}, 300)
 
 
+def test_runner_that_has_not_said_its_group_may_be_of_any(
+    places: ExitStack, tmp_path: Path
+) -> None:
+    listener = driver(places, tmp_path)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(next(tmp_path.glob("*.sock"))))
+        assert silent.recv(1), "accepted"
+        assert not listener.server.await_ends({"flights"}, 0.0)
+        assert listener.server.await_ends((), 0.0), "no run has ended"
+    assert listener.server.await_ends({"flights"}, 300)
+
+
 def test_the_end_of_a_driver_is_noticed(places: ExitStack, tmp_path: Path) -> None:
     listener = driver(places, tmp_path / "c")
     member = runner(places, tmp_path / "c")

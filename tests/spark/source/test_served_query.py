@@ -6,6 +6,7 @@ import base64
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import directories_of_runner
 from spark_groups.spark.control.control_messages import BatchWritten
 from spark_groups.spark.control.running_query import query_between
-from spark_groups.spark.control.served_query import BatchChannel
+from spark_groups.spark.control.served_query import BatchChannel, is_called_by_spark
 from tests.runtime.members import committed
 from tests.spark.source.query_run_setup import Start, ranges, small_batches, until_rows
 from workshop.parts.waiting import wait_until
@@ -33,7 +34,7 @@ def start(kafka: EmbeddedKafka, topic_name: str, group_id: str) -> Iterator[Star
 def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchChannel]:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
-    channel = BatchChannel(os.getppid(), directories_of_runner(), answer_s=5)
+    channel = BatchChannel(os.getppid(), directories_of_runner(), answer_s=5, linked_s=10)
     channel.start()
     yield channel
     channel.close()
@@ -66,6 +67,21 @@ def test_function_without_the_key_learns_nothing(start: Start, channel: BatchCha
         with pytest.raises(OptionsError, match="did not answer"):
             channel.ask("" if not key else "a guess")
         run.leave(2.0)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_spark"), [("pyspark/foreach_batch_worker.py", True), ("mine.py", False)]
+)
+def test_function_that_the_users_own_function_calls_does_not_prove_a_batch(
+    file: str, *, is_spark: bool
+) -> None:
+    calls: dict[str, Any] = {}
+    exec(compile("def call(function): return function()", file, "exec"), calls)
+
+    def written() -> bool:
+        return is_called_by_spark()
+
+    assert calls["call"](written) is is_spark
 
 
 def test_two_queries_of_one_load_are_refused(start: Start, channel: BatchChannel) -> None:

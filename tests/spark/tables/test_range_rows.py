@@ -8,8 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from spark_groups.errors import OptionsError
 from spark_groups.spark.reading.rows import range_rows
-from spark_groups.spark.tables.range_rows import RangeRowsToTables, joined
+from spark_groups.spark.tables.range_rows import (
+    RangeRowsToTables,
+    compare_range_rows,
+    joined,
+    stage_range_rows,
+)
 from spark_groups.types import OffsetRange
 
 TOPIC = uuid.UUID(int=1)
@@ -37,15 +47,55 @@ def staged(asked: list[OffsetRange], *rows: OffsetRange) -> tuple[list[Any], lis
 
 
 def test_task_reads_the_parts_of_its_ranges_that_a_table_lacks() -> None:
-    parts = (of(0, 5, 10), of(1, 10, 20))
+    rows = (of(0, 0, 10), of(1, 10, 20), of(3, 0, 5))
     asked = [of(0, 5, 20), of(1, 0, 30), of(2, 0, 10)]
-    tasks, found = staged(asked, of(0, 0, 10), of(1, 10, 20), of(3, 0, 5))
-    assert tasks == [parts]
-    assert found == [parts, (0, "a file")]
+    tasks, found = staged(asked, *rows)
+    assert tasks == [(of(0, 5, 10), of(1, 10, 20))]
+    assert found == [rows, (0, "a file")]
 
 
-def test_task_whose_ranges_a_table_has_reads_nothing() -> None:
-    assert staged([of(0, 5, 20)], of(0, 0, 5), of(1, 0, 5)) == ([], [])
+def test_task_whose_ranges_a_table_has_reads_nothing_and_names_them() -> None:
+    rows = (of(0, 0, 5), of(1, 0, 5))
+    assert staged([of(0, 5, 20)], *rows) == ([], [rows])
+
+
+class Frame:
+    """A batch whose rows are ranges, and its one task."""
+
+    def __init__(self, *rows: OffsetRange) -> None:
+        self.batch = range_rows(rows)
+
+    def mapInArrow(self, function: Any, _: str) -> Frame:
+        found = function([self.batch])
+        self.batch = pa.Table.from_batches(found, pa.schema([("staged", pa.binary())]))
+        return self
+
+    def collect(self) -> list[Row]:
+        return [Row(**each) for each in self.batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (of(0, 0, 5),),
+        (of(0, 0, 5), of(1, 0, 5), of(2, 0, 5)),
+        (of(0, 0, 5), of(1, 0, 4)),
+        (of(0, 0, 5), of(1, 0, 5), of(1, 0, 5)),
+        (),
+    ],
+)
+def test_batch_with_other_ranges_than_its_plan_is_refused_even_if_the_table_has_all(
+    rows: tuple[OffsetRange, ...],
+) -> None:
+    planned = [of(0, 0, 5), of(1, 0, 5), of(4, 7, 7)]
+    right: Any = Frame(of(1, 2, 5), of(0, 0, 5), of(1, 0, 2))
+    compare_range_rows(right, planned)
+    assert stage_range_rows(right, Work(), planned[:1], planned) == [(0, "a file")]  # type: ignore[arg-type]
+    wrong: Any = Frame(*rows)
+    with pytest.raises(OptionsError, match="a filter or a union, or two queries"):
+        compare_range_rows(wrong, planned)
+    with pytest.raises(OptionsError, match="a filter or a union, or two queries"):
+        stage_range_rows(wrong, Work(), planned[:1], planned)  # type: ignore[arg-type]
 
 
 def test_parts_that_follow_each_other_are_one_range() -> None:

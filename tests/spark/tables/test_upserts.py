@@ -285,6 +285,20 @@ def test_empty_text_of_a_partition_is_no_part_of_a_key(tmp_path: Path) -> None:
     assert by_id.rows("count", "city") == [(0, "b")]
 
 
+def test_empty_text_of_a_partition_that_must_not_be_null_is_refused(tmp_path: Path) -> None:
+    by_id = DeltaById(tmp_path, partition_by="city")
+    stored = (each for each in SCHEMA if each.name not in {*PLACE, "_deleted"})
+    schema = pa.schema([*stored, pa.field("city", pa.string(), nullable=False)])
+    deltalake.DeltaTable.create(
+        tmp_path, deltalake.Schema.from_arrow(schema), partition_by=["city"]
+    )
+    given = SCHEMA.append(pa.field("city", pa.string()))
+    with pytest.raises(TableError, match="city is an empty text, which a partition column"):
+        by_id.driver().write(batch({**row(0, "a", 0), "city": ""}, schema=given))
+    by_id.driver().write(batch({**row(0, "a", 0), "city": "b"}, schema=given))
+    assert by_id.rows("count", "city") == [(0, "b")]
+
+
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
     driver = by_id.driver()
     driver.write(batch(row(0, "a", 1)))
