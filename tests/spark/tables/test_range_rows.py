@@ -90,12 +90,12 @@ def test_batch_with_other_ranges_than_its_plan_is_refused_even_if_the_table_has_
     planned = [of(0, 0, 5), of(1, 0, 5), of(4, 7, 7)]
     right: Any = Frame(of(1, 2, 5), of(0, 0, 5), of(1, 0, 2))
     compare_range_rows(right, planned)
-    assert stage_range_rows(right, Work(), planned[:1], planned) == [(0, "a file")]  # type: ignore[arg-type]
+    assert stage_range_rows(right, Work(), planned[:1], planned) == [(0, "a file")]
     wrong: Any = Frame(*rows)
     with pytest.raises(OptionsError, match="a filter or a union, or two queries"):
         compare_range_rows(wrong, planned)
     with pytest.raises(OptionsError, match="a filter or a union, or two queries"):
-        stage_range_rows(wrong, Work(), planned[:1], planned)  # type: ignore[arg-type]
+        stage_range_rows(wrong, Work(), planned[:1], planned)
 
 
 def test_parts_that_follow_each_other_are_one_range() -> None:
