@@ -91,16 +91,16 @@ def test_a_query_takes_over_from_a_classic_consumer_and_returns_the_group(
         more()
         assert "can join now" in play(group_id, servers, "preflight")
         with query.running():
-            before.await_partitions(1, MOVE_S)
+            before.await_partitions(1)
             more()
             before.close()
             more()
             after = consumer()
             with after:
-                after.await_partitions(1, MOVE_S)
+                after.await_partitions(1)
                 more()
                 query.spark.streams.active[-1].stop()
-                after.await_partitions(2, MOVE_S)
+                after.await_partitions(2)
                 more()
     rows = [(row["partition"], row["offset"]) for row in query.rows()]
     assert_read_once([before, after], rows, {0: rows_each, 1: rows_each})

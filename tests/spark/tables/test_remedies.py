@@ -57,6 +57,7 @@ def query(
 
 def reset(query: TableQuery, *words: str) -> str:
     """Reset the group; return what the command says about the next start."""
+    query.await_left()
     command = shlex.join(("reset-offsets", query.group_id, *words, "--execute"))
     (view,) = follow([command], query.kafka.bootstrap_servers, {})
     return str(view["next_start"])
@@ -64,6 +65,7 @@ def reset(query: TableQuery, *words: str) -> str:
 
 def obey(query: TableQuery, commands: list[str]) -> list[dict[str, object]]:
     """Run printed commands on the query's table and group."""
+    query.await_left()
     names = {"TABLE": f"delta:{query.path}", "GROUP": query.group_id}
     return follow(commands, query.kafka.bootstrap_servers, names)
 
@@ -382,6 +384,7 @@ def test_dropped_table_begins_again_as_the_error_says(
     stored.place.run(statement[1])
     if is_read_again:
         names = {"GROUP": stored.group_id}
+        stored.await_left()
         follow(printed(failure), stored.kafka.bootstrap_servers, names)
     # With the partitions still at the last run's member, AvailableNow would have nothing to read.
     wait_until(lambda: not stored.members(), 400, "an empty group")
@@ -419,6 +422,7 @@ def test_records_after_a_backup_that_was_restored_are_written_again_as_the_error
     assert "as after a backup of the table was restored" in failure
     *_, go_on = printed(failure)
     names = {"TABLE": f"sqlite:{tmp_path / 'rows.db'}#rows"}
+    stored.await_left()
     follow([go_on], stored.kafka.bootstrap_servers, names)
     assert stored.run(checkpoint=NEW) == ""
     assert stored.values() == expected(ROWS + 2 * MORE)

@@ -74,6 +74,7 @@ def test_new_records_at_old_offsets_stop_the_query_and_are_not_skipped(  # noqa:
         assert query.values() == Counter(kept + gone)
 
     deltalake.DeltaTable(query.path).delete(f'"offset" >= {READ_BEFORE}')
+    query.await_left()
     follow(printed(failure), servers, {"TABLE": f"delta:{query.path}"})
     assert query.run(checkpoint="another") == ""
     assert query.values() == Counter(kept + new)

@@ -28,6 +28,7 @@ from tests.spark.queries import READ_S, GroupQuery
 from tests.spark.tables.batches_setup import GROUP, reads, rows
 from tests.spark.tables.places import Place, Writer
 from workshop.parts.brokers import ANSWER_S, Row, admin, produce
+from workshop.parts.waiting import wait_until
 
 PARTITIONS = 3
 
@@ -165,6 +166,10 @@ class TableQuery(GroupQuery):
         finally:
             query.stop()
         return ""
+
+    def await_left(self) -> None:
+        """Wait until no query is in the group: a query that failed leaves it a moment later."""
+        wait_until(lambda: not self.members(), what="an empty group")
 
     def table(self) -> pa.Table:
         return deltalake.DeltaTable(self.path).to_pyarrow_table()
