@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs, parquet
 
+from spark_groups.errors import TableError
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.parquet_files import FileDetails
 from spark_groups.spark.tables.table import Piece
@@ -95,7 +96,9 @@ def merged(
 
     Raises:
         DeltaError: The library cannot merge or commit.
+        TableError: It would leave the old rows of a file in the table.
     """
+    _check_names(table)
     newer, mark = "", f"{_SOURCE}.{_quoted(upsert.delete_when)}"
     if upsert.order_by is not None:
         old, new = (f"{side}.{_quoted(upsert.order_by)}" for side in (_TARGET, _SOURCE))
@@ -125,6 +128,26 @@ def merged(
         .execute()
     )
     return table.version() > before
+
+
+def _check_names(table: deltalake.DeltaTable) -> None:
+    """Refuse a table with files that the library does not remove (seen with deltalake 1.6.6).
+
+    Spark writes a partition that is not ASCII into a file's name as it is; the library removes the
+    file under another name, so that its rows stay beside those of the merge.
+
+    Raises:
+        TableError: There is such a file.
+    """
+    if not table.metadata().partition_columns:
+        return
+    names: Any = pa.table(table.get_add_actions())["path"]
+    for name in names.filter(pc.invert(pc.string_is_ascii(names))).slice(0, 1).to_pylist():
+        raise TableError(
+            f"the Delta table {table.table_uri} has the file {name}, whose partition is not ASCII:"
+            " a merge would leave its rows in the table beside the new ones. Write the rows into a"
+            " table without this partition column, or into one that only write_table writes"
+        )
 
 
 def _quoted(name: str) -> str:

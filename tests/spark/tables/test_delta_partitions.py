@@ -70,7 +70,8 @@ def texts_of(rows: pa.Table) -> list[str]:
 
 
 def partition_by(way: str) -> list[str]:
-    return [each for each in VALUES if way == "append" or each != "at"]
+    # A merge takes no time with a zone, and no file whose name is not ASCII.
+    return [each for each in VALUES if way == "append" or each not in {"at", TEXT}]
 
 
 class Ours:
@@ -133,6 +134,8 @@ def test_each_writer_reads_the_partitions_of_the_other(
     delta_spark: SparkSession, tmp_path: Path, way: str, creator: str
 ) -> None:
     delta_spark.conf.set("spark.sql.session.timeZone", ZONE)
+    # pyarrow reads Spark's default, INT96, in nanoseconds, which the years 1 and 9999 exceed.
+    delta_spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     writer = Ours(tmp_path, way)
     if creator == "this package":
         writer.write(0)
@@ -147,7 +150,8 @@ def test_each_writer_reads_the_partitions_of_the_other(
     log = partitions(tmp_path)
     pairs = [(log[n].items(), log[100 + n].items()) for n in range(ROWS)]
     assert [sorted(ours ^ theirs, key=str) for ours, theirs in pairs if ours ^ theirs] == []
-    for name, (_, values) in VALUES.items():
+    for name in partition_by(way):
+        values = VALUES[name][1]
         column = [str(each or None if name == TEXT else each) for each in given[name].to_pylist()]
         for text in {str(each) for each in values} - {""}:
             # A reader skips the files of other partitions.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -297,6 +298,24 @@ def test_empty_text_of_a_partition_that_must_not_be_null_is_refused(tmp_path: Pa
         by_id.driver().write(batch({**row(0, "a", 0), "city": ""}, schema=given))
     by_id.driver().write(batch({**row(0, "a", 0), "city": "b"}, schema=given))
     assert by_id.rows("count", "city") == [(0, "b")]
+
+
+def test_file_of_spark_that_a_merge_would_leave_is_refused(tmp_path: Path) -> None:
+    """Spark writes the name of a partition into the log as it is."""
+    by_id = DeltaById(tmp_path, partition_by="city")
+    schema = SCHEMA.append(pa.field("city", pa.string()))
+    by_id.driver().write(batch({**row(0, "a", 0), "city": "é"}, schema=schema))
+    by_id.driver().write(batch({**row(1, "a", 1), "city": "é"}, schema=schema))
+    assert by_id.rows("count", "city") == [(1, "é")], "a name of the library itself"
+    log = max((tmp_path / "_delta_log").glob("*.json"))
+    (added,) = (json.loads(each)["add"] for each in log.open() if '"add"' in each)
+    (file,) = (each for each in tmp_path.glob("city=*/*") if each.name in added["path"])
+    (tmp_path / "city=é").mkdir()
+    file.rename(tmp_path / "city=é" / file.name)
+    log.write_text(log.read_text("utf-8").replace(added["path"], f"city=é/{file.name}"), "utf-8")
+    with pytest.raises(TableError, match="whose partition is not ASCII"):
+        by_id.driver().write(batch({**row(2, "a", 2), "city": "é"}, schema=schema))
+    assert by_id.rows("count", "city") == [(1, "é")]
 
 
 def test_tasks_with_different_columns_are_refused(by_id: ById) -> None:
