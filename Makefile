@@ -230,7 +230,7 @@ spark-%: .venvs/spark-%/.installed
 	$(call step,pytest: the source on Spark $*)
 	PYSPARK_PYTHON=$(CURDIR)/.venvs/spark-$*/bin/python .venvs/spark-$*/bin/python -m pytest \
 	  tests/spark/source/test_source.py tests/spark/control/test_listener.py \
-	  tests/spark/tables/test_contract.py \
+	  tests/spark/tables/test_contract.py tests/spark/tables/test_delta_partitions.py \
 	  $(PYTEST_FLAGS)
 
 .PRECIOUS: .venvs/spark-%/.installed
