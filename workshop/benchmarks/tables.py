@@ -218,7 +218,8 @@ class Bench:
                 lambda writer: target.write(writer).option("checkpointLocation", checkpoint),
             )
             try:
-                before = self._after_first_batch(query)
+                await_first_batch(query)
+                before = self.used()
                 if not query.awaitTermination(DONE_S):  # type: ignore[arg-type]
                     raise RuntimeError(f"{name} has not written {topic} within {DONE_S:g} s")
                 spent, company_cores = self.used().since(before)
@@ -265,15 +266,6 @@ class Bench:
                 console.print(tables_report.line(asdict(reading)))
                 yield reading
 
-    def _after_first_batch(self, query: StreamingQuery) -> Used:
-        deadline = time.monotonic() + DONE_S
-        while not any(map(moved_on, query.recentProgress)):
-            if query.awaitTermination(LOOK_S):  # type: ignore[arg-type]
-                raise RuntimeError("the query ended with its first batch")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"no batch was written within {DONE_S:g} s")
-        return self.used()
-
     def _ends(self, topic: str) -> dict[int, int]:
         """Return the end offset of each partition of a topic."""
         settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "ends"}
@@ -285,6 +277,16 @@ class Bench:
             }
         finally:
             consumer.close()
+
+
+def await_first_batch(query: StreamingQuery) -> None:
+    """Wait until a query has written its first batch, and not its last one."""
+    deadline = time.monotonic() + DONE_S
+    while not any(map(moved_on, query.recentProgress)):
+        if query.awaitTermination(LOOK_S):  # type: ignore[arg-type]
+            raise RuntimeError("the query ended with its first batch")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no batch was written within {DONE_S:g} s")
 
 
 def session(jars: Iterable[Path] = ()) -> SparkSession:

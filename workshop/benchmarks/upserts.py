@@ -47,13 +47,12 @@ from workshop.benchmarks.figures import Goal, Readings, Spread
 from workshop.benchmarks.noted import markdown_table
 from workshop.benchmarks.report import facts_of, goal_table, joined, spread_text
 from workshop.benchmarks.results import write_results
-from workshop.benchmarks.tables import session
+from workshop.benchmarks.tables import await_first_batch, session
 from workshop.benchmarks.throughput import DONE_S, PARTITIONS, TASKS, Used, moved_on
 from workshop.parts.brokers import create_topic
 from workshop.parts.connector import DELTA_SPARK
 
 ATTEMPTS = 3
-LOOK_S = 0.02
 TOPIC = "changes"
 COLUMNS = "id BIGINT, name STRING, city STRING, deleted BOOLEAN"
 MERGE = """
@@ -274,7 +273,8 @@ class Bench:
                 self.spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ({way.properties})")
             query = self._started(way, table, str(Path(directory, "checkpoint")))
             try:
-                before = self._after_first_batch(query)
+                await_first_batch(query)
+                before = self.used()
                 if not query.awaitTermination(DONE_S):  # type: ignore[arg-type]
                     raise RuntimeError(f"{name} has not merged all changes within {DONE_S:g} s")
                 after = self.used()
@@ -328,15 +328,6 @@ class Bench:
         writer = writer.option("checkpointLocation", checkpoint)
         query: StreamingQuery = writer.trigger(availableNow=True).start()
         return query
-
-    def _after_first_batch(self, query: StreamingQuery) -> Used:
-        deadline = time.monotonic() + DONE_S
-        while not any(map(moved_on, query.recentProgress)):
-            if query.awaitTermination(LOOK_S):  # type: ignore[arg-type]
-                raise RuntimeError("the query ended with its first batch")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"no batch was merged within {DONE_S:g} s")
-        return self.used()
 
 
 def alone(data: Data, first: Path) -> dict[str, float]:
