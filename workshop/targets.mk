@@ -56,10 +56,13 @@ bench-assignors: prerequisites env ## Measure every assignor with 10,000 members
 	$(PY) -m workshop.benchmarks.assignors $(BENCH_FLAGS)
 	$(PY) -m workshop.benchmarks.assignors --mixed $(BENCH_FLAGS)
 
-bench: prerequisites env ## Compare with Spark's own source, into docs/benchmarks/throughput.md; about 20 minutes
-	$(PY) -m workshop.benchmarks.throughput $(BENCH_FLAGS)
-	$(PY) -m workshop.benchmarks.throughput --jvm-options="$(UNCHECKED)" --topics 100 \
-	  --readers "JVM source, tuned;fast reader;bound: from nowhere" \
+bench: prerequisites env ## Compare with Spark's own source, into docs/benchmarks/throughput.md; about 50 minutes
+	$(PY) -m workshop.benchmarks.best_peer $(BENCH_FLAGS)
+	$(PY) -m workshop.benchmarks.throughput --tasks 4 $(BENCH_FLAGS)
+	$(PY) -m workshop.benchmarks.throughput --tasks 2 --json build/throughput_two_tasks.json \
+	  $(BENCH_FLAGS)
+	$(PY) -m workshop.benchmarks.throughput --tasks 4 --jvm-options="$(UNCHECKED)" \
+	  --topics 100 --readers "JVM source, best;fast reader;bound: from nowhere" \
 	  --json build/throughput_unchecked.json $(BENCH_FLAGS)
 	$(PY) -m workshop.benchmarks.triggers $(BENCH_FLAGS)
 	$(PY) -m workshop.benchmarks.latency --sources "JVM source,fast reader,rate-micro-batch,fast reader (unix sockets)" --async-progress $(BENCH_FLAGS)

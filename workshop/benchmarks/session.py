@@ -31,6 +31,9 @@ def new_session(
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        # Each query has consumers of its own, whose buffers would fill the heap of later ones.
+        .config("spark.kafka.consumer.cache.timeout", "20s")
+        .config("spark.kafka.consumer.cache.evictorThreadRunInterval", "5s")
     )
     for name, value in configuration.items():
         builder = builder.config(name, value)

@@ -7,7 +7,7 @@ from typing import Any
 from workshop.benchmarks.figures import (
     SMALL,
 )
-from workshop.benchmarks.readers import FAST, JVM_TUNED
+from workshop.benchmarks.readers import FAST, JVM_BEST
 
 
 def reading(reader: str, repeat: int, add_batch_s: float, topic: str = SMALL) -> dict[str, Any]:
@@ -25,10 +25,10 @@ def reading(reader: str, repeat: int, add_batch_s: float, topic: str = SMALL) ->
 
 
 READINGS = [
-    reading(JVM_TUNED, 1, 1.0),
+    reading(JVM_BEST, 1, 1.0),
     reading(FAST, 1, 0.5),
-    reading(JVM_TUNED, 2, 3.0),
+    reading(JVM_BEST, 2, 3.0),
     reading(FAST, 2, 2.0),
-    reading(JVM_TUNED, 3, 1.0),
+    reading(JVM_BEST, 3, 1.0),
     reading(FAST, 3, 1.0),
 ]
