@@ -61,10 +61,8 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
     assert (seen["backlog"], seen["backlog of the registered source"]) == (3, 3)
     refused = "the configuration provider env is not allowed on Spark Connect by default"
     assert refused in seen["reference"]
-    assert "OptionsError: listen() requires a classic session" in seen["listen"]
     assert "OptionsError: stop_on_sigterm() requires a classic session" in seen["stop_on_sigterm"]
-    for name in ("foreach_batch_rows", "process_records"):
-        assert f"{name} requires a classic session" in seen[name]
+    functions_do_what_they_do_in_classic_sessions(seen)
     assert (seen["written"], seen["rows of the table"]) == ("not refused", 23)
     assert "the batch has other ranges than its plan" in seen["filtered"]
     assert "write_table requires a stream of kafka-group with" in seen["records"]
@@ -72,3 +70,23 @@ def test_sources_work_and_what_needs_the_driver_is_refused(seen: dict[str, Any])
     assert "check requires a classic session" in seen["check"]
     assert len(seen["figures"]) == 1
     assert seen["owners"] == ["connect"] * 2, "the name of the application"
+
+
+def functions_do_what_they_do_in_classic_sessions(seen: dict[str, Any]) -> None:
+    """Compare; `seen` has the topic's 20 rows, and 3 that came later."""
+    values = sorted([*(str(each) for each in range(20)), *["unread"] * 3])
+    assert seen["processed"] == [each for each in values if each not in {"3", "17"}]
+    assert seen["letters"] == ["17", "3"]
+    assert seen["read"] == values
+    assert seen["columns"][:5] == ["key", "value", "topic", "partition", "offset"]
+    assert seen["columns"][-1] == "headers"
+    assert seen["relinquished"] == [2, 23]
+    assert "kafka.max.poll.records cannot be set" in seen["further options"]
+    for name in ("processed, filtered", "read, filtered"):
+        assert "the batch has other ranges than its plan" in seen[name], name
+    assert "process_records requires a stream of kafka-group with" in seen["processed records"]
+    assert seen["moved"]["assigned"][0] in {"1", "2"}
+    assert seen["moved"]["revoked"][0] == "1"
+    assert float(seen["moved"]["revoked"][2]) > 0, "the revocation waits"
+    assert int(seen["moved"]["revoked"][1]) != seen["client"], "the server calls it"
+    assert "Trigger.Once is refused" in seen["once"]

@@ -97,7 +97,7 @@ class BatchAsked(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWritten(Message):
-    """The rows of a batch are in a table whose fence refuses them a second time.
+    """The rows of a batch are in a table, or its function has done all that it does with them.
 
     Args:
         plan: The batch's end offset, exactly as in Spark's checkpoint.

@@ -1,5 +1,7 @@
 """`spark_groups.listen(spark)`: connects the driver to the runners of its queries.
 
+Through Spark Connect, the server runs the listener: see `served_listener`.
+
 Spark reports a batch when it is in the sink and, unless progress is tracked asynchronously, in its
 commit log; the listener passes the report to the runner, which commits the batch's offsets at once
 instead of at the next trigger. In return, the runner reports changes of partitions, which the
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import __version__ as pyspark_version
@@ -55,6 +57,9 @@ from spark_groups.spark.control.running_query import groups_of, split_group
 from spark_groups.spark.control.spark_log import NOT_CANCELLED, drop_lines
 from spark_groups.spark.schemas.row_formats import UNDECODABLE
 from spark_groups.types import TopicPartition
+
+if TYPE_CHECKING:
+    from spark_groups.spark.control.served_listener import ServedListener
 
 logger = logging.getLogger(__name__)
 
@@ -158,12 +163,16 @@ class GroupListener:
     def note_groups(self, run_id: str, group_ids: frozenset[str]) -> None:
         """Tell runners that connect from now on whose batches Spark reports, until `ended`.
 
-        Spark reports no queries of other sessions.
+        Spark reports no queries of other sessions. Runners that are connected learn it, too: one
+        of a Connect server connects before its query is known.
         """
+        if self._groups.get(run_id) == group_ids:
+            return
         if len(self._groups) >= MAX_QUERIES:
             del self._groups[next(iter(self._groups))]
         self._groups[run_id] = group_ids
         self._tell_groups()
+        self._server.broadcast(self._server.listening)
 
     def _tell_groups(self) -> None:
         groups = tuple(sorted(frozenset().union(*self._groups.values())))
@@ -293,7 +302,7 @@ class GroupListener:
         )
 
 
-class _QueryEvents(StreamingQueryListener):
+class QueryEvents(StreamingQueryListener):
     """Receives events of all queries of a session, on Spark's thread."""
 
     def __init__(self, listener: GroupListener, spark: SparkSession) -> None:
@@ -303,6 +312,7 @@ class _QueryEvents(StreamingQueryListener):
         """Seconds between batch starts, by run ID; 0 if not fixed. No event contains them."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Note what the query reads."""
         # Spark waits for this call before it creates the query's runners.
         self._safely(lambda: self._refuse_if_split(str(event.id), str(event.runId)))
         self._safely(lambda: self.note_groups(str(event.id), str(event.runId)))
@@ -313,6 +323,7 @@ class _QueryEvents(StreamingQueryListener):
         self._safely(lambda: self._interval_s(str(event.runId), str(event.id)))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report the batch."""
         progress = event.progress
 
         def report() -> None:
@@ -331,6 +342,7 @@ class _QueryEvents(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Report the end of the run."""
         self._intervals_s.pop(str(event.runId), None)
         self._safely(lambda: self._listener.ended(str(event.id), str(event.runId)))
 
@@ -376,7 +388,7 @@ def listen(
     on_assigned: OnMoved | None = None,
     on_revoked: OnMoved | None = None,
     on_lost: OnMoved | None = None,
-) -> GroupListener:
+) -> GroupListener | ServedListener:
     """Commit offsets as soon as a batch is finished, and call back when partitions change.
 
     Call it once per session, before queries start: Spark reports to it the batches of that
@@ -386,10 +398,11 @@ def listen(
     revocation waits until the call returns, for at most 90 % of the rebalance timeout. `on_lost` is
     best effort: other members may already own the partitions. A query that ends releases its
     partitions without a call; use Spark's `onQueryTerminated`. If no directory can hold the control
-    socket, a warning reports it and queries run without a listener.
+    socket, a warning reports it and queries run without a listener. Through Spark Connect, the
+    server calls the callbacks in a process on its host, until the session ends.
 
     Args:
-        spark: A classic session, not Spark Connect.
+        spark: The session.
         on_assigned: Called with newly assigned partitions, and with all of them if listening begins
             later.
         on_revoked: Called before partitions are revoked.
@@ -397,14 +410,17 @@ def listen(
             uncommitted.
 
     Raises:
-        OptionsError: The session is a Spark Connect session.
+        OptionsError: It is no session, or this PySpark cannot start a listener on the server.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
-        raise OptionsError(
-            "listen() requires a classic session: with Spark Connect, runners are on another"
-            " machine, and offsets are committed at the next trigger"
-        )
+        if not hasattr(spark, "client"):
+            raise OptionsError(f"listen() requires a SparkSession, not {type(spark).__name__}")
+        # Only clients of Spark Connect need it, and it stands on this module.
+        from spark_groups.spark.control.served_listener import ServedListener  # noqa: PLC0415
+
+        called = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        return ServedListener(spark, called)
     if HAS_UNIX_SOCKETS and context.getConf().get(UNIX_SOCKETS, "false") != "true":
         logger.info(
             "Spark calls its Python processes over TCP; unix sockets are quicker: set %s=true"
@@ -424,7 +440,7 @@ def listen(
         spark_ui=context.uiWebUrl or "",
         application_name=str(context.appName or ""),
     )
-    events = _QueryEvents(listener, spark)
+    events = QueryEvents(listener, spark)
 
     spark.streams.addListener(events)
     for each in spark.streams.active:

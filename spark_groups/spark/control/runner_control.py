@@ -263,10 +263,11 @@ class RunnerControl:
 
     def _greeted(self, link: Link, listening: Listening) -> None:
         with self._changed:
+            is_new = link not in self._listening
             self._listening[link] = listening
             self._changed.notify_all()
         self._hold_or_not()
-        if owned := tuple(sorted(self._owned)):
+        if is_new and (owned := tuple(sorted(self._owned))):
             link.send(replace(self._message(Change.ASSIGNED), partitions=self._names(owned)))
 
     def _reported(self, report: BatchReported | BatchWritten) -> None:

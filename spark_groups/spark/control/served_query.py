@@ -14,10 +14,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -40,6 +40,7 @@ LINKED_S: Final = 60.0
 """How long runners that are connected may take to answer."""
 _SERVED: Final = "SPARK_CONNECT_LOCAL_URL"
 """Set in the environment of a process in which a Connect server calls functions."""
+_Made = TypeVar("_Made")
 _COLUMNS: Final = [each.split()[0] for each in RANGE_COLUMNS.split(", ")]
 
 
@@ -48,9 +49,13 @@ def is_served() -> bool:
     return _SERVED in os.environ
 
 
-def is_called_by_spark() -> bool:
-    """Return whether Spark, and no function of the user's, calls the function that asks this."""
-    return Path(sys._getframe(2).f_code.co_filename).name == "foreach_batch_worker.py"
+def is_called_by_spark(depth: int = 2) -> bool:
+    """Return whether Spark, and no function of the user's, calls the function that asks this.
+
+    Args:
+        depth: How many calls above this one Spark's is.
+    """
+    return Path(sys._getframe(depth).f_code.co_filename).name == "foreach_batch_worker.py"
 
 
 class BatchChannel:
@@ -116,7 +121,7 @@ class BatchChannel:
             )
         if not answers:
             raise OptionsError(
-                f"the query's runner did not answer within {waited_s:.0f} s, so write_table"
+                f"the query's runner did not answer within {waited_s:.0f} s, so its function"
                 " cannot learn the offsets of the batch. It has to run on the host of the Spark"
                 " Connect server, as the same user, and both need a directory of this user that"
                 " exists: set XDG_RUNTIME_DIR for the server, to one with mode 0700. The server"
@@ -148,14 +153,40 @@ def batch_channel() -> BatchChannel:
     return channel
 
 
-def served_query(batch: DataFrame, caller: str) -> RunningQuery:
+def received(make: Callable[..., _Made], *given: Any) -> _Made:
+    """Return a function of `foreachBatch` that came from another process, such as a client.
+
+    Args:
+        make: Makes it.
+        given: What of.
+    """
+    if is_served():
+        batch_channel()
+    return make(*given)
+
+
+def report_done(running: RunningQuery) -> None:
+    """Report a batch with which all is done that the calling function does; call it last.
+
+    Through Spark Connect, its offsets are committed at once. A function of the user's that calls
+    the caller may do more, which only the next trigger proves.
+
+    Args:
+        running: The query.
+    """
+    if is_served() and is_called_by_spark(3):
+        batch_channel().report(BatchWritten(plan=running.plan))
+
+
+def served_query(batch: DataFrame, caller: str, cure: str) -> RunningQuery:
     """Return the query that a batch belongs to, through Spark Connect.
 
-    Whether the stream is as loaded shows in the rows alone: `stage_range_rows` compares them.
+    Whether the stream is as loaded shows in the rows alone: `range_rows` compares them.
 
     Args:
         batch: What Spark has passed to the function.
         caller: The function to name in errors.
+        cure: Where changes of rows belong instead.
 
     Raises:
         OptionsError: The query is unknown, or is of another stream than one with `emit=ranges`.
@@ -164,8 +195,7 @@ def served_query(batch: DataFrame, caller: str) -> RunningQuery:
     if [each.name for each in fields] != _COLUMNS or KEY_NAME not in fields[0].metadata:
         raise OptionsError(
             f"through Spark Connect, {caller} requires a stream of kafka-group with"
-            ' .option("emit", "ranges"), as load() returned it: the second argument of write_table'
-            " changes the rows"
+            f' .option("emit", "ranges"), as load() returned it: {cure}'
         )
     found = batch_channel().ask(fields[0].metadata[KEY_NAME])
     packed = base64.b64decode(found.options)

@@ -45,9 +45,9 @@ from spark_groups.spark.jobs.job_options import (
 )
 from spark_groups.spark.options.packed import Load
 from spark_groups.spark.options.range_settings import RangeSettings
-from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.reading.reader import load_reader
 from spark_groups.spark.schemas.row_formats import UNDECODABLE
+from spark_groups.spark.source.arrow_map import map_in_arrow
 from spark_groups.spark.source.registration import register
 from spark_groups.spark.source.source import HAS_ADMISSION_CONTROL
 from spark_groups.spark.tables.table import FencedTable

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
+from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groups.errors import RelinquishedError
+from spark_groups.errors import OptionsError, RelinquishedError
 from spark_groups.group.member.messages import found_and_failed
 from spark_groups.observation.observe import why_unknown
+from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.control.running_query import RunningQuery, running_query
-from spark_groups.spark.processing.arrow_map import map_in_arrow
+from spark_groups.spark.control.served_query import is_served, received, report_done, served_query
 from spark_groups.spark.processing.budget import budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
 from spark_groups.spark.processing.destinations import destinations
@@ -29,10 +32,15 @@ from spark_groups.spark.processing.letters import Addresses
 from spark_groups.spark.processing.strategies import Fate, Relinquish, Strategy
 from spark_groups.spark.processing.task import Handle, Task
 from spark_groups.spark.processing.totals import RecordTotals
-from spark_groups.types import TopicPartition
+from spark_groups.spark.reading.reader import read_ranges
+from spark_groups.spark.source.arrow_map import map_in_arrow
+from spark_groups.spark.source.range_rows import work_over_rows
+from spark_groups.types import OffsetRange, TopicPartition
 from spark_groups.wire.cluster import Cluster
 
 logger = logging.getLogger(__name__)
+
+_CURE: Final = "the function may leave records out"
 
 
 class RecordProcessing:
@@ -44,6 +52,9 @@ class RecordProcessing:
         self._totals = RecordTotals()
         self._addresses: dict[str, Addresses] = {}
         self._is_relinquished = False
+
+    def __reduce__(self) -> tuple[Callable[..., RecordProcessing], tuple[Any, ...]]:
+        return received, (RecordProcessing, self._handle, self._strategy)
 
     @property
     def totals(self) -> Mapping[Fate, int]:
@@ -58,8 +69,13 @@ class RecordProcessing:
             RelinquishedError: The batch missed its deadline.
         """
         began_at_s = time.time()
-        running = running_query(batch, "process_records")
-        checked, rows = running.checked, record_rows(batch)
+        if is_served():
+            running = served_query(batch, "process_records", _CURE)
+            _check_bytes(running)
+        else:
+            running = running_query(batch, "process_records")
+            batch = record_rows(batch)
+        checked = running.checked
         # The last run may have relinquished records: its member has left.
         self._totals.report(running)
         budget = budget_of(self._strategy, checked)
@@ -77,14 +93,18 @@ class RecordProcessing:
             connection=running.range_settings(),
             committed_offsets=committed,
         )
-        counted = map_in_arrow(rows, task.run, COUNT_COLUMNS).collect()
+        if is_served():
+            counted = work_over_rows(batch, RangesToCounts(task), running.ranges, _CURE)
+        else:
+            counted = map_in_arrow(batch, task.run, COUNT_COLUMNS).collect()
         self._count([*counts_of(counted)], batch_id)
         self._totals.report(running)
+        report_done(running)
 
     def run(
         self,
         start: Callable[[], StreamingQuery],
-        await_end: Callable[[StreamingQuery], object] = StreamingQuery.awaitTermination,
+        await_end: Callable[[StreamingQuery], object] = lambda query: query.awaitTermination(),
     ) -> None:
         """Run a query until it ends; restart it each time it relinquishes its partitions.
 
@@ -100,8 +120,9 @@ class RecordProcessing:
             query = start()
             try:
                 await_end(query)
-            except StreamingQueryException:
-                if not self._is_relinquished:
+            except StreamingQueryException as error:
+                # Through Spark Connect, the batch has run in another process.
+                if not (self._is_relinquished or f".{RelinquishedError.__name__}: " in str(error)):
                     raise
                 logger.warning("the query left its group and is joining again")
                 self._is_relinquished = False
@@ -128,11 +149,43 @@ class RecordProcessing:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class RangesToCounts:
+    """Reads ranges and processes their records; pickled to executors.
+
+    Args:
+        task: Processes them.
+    """
+
+    task: Task
+
+    def __call__(self, tasks: Iterable[tuple[OffsetRange, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Yield the counts of records by fate, with the values of COUNT_COLUMNS.
+
+        Args:
+            tasks: The ranges of each task.
+        """
+        acknowledge_tasks_at_once()
+        for ranges in tasks:
+            for counts in self.task.run(read_ranges(self.task.connection, ranges)):
+                yield from (tuple(each.values()) for each in counts.to_pylist())
+
+
+def _check_bytes(running: RunningQuery) -> None:
+    if running.checked.range_settings().formats is not None:
+        raise OptionsError(
+            "records have bytes: leave keyFormat and valueFormat out of the stream's options, and"
+            " decode in the function; or write the columns with write_table"
+        )
+
+
 def process_records(handle: Handle, strategy: Strategy) -> RecordProcessing:
     """Return a function for `writeStream.foreachBatch` that calls `handle` with each record.
 
     Records of one partition arrive in order, one after the other; partitions run in parallel.
-    Delivery is at least once: a batch that runs again repeats all of its records.
+    Delivery is at least once: a batch that runs again repeats all of its records. Through Spark
+    Connect, the stream must be loaded with `emit` set to `ranges` and written unchanged, `totals`
+    counts on the server's host, and offsets are committed as soon as a batch is processed.
 
     Args:
         handle: Called on executors with each record, which counts as processed when the call

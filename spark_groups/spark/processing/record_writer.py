@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame
 
 from spark_groups.errors import DeliveryError
 from spark_groups.spark.options.range_settings import RangeSettings
-from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCounts, counts_of
 from spark_groups.spark.processing.kafka_record import Record, record_rows, records_of
 from spark_groups.spark.processing.letters import Letter
 from spark_groups.spark.processing.strategies import Fate
 from spark_groups.spark.reading.consumer_cache import LIBRDKAFKA_IDLE_S, ConsumerCache
+from spark_groups.spark.source.arrow_map import map_in_arrow
 from spark_groups.wire.addresses import parse_bootstrap_servers
 from spark_groups.wire.cluster_identity import ClusterIdentity
 

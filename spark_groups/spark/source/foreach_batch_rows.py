@@ -1,5 +1,7 @@
 """`spark_groups.foreach_batch_rows`: batches of a group, read by Spark's own Kafka source.
 
+Through Spark Connect, tasks of this package read them.
+
 The stream emits ranges; the JVM reads each batch with `spark.read.format("kafka")`. Ranges and
 options come from the running query, so no Python task is needed, and secrets stay where they were:
 in options, which Spark masks, or in references, which consumers resolve on executors within the
@@ -20,15 +22,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control.running_query import RunningQuery, batch_frame_id, running_query
+from spark_groups.spark.control.served_query import is_served, report_done, served_query
 from spark_groups.spark.options.option_values import Emit
 from spark_groups.spark.options.packed import columns
 from spark_groups.spark.options.range_settings import lose
 from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.source.arrow_map import map_in_arrow
+from spark_groups.spark.source.range_rows import ReadRangeRows, compare_range_rows
 from spark_groups.types import OffsetRange
 from spark_groups.wire.cluster import Cluster
 from spark_groups.wire.security.config_references import PATHS_VARIABLE, Allowed, resolved
 from spark_groups.wire.security.token_provider import PROVIDER_OPTION
 
+_CURE: Final = "transform the rows in the handler"
 _V1_SOURCES: Final = "spark.sql.sources.useV1SourceList"
 _KAFKA: Final = "kafka"
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -81,13 +87,14 @@ def foreach_batch_rows(
 
     The stream must be loaded with `emit` set to `ranges` and written unchanged; the handler
     transforms the rows. Requires Spark's Kafka connector. Offsets are committed when the batch is
-    finished, as for any query.
+    finished, as for any query. Through Spark Connect, tasks of this package read instead, which
+    need no connector, and offsets are committed as soon as the handler returns.
 
     Args:
         handler: Called with the batch's records, in the columns of Spark's Kafka source, and the
             batch ID. Each action reads the records again unless they are persisted.
         options: Further options of Spark's Kafka source, such as `kafka.max.poll.records`; they
-            take precedence over the stream's.
+            take precedence over the stream's. None through Spark Connect.
 
     Raises:
         OptionsError: `options` would change the offsets that are read.
@@ -95,6 +102,11 @@ def foreach_batch_rows(
     check_further(options)
 
     def read_batch(batch: DataFrame, batch_id: int) -> None:
+        if is_served():
+            running = served_query(batch, "foreach_batch_rows", _CURE)
+            handler(_served_rows(batch, running, options), batch_id)
+            report_done(running)
+            return
         running = _running(batch)
         checked = running.checked
         with running.cluster() as cluster:
@@ -111,11 +123,15 @@ def foreach_batch_rows(
 def _running(batch: DataFrame) -> RunningQuery:
     running = running_query(batch, "foreach_batch_rows")
     if not running.is_as_loaded:
-        raise OptionsError(
-            "foreach_batch_rows requires the stream that load() returned: transform the rows in the"
-            " handler"
-        )
-    batch_frame_id(batch, "foreach_batch_rows", "transform the rows in the handler")
+        raise OptionsError(f"foreach_batch_rows requires the stream that load() returned: {_CURE}")
+    batch_frame_id(batch, "foreach_batch_rows", _CURE)
+    _check_bytes(running)
+    if running.checked.emit is not Emit.RANGES:
+        raise OptionsError('foreach_batch_rows requires a stream with .option("emit", "ranges")')
+    return running
+
+
+def _check_bytes(running: RunningQuery) -> None:
     if running.checked.range_settings().formats is not None:
         raise OptionsError(
             "foreach_batch_rows reads bytes with Spark's own Kafka source: leave keyFormat and"
@@ -123,9 +139,24 @@ def _running(batch: DataFrame) -> RunningQuery:
             " write_table; or load the stream without emit=ranges, and write its columns with a"
             " foreachBatch of your own"
         )
-    if running.checked.emit is not Emit.RANGES:
-        raise OptionsError('foreach_batch_rows requires a stream with .option("emit", "ranges")')
-    return running
+
+
+def _served_rows(batch: DataFrame, running: RunningQuery, further: Mapping[str, str]) -> DataFrame:
+    """Return the records of a batch, which tasks read that get its ranges.
+
+    Raises:
+        OptionsError: The stream is not as loaded, or options are given that have no meaning.
+    """
+    if further:
+        raise OptionsError(
+            f"{', '.join(further)} cannot be set for foreach_batch_rows through Spark Connect: its"
+            " tasks read as those of the stream do, and not with Spark's own Kafka source"
+        )
+    batch_frame_id(batch, "foreach_batch_rows", _CURE)
+    _check_bytes(running)
+    compare_range_rows(batch, running.ranges, _CURE)
+    names = columns(include_headers=running.checked.include_headers)
+    return map_in_arrow(batch, ReadRangeRows(running.range_settings()), names)
 
 
 def _still_there(

@@ -290,8 +290,8 @@ if HAS_ADMISSION_CONTROL:
             if not run.control.is_reported_to:
                 raise OptionsError(
                     "Trigger.Once is refused: without a listener, the offsets of its only batch"
-                    " would not be committed. Use trigger(availableNow=True), or call"
-                    " spark_groups.listen(spark) with the session of the query before it starts"
+                    " would not be committed. Use trigger(availableNow=True), or, in a classic"
+                    " session, call spark_groups.listen(spark) with it before the query starts"
                 )
             run.prepare_available_now()
             return dict(run.latest_offset(start, everything=True))

@@ -20,9 +20,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col, lit
 
 from spark_groups.errors import RecordRefusedError, TableError
-from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.kafka_record import Record, record_rows, records_of
 from spark_groups.spark.processing.strategies import AtLast
+from spark_groups.spark.source.arrow_map import map_in_arrow
 from spark_groups.spark.tables.columns import TableColumns
 from spark_groups.spark.tables.halving import Ranges, refused, without
 from spark_groups.spark.tables.left_out import LeftOut, LeftOutRecords

@@ -20,13 +20,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 from spark_groups.errors import RecordRefusedError, TableError
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.options.range_settings import RangeSettings
-from spark_groups.spark.processing.arrow_map import map_in_arrow
 from spark_groups.spark.processing.counts import FateCounts
 from spark_groups.spark.processing.kafka_record import records_of
 from spark_groups.spark.processing.letters import error_text
 from spark_groups.spark.processing.strategies import AtLast
 from spark_groups.spark.reading.decoded import DecodedRows, Refuse
 from spark_groups.spark.reading.reader import read_decoded
+from spark_groups.spark.source.arrow_map import map_in_arrow
 from spark_groups.spark.tables.columns import TableColumns, TaskConversion
 from spark_groups.spark.tables.halving import Refusal, is_of_all_records, taken
 from spark_groups.spark.tables.left_out import (

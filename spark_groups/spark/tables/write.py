@@ -75,10 +75,10 @@ from spark_groups.spark.reading.rows import ROW_SCHEMA, ROW_SCHEMA_WITH_HEADERS
 from spark_groups.spark.schemas.decoders import row_schema
 from spark_groups.spark.schemas.row_formats import OnUndecodable
 from spark_groups.spark.source.packing import pack
+from spark_groups.spark.source.range_rows import compare_range_rows, work_over_rows
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
 from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.left_out import LeftOut
-from spark_groups.spark.tables.range_rows import compare_range_rows, stage_range_rows
 from spark_groups.spark.tables.routes import (
     Asked,
     Route,
@@ -101,6 +101,7 @@ from spark_groups.wire.configuration import refuse
 
 logger = logging.getLogger(__name__)
 
+_CURE: Final = "a function that changes the rows is the second argument of write_table"
 _NOT_AS_LOADED: Final = (
     "write_table takes a stream of kafka-group as load() returned it: pass a function that changes"
     " the rows as its second argument"
@@ -297,7 +298,7 @@ class TableWriter:
             TableError: The batch cannot be written; the message has the reason and the remedy.
         """
         if is_served():
-            running = served_query(batch, "write_table")
+            running = served_query(batch, "write_table", _CURE)
         else:
             running = running_query(batch, "write_table")
         if not running.is_as_loaded:
@@ -334,7 +335,7 @@ class TableWriter:
             staged,
         )
         if not is_compared:
-            compare_range_rows(batch, running.ranges)
+            compare_range_rows(batch, running.ranges, _CURE)
         counts = (each.counts for target in parts for each in target.left_out)
         self._totals.add(chain.from_iterable(counts), batch_id)
         self._totals.report(running)
@@ -376,8 +377,7 @@ class TableWriter:
         Raises:
             OptionsError: It was made of the batch, read elsewhere, or is that of an earlier batch.
         """
-        cure = "a function that changes the rows is the second argument of write_table"
-        frame = batch_frame_id(batch, "write_table", cure)
+        frame = batch_frame_id(batch, "write_table", _CURE)
         if self._frames.setdefault(frame, of) != of:
             raise OptionsError("the function of write_table got the DataFrame of an earlier batch")
         self._frames = {frame: of}
@@ -452,7 +452,7 @@ class TableWriter:
         work = RangesToTables(works, indexes)
         with refusals_of_tasks():
             if is_served():
-                staged = stage_range_rows(batch, work, ranges, running.ranges)
+                staged = work_over_rows(batch, work, running.ranges, _CURE, ranges)
             else:
                 context = batch.sparkSession.sparkContext
                 tasks = pack(

@@ -361,8 +361,8 @@ def test_a_listener_without_a_channel_names_the_missing_functions(
     listener.close()
 
 
-def test_a_session_of_spark_connect_is_refused() -> None:
-    with pytest.raises(OptionsError, match="requires a classic session"):
+def test_another_object_than_a_session_is_refused() -> None:
+    with pytest.raises(OptionsError, match="requires a SparkSession, not object"):
         spark_groups.listen(object())  # type: ignore[arg-type]
 
 
@@ -428,7 +428,7 @@ class TestOnSpark:
             latency_s = time.time() - query.commits_file(0).stat().st_mtime
             assert latency_s < SOON_S
             # What no event says is asked of the query itself.
-            events = listener_module._QueryEvents(listening, query.spark)
+            events = listener_module.QueryEvents(listening, query.spark)
             assert events._interval_s(str(running.runId), str(running.id)) == 3600.0
             came = moves.get(timeout=300)
             assert len(came.partitions) == PARTITIONS

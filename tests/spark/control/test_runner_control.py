@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from spark_groups.group.batches.proofs import Proofs
 from spark_groups.group.ledger.checkpoint_refusals import CheckpointOwner
 from spark_groups.group.ledger.plan_text import plan_as_json
 from spark_groups.group.member.subscription import Subscription
+from spark_groups.spark.control.control_messages import Drain, Draining, Message
 from spark_groups.spark.control.runner_control import RunnerControl
 from spark_groups.spark.options.option_values import MoveWithState
 from spark_groups.types import BatchPlan
@@ -101,6 +103,19 @@ def test_assigned_and_revoked_partitions_are_reported_and_a_revocation_waits(
         gone = driver.changed("lost")
         assert set(gone.partitions) | set(going.partitions) == set(came.partitions)
         assert "UNKNOWN_MEMBER_ID" in gone.reason
+
+
+def test_driver_that_reports_more_groups_does_not_get_its_partitions_again(
+    group: Group, tmp_path: Path
+) -> None:
+    with Driver(tmp_path) as driver:
+        _, control = group.talking(driver, tmp_path)
+        driver.changed("assigned")
+        greeting = replace(driver.server.listening, reported_groups=(group.group_id,))
+        driver.server.broadcast(greeting)
+        wait_until(lambda: control.is_reported_to, what="the greeting")
+        driver.server.broadcast(Drain())
+        assert isinstance(driver.next(Message), Draining), "nothing else came before"
 
 
 def test_a_driver_that_dies_holds_nothing_any_more(group: Group, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_groups.spark.processing.arrow_map import map_in_arrow
+from spark_groups.spark.source.arrow_map import map_in_arrow
 
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,15 +14,16 @@ from pyspark.sql import Row
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.reading.rows import range_rows
-from spark_groups.spark.tables.range_rows import (
-    RangeRowsToTables,
+from spark_groups.spark.source.range_rows import (
+    OverRangeRows,
     compare_range_rows,
     joined,
-    stage_range_rows,
+    work_over_rows,
 )
 from spark_groups.types import OffsetRange
 
 TOPIC = uuid.UUID(int=1)
+CURE = "change rows elsewhere"
 
 
 def of(partition: int, begin: int, end: int) -> OffsetRange:
@@ -40,10 +41,10 @@ class Work:
         yield 0, "a file"
 
 
-def staged(asked: list[OffsetRange], *rows: OffsetRange) -> tuple[list[Any], list[Any]]:
+def staged(asked: list[OffsetRange] | None, *rows: OffsetRange) -> tuple[list[Any], list[Any]]:
     work: Any = Work()
-    found = RangeRowsToTables(work, asked)([range_rows(rows)])
-    return work.tasks, [pickle.loads(each["staged"][0].as_py()) for each in found]
+    found = OverRangeRows(work, asked)([range_rows(rows)])
+    return work.tasks, [pickle.loads(each["found"][0].as_py()) for each in found]
 
 
 def test_task_reads_the_parts_of_its_ranges_that_a_table_lacks() -> None:
@@ -51,12 +52,14 @@ def test_task_reads_the_parts_of_its_ranges_that_a_table_lacks() -> None:
     asked = [of(0, 5, 20), of(1, 0, 30), of(2, 0, 10)]
     tasks, found = staged(asked, *rows)
     assert tasks == [(of(0, 5, 10), of(1, 10, 20))]
-    assert found == [rows, (0, "a file")]
+    assert found == [(True, rows), (False, (0, "a file"))]
+    tasks, found = staged(None, *rows)
+    assert tasks == [rows], "without parts, all of them"
 
 
 def test_task_whose_ranges_a_table_has_reads_nothing_and_names_them() -> None:
     rows = (of(0, 0, 5), of(1, 0, 5))
-    assert staged([of(0, 5, 20)], *rows) == ([], [rows])
+    assert staged([of(0, 5, 20)], *rows) == ([], [(True, rows)])
 
 
 class Frame:
@@ -67,7 +70,7 @@ class Frame:
 
     def mapInArrow(self, function: Any, _: str) -> Frame:
         found = function([self.batch])
-        self.batch = pa.Table.from_batches(found, pa.schema([("staged", pa.binary())]))
+        self.batch = pa.Table.from_batches(found, pa.schema([("found", pa.binary())]))
         return self
 
     def collect(self) -> list[Row]:
@@ -89,13 +92,14 @@ def test_batch_with_other_ranges_than_its_plan_is_refused_even_if_the_table_has_
 ) -> None:
     planned = [of(0, 0, 5), of(1, 0, 5), of(4, 7, 7)]
     right: Any = Frame(of(1, 2, 5), of(0, 0, 5), of(1, 0, 2))
-    compare_range_rows(right, planned)
-    assert stage_range_rows(right, Work(), planned[:1], planned) == [(0, "a file")]
+    compare_range_rows(right, planned, CURE)
+    assert work_over_rows(right, Work(), planned, CURE, planned[:1]) == [(0, "a file")]
     wrong: Any = Frame(*rows)
-    with pytest.raises(OptionsError, match="a filter or a union, or two queries"):
-        compare_range_rows(wrong, planned)
-    with pytest.raises(OptionsError, match="a filter or a union, or two queries"):
-        stage_range_rows(wrong, Work(), planned[:1], planned)
+    refused = f"a filter or a union, or two queries.*{CURE}"
+    with pytest.raises(OptionsError, match=refused):
+        compare_range_rows(wrong, planned, CURE)
+    with pytest.raises(OptionsError, match=refused):
+        work_over_rows(wrong, Work(), planned, CURE, planned[:1])
 
 
 def test_parts_that_follow_each_other_are_one_range() -> None:
