@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pyspark.sql import DataFrame
+from pyspark.sql.utils import ForeachBatchFunction
 
 from spark_groups.errors import OptionsError
 from spark_groups.spark.control.channel import ControlServer, Link, directories_of_runner
@@ -52,10 +53,19 @@ def is_served() -> bool:
 def is_called_by_spark(depth: int = 2) -> bool:
     """Return whether Spark, and no function of the user's, calls the function that asks this.
 
+    The user's may be compiled, and have no frame: what Spark calls has to be what asks.
+
     Args:
         depth: How many calls above this one Spark's is.
     """
-    return Path(sys._getframe(depth).f_code.co_filename).name == "foreach_batch_worker.py"
+    asks, caller = sys._getframe(depth - 1), sys._getframe(depth)
+    called: Any = None
+    if caller.f_code is ForeachBatchFunction.call.__code__:
+        called = caller.f_locals["self"].func
+    elif Path(caller.f_code.co_filename).name == "foreach_batch_worker.py":
+        called = caller.f_locals.get("func")
+    codes = (getattr(each, "__code__", None) for each in (called, type(called).__call__))
+    return asks.f_code in codes
 
 
 class BatchChannel:
@@ -163,19 +173,6 @@ def received(make: Callable[..., _Made], *given: Any) -> _Made:
     if is_served():
         batch_channel()
     return make(*given)
-
-
-def report_done(running: RunningQuery) -> None:
-    """Report a batch with which all is done that the calling function does; call it last.
-
-    Through Spark Connect, its offsets are committed at once. A function of the user's that calls
-    the caller may do more, which only the next trigger proves.
-
-    Args:
-        running: The query.
-    """
-    if is_served() and is_called_by_spark(3):
-        batch_channel().report(BatchWritten(plan=running.plan))
 
 
 def served_query(batch: DataFrame, caller: str, cure: str) -> RunningQuery:

@@ -21,9 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groups.errors import OptionsError, RelinquishedError
 from spark_groups.group.member.messages import found_and_failed
 from spark_groups.observation.observe import why_unknown
+from spark_groups.spark.control.batch_proof import report_done
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.control.running_query import RunningQuery, running_query
-from spark_groups.spark.control.served_query import is_served, received, report_done, served_query
+from spark_groups.spark.control.served_query import is_served, received, served_query
 from spark_groups.spark.processing.budget import budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
 from spark_groups.spark.processing.destinations import destinations
