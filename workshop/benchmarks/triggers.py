@@ -13,7 +13,7 @@ that has not made its triggers within a deadline is left out from then on.
 The JVM source is tuned, and may keep a thousand consumers. The next source begins once they are
 closed: as long as they are open, each process that the JVM starts costs more, and Spark's two logs
 start several in a trigger on a local file system. While triggers are counted, the benchmark asks
-only for the number of the last batch: PySpark asks the JVM about 50 times for each progress.
+only for the number of the last batch: PySpark calls the JVM dozens of times for each progress.
 
 The broker's folder is in memory where there is a place for that: each partition syncs files of its
 own. A topic of 10,000 partitions took 6.5 minutes on two cores that twenty processes shared.
