@@ -1,7 +1,7 @@
 """What a trigger costs that reads few records, by how many partitions they lie in.
 
     python -m workshop.benchmarks.triggers [--partitions 1,100,1000,10000] [--repeats 3] \
-        [--triggers 8] [--conf spark.hadoop.fs.file.impl=...]
+        [--triggers 8] [--conf NAME=VALUE]
 
 Every trigger reads one record of each partition into the `noop` sink, in two tasks where that is
 up to the source. `rate-micro-batch` makes as many rows of nothing: that is what Spark itself takes.
