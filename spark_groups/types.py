@@ -10,6 +10,7 @@ import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ LATEST_TIMESTAMP: Final = -1
 TopicId = uuid.UUID
 
 
+@lru_cache(maxsize=1_024)
 def topic_id_text(topic_id: TopicId) -> str:
     """Return a topic id as Kafka's tools write it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")

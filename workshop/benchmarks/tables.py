@@ -113,7 +113,7 @@ class Reading:
         triggers: The number of batches with these rows.
         trigger_s: Seconds of their triggers, from plan to commit.
         jvm_cpu_s: CPU seconds of Spark's JVM after the first batch.
-        children_cpu_s: CPU seconds of its child processes: Python workers, and chmod of Hadoop.
+        children_cpu_s: CPU seconds of its child processes: Python workers, and Hadoop's processes.
         driver_cpu_s: CPU seconds of the driver's Python.
         server_cpu_s: CPU seconds of PostgreSQL.
         broker_cpu_s: CPU seconds of the broker.

@@ -285,10 +285,10 @@ def markdown(result: Mapping[str, Any], drawn: Mapping[str, str], raw: str) -> s
         *markdown_table(("way", "meaning"), ((name, each.what) for name, each in WAYS.items())),
         "Larger fetches are those of the tuned source in [Throughput](throughput.md); to Spark's"
         " own way they are an advantage that its defaults lack, as are 2 instead of 50 partitions"
-        " of Delta's snapshots. Children of the JVM are the Python"
-        " workers, and the `chmod` processes that Hadoop starts for checkpoint files where it lacks"
-        " its native library: about 0.05 CPU s a trigger, in every way. PostgreSQL runs on the same"
-        " machine, with `fsync=off` for both ways into it.",
+        " of Delta's snapshots. Children of the JVM are the Python workers, and the processes"
+        " (`readlink`, `chmod`) that Hadoop starts for checkpoint files where it lacks its native"
+        " library: about 0.05 CPU s a trigger, in every way. PostgreSQL runs on the same machine,"
+        " with `fsync=off` for both ways into it.",
         "",
         "## Goals",
         "",

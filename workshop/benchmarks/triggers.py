@@ -1,15 +1,19 @@
 """What a trigger costs that reads few records, by how many partitions they lie in.
 
     python -m workshop.benchmarks.triggers [--partitions 1,100,1000,10000] [--repeats 3] \
-        [--triggers 8]
+        [--triggers 8] [--conf NAME=VALUE]
 
 Every trigger reads one record of each partition into the `noop` sink, in two tasks where that is
 up to the source. `rate-micro-batch` makes as many rows of nothing: that is what Spark itself takes.
 Spark uses unix sockets, as with the jobs; CPU time is that of the JVM and of its Python processes.
 A query of the rate source warms the JVM up. Then each repeat starts a query of each source in
-turn; its first triggers, in which processes start and plans are compiled, are not counted. The JVM
-source is tuned, and may keep a thousand consumers; a source that has not made its triggers within
-a deadline is left out from then on.
+turn; its first triggers, in which processes start and plans are compiled, are not counted. A source
+that has not made its triggers within a deadline is left out from then on.
+
+The JVM source is tuned, and may keep a thousand consumers. The next source begins once they are
+closed: as long as they are open, each process that the JVM starts costs more, and Spark's two logs
+start several in a trigger on a local file system. While triggers are counted, the benchmark asks
+only for the number of the last batch: PySpark calls the JVM dozens of times for each progress.
 
 The broker's folder is in memory where there is a place for that: each partition syncs files of its
 own. A topic of 10,000 partitions took 6.5 minutes on two cores that twenty processes shared.
@@ -30,6 +34,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
@@ -39,6 +44,7 @@ from spark_groups.spark.source.foreach_batch_rows import TUNING
 from workshop.benchmarks.cpu import CpuAccount, CpuSeconds
 from workshop.benchmarks.results import write_results
 from workshop.benchmarks.session import new_session
+from workshop.parts.waiting import wait_until
 
 TASKS: Final = 2
 WARM_TRIGGERS: Final = 3
@@ -57,6 +63,14 @@ FORMATS: Final[Mapping[str, str]] = {
     THIS_SOURCE: "kafka-group",
 }
 IN_MEMORY: Final = Path("/dev/shm")
+CLOSED: Final[Mapping[str, str]] = {
+    "spark.kafka.consumer.cache.capacity": "1024",
+    "spark.kafka.consumer.cache.timeout": "10s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "100ms",
+}
+"""Consumers of the JVM source are closed that soon after their last use, a few in each interval."""
+CLOSED_S: Final = 300.0
+ESTABLISHED: Final = "01"
 
 console = Console(stderr=True)
 
@@ -154,6 +168,7 @@ def run(rows: DataFrame, triggers: int, deadline_s: float, account: CpuAccount) 
     """Return what so many triggers took, behind the first ones; fewer if the deadline came."""
     deadline = time.monotonic() + deadline_s
     began: tuple[int, CpuSeconds] | None = None
+    due = WARM_TRIGGERS - 1
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         query = (
             rows.writeStream.format("noop")
@@ -165,18 +180,36 @@ def run(rows: DataFrame, triggers: int, deadline_s: float, account: CpuAccount) 
             while True:
                 if query.exception() is not None:
                     raise query.exception()  # type: ignore[misc]
+                is_late = time.monotonic() > deadline
+                if not is_late and _last_batch(query) < due:
+                    time.sleep(0.02)
+                    continue
                 progress = [each for each in query.recentProgress if each["numInputRows"]]
                 if began is None and len(progress) >= WARM_TRIGGERS:
                     began = len(progress), account.used()
+                    due = progress[WARM_TRIGGERS - 1]["batchId"] + triggers
                 counted = progress[WARM_TRIGGERS : WARM_TRIGGERS + triggers]
-                if len(counted) == triggers or time.monotonic() > deadline:
+                if len(counted) == triggers or is_late:
                     number, cpu = began or (0, CpuSeconds(0.0, 0.0))
                     used, passed = account.used() - cpu, max(1, len(progress) - number)
                     each_cpu = CpuSeconds(used.own / passed, used.children / passed)
                     return Triggers([each["durationMs"] for each in counted], each_cpu)
-                time.sleep(0.05)
         finally:
             query.stop()
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    """Return the number of the last batch with a progress; -1: there is none."""
+    last = query._jsq.lastProgress()
+    return -1 if last is None else int(last.batchId())
+
+
+def connections(servers: str) -> int:
+    """Return how many TCP connections lead to a broker on this machine."""
+    port = f":{int(servers.rpartition(':')[2]):04X}"
+    tables = (Path("/proc/net", name).read_text(encoding="ascii") for name in ("tcp", "tcp6"))
+    rows = (line.split() for table in tables for line in table.splitlines()[1:])
+    return sum(row[2].endswith(port) and row[3] == ESTABLISHED for row in rows)
 
 
 def measure(
@@ -193,7 +226,10 @@ def measure(
     for repeat in range(given.repeats):
         for source in list(given.sources):
             rows = stream(spark, servers, topic, source, partitions)
+            before = connections(servers)
             found = run(rows, given.triggers, given.deadline_s, account)
+            if source == JVM_SOURCE:
+                _await_closed(servers, before)
             took = found.phases
             if len(took) < given.triggers:
                 # More partitions would not be easier.
@@ -211,6 +247,10 @@ def measure(
                     jvm_cpu_ms=found.cpu.own * 1000,
                     python_cpu_ms=found.cpu.children * 1000,
                 )
+
+
+def _await_closed(servers: str, before: int) -> None:
+    wait_until(lambda: connections(servers) <= before, CLOSED_S, "consumers are closed")
 
 
 def table(readings: list[Reading], partitions: list[int]) -> Table:
@@ -274,6 +314,14 @@ def main() -> None:
     parser.add_argument("--triggers", type=int, default=8, help="counted triggers of each query")
     parser.add_argument("--sources", default=";".join(FORMATS), help="separated by semicolons")
     parser.add_argument("--deadline-s", type=float, default=60.0, help="for each query")
+    parser.add_argument(
+        "--conf",
+        type=lambda text: text.partition("=")[::2],
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the Spark of all sources; may be repeated",
+    )
     parser.add_argument("--json", type=Path, default=Path("build/triggers.json"))
     given = parser.parse_args()
     given.sources = given.sources.split(";")
@@ -292,8 +340,9 @@ def main() -> None:
             TASKS,
             {
                 "spark.driver.memory": "2g",
-                "spark.kafka.consumer.cache.capacity": "1024",
+                **CLOSED,
                 UNIX_SOCKETS: "true",
+                **dict(given.conf),
             },
         )
         account = CpuAccount(int(spark.sparkContext._jvm.ProcessHandle.current().pid()))
@@ -302,7 +351,8 @@ def main() -> None:
         for partition in partitions:
             readings += measure(spark, account, kafka.bootstrap_servers, partition, given)
         spark.stop()
-    write_results(given.json, {"tasks": TASKS, "tuned": dict(TUNING)}, readings)
+    settings = {"tasks": TASKS, "tuned": dict(TUNING), "configuration": dict(given.conf)}
+    write_results(given.json, settings, readings)
     Console().print(table(readings, partitions))
 
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 from spark_groups.group.ledger.marks import MARK, NO_MARK
 from spark_groups.group.member.messages import NO_OFFSET, OffsetAndMetadata
 from spark_groups.types import TopicId, TopicIdPartition
+
+# json.dumps would make one for each partition.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def commit_metadata(
@@ -39,7 +43,7 @@ def commit_metadata(
     if mark:
         fields |= {"mark": mark, "offset": offset}
     fields |= {name: True for name, is_set in flags.items() if is_set}
-    return json.dumps(fields, separators=(",", ":"))
+    return _ENCODER.encode(fields)
 
 
 def partition_count_in(metadata: str) -> int | None:

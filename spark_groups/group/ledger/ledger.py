@@ -250,6 +250,8 @@ class Ledger:
         """Cached; None after a change."""
         self._tenures = 0
         self._planned: BatchPlan | None = None
+        self._boundaries: tuple[tuple[OffsetRange, Boundary, Boundary], ...] = ()
+        """Those of `_planned`: their marks are hashes, computed once."""
         self._planned_at: dict[TopicIdPartition, _PlannedAt] = {}
         self._finished: deque[BatchPlan] = deque(maxlen=FINISHED_KEPT)
 
@@ -379,8 +381,9 @@ class Ledger:
     ) -> None:
         """Hand a plan to Spark: positions move to the ends of its ranges."""
         self.in_flight = self._planned = plan
+        self._boundaries = tuple(_with_boundaries(plan))
         self._planned_at = {}
-        for each, _, end in _with_boundaries(plan):
+        for each, _, end in self._boundaries:
             key = each.key
             owned = self.owned[key]
             leader_epoch = leader_epochs.get(key, NO_LEADER_EPOCH)
@@ -421,7 +424,7 @@ class Ledger:
                 self._note_run(each, start, end, self._undecided, NO_LEADER_EPOCH)
             return FinishedBatch()
         commits, lost = [], []
-        for each, start, end in _with_boundaries(plan):
+        for each, start, end in self._boundaries:
             key = each.key
             owned = self.owned.get(key)
             tenure, leader_epoch = self._planned_at[key]
