@@ -156,7 +156,7 @@ PLAYS: Final[Mapping[Plant, tuple[Schedules | Faults, ...]]] = MappingProxyType(
         Plant.COMMITS_PLANNED: (Schedules(("no gap",)),),
         Plant.COMMITS_LOST: (Faults((WENT_BACK,), minutes=1.0, seed=7),),
         Plant.KEEPS_POSITION: (
-            Schedules(("clean hand over",)),
+            Schedules(("clean hand over", "read once")),
             Faults((WENT_BACK, UNEXPLAINED)),
         ),
         Plant.VALUE_AS_EVIDENCE: (
