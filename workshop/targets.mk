@@ -10,6 +10,11 @@ SOAK_MINUTES := $(if $(filter command line environment,$(origin MINUTES)),$(MINU
 # Release candidates count as well.
 NUMBA_NEXT = $(INSTALL_INTO) .venvs/numba-next
 
+# Processes of `make reach`; empty: one for each core.
+JOBS ?=
+# Further options of `make plants`; --missing plays only bugs without a good control.
+PLANTS_FLAGS ?=
+
 .PHONY: workshop reach plants load soak elastic fuzz bench-handover bench-tables bench-columnar bench-assignors bench numba-next
 
 ##@ Measuring, and hunting for faults
@@ -18,13 +23,13 @@ workshop: prerequisites-of-tests classes ## Test what is in workshop/: chaos, be
 	$(call step,pytest: workshop/tests)
 	$(PYTEST) -m "not long and not slow" workshop/tests $(PYTEST_FLAGS)
 
-reach: env ## Play so many schedules with fresh seeds, and note them in docs/benchmarks/reach.csv; SCHEDULES=50000
+reach: env ## Play so many schedules with fresh seeds, and note them in docs/benchmarks/reach.csv; SCHEDULES=50000 JOBS=1
 	$(call step,schedules that no run has played: $(SCHEDULES))
-	$(PY) -m workshop.benchmarks.reach --schedules $(SCHEDULES)
+	$(PY) -m workshop.benchmarks.reach --schedules $(SCHEDULES) $(if $(JOBS),--jobs $(JOBS))
 
 plants: prerequisites env ## Plant bugs that chaos and the simulation must find, into docs/benchmarks/reliability.md; about 20 minutes
 	$(call step,every planted bug: until a check finds it)
-	$(PY) -m workshop.benchmarks.plants
+	$(PY) -m workshop.benchmarks.plants $(PLANTS_FLAGS)
 
 load: prerequisites env ## Measure 1,000 members, 10,000 partitions and 200 groups; BENCH_FLAGS="--parts page"
 	$(call step,large groups on a real Kafka)

@@ -90,13 +90,13 @@ def write_section(page: Path, name: str, lines: Iterable[str]) -> None:
 
 
 def commit_of(*places: str) -> str:
-    """Return the commit of this code, with a plus if a place is modified.
+    """Return the last commit that changed a place, with a plus if one is modified.
 
     Args:
         places: Directories, from the root of the repository.
     """
     head = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
+        ["git", "log", "-1", "--format=%h", "--", *places],
         check=True,
         capture_output=True,
         text=True,

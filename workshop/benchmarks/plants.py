@@ -5,8 +5,9 @@ one
 breaks a promise, or in a run of `chaos` on a real Kafka. A play must find its bug by a check that
 it names; any other failure does not count. Nor does a find count unless its control is good: the
 same schedule, or the same run, without the bug. The results are in docs/benchmarks/plants.csv, the
-table in docs/benchmarks/reliability.md; playing some bugs replaces only their lines. The exit
-status is 1 if a bug is not found.
+table in docs/benchmarks/reliability.md; playing some bugs replaces only their lines, and
+`--missing` plays only those that were not found yet, or not with a good control. The exit status is
+1 if a bug is not found.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ COLUMNS: Final = (
     "control_result",
     "load_average",
 )
-PLACES: Final = ("spark_groups", "chaos", "benchmarks")
+PLACES: Final = ("spark_groups", "lab/group_lab", "workshop")
 """What a commit is the state of."""
 GOOD: Final = "good"
 """The result of a control that breaks nothing."""
@@ -155,7 +156,7 @@ PLAYS: Final[Mapping[Plant, tuple[Schedules | Faults, ...]]] = MappingProxyType(
         Plant.COMMITS_PLANNED: (Schedules(("no gap",)),),
         Plant.COMMITS_LOST: (Faults((WENT_BACK,), minutes=1.0, seed=7),),
         Plant.KEEPS_POSITION: (
-            Schedules(("clean hand over",)),
+            Schedules(("clean hand over", "read once")),
             Faults((WENT_BACK, UNEXPLAINED)),
         ),
         Plant.VALUE_AS_EVIDENCE: (
@@ -284,11 +285,14 @@ class Controls:
 
     Args:
         console: Where progress is shown.
+        known: Lines of the file: the controls of this very commit are not played again.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, known: Sequence[Mapping[str, str]] = ()) -> None:
         self._console = console
-        self._results: dict[str, str] = {}
+        commit = noted.commit_of(*PLACES)
+        own = [each for each in known if each["commit"] == commit and not commit.endswith("+")]
+        self._results = {each["control"]: each["control_result"] for each in own}
 
     def of(self, played: Schedules | Faults, finding: Finding) -> tuple[str, str]:
         """Return the command of the control of a play, and its result.
@@ -419,12 +423,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plants", nargs="*", type=Plant, help="the bugs; default: all")
     parser.add_argument("--way", type=Way, help="one way of playing; default: all")
+    parser.add_argument("--missing", action="store_true", help="only plays without a good control")
     chosen = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
-    controls, are_found = Controls(console), True
+    known = noted.rows(RESULTS)
+    controls, are_found = Controls(console, known), True
+    skipped = {(each["plant"], each["way"]) for each in known if chosen.missing and is_found(each)}
     for plant in chosen.plants or Plant:
         for of in PLAYS[plant]:
-            if chosen.way not in (None, _way(of)):
+            if chosen.way not in (None, _way(of)) or (plant.value, _way(of).value) in skipped:
                 continue
             line = played(plant, of, controls, console)
             are_found = are_found and is_found(line)

@@ -2,6 +2,7 @@
 
 It continues after the last seed in docs/benchmarks/reach.csv, and adds a line for each piece; the
 table in docs/benchmarks/reliability.md sums them up. Stop it at any time: only whole pieces count.
+With `--schedules 0` it only writes that table.
 A piece with a broken promise ends early; the command prints how to repeat the run, and exits
 with 1.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from workshop.benchmarks.noted import PAGE
 REACH: Final = noted.DOCS / "reach.csv"
 COLUMNS: Final = (
     "commit",
+    "python",
     "protocols",
     "first_seed",
     "last_seed",
@@ -70,7 +73,8 @@ def play(runs: Sequence[Run], jobs: int) -> dict[str, object]:
         broken = f"broken: {each.promise}: {each.text}\nrepeat: {each.run.command}"
         Console(stderr=True).print(broken, soft_wrap=True, markup=False)
     return {
-        "commit": noted.commit_of("spark_groups"),
+        "commit": noted.commit_of("spark_groups", "lab/group_lab"),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
         "protocols": "+".join(protocol.value for protocol in runs[0].protocols),
         "first_seed": runs[0].seed,
         "last_seed": runs[-1].seed,
@@ -117,6 +121,7 @@ def main() -> int:
     chosen = parser.parse_args()
     protocols = tuple(GroupProtocol(each) for each in chosen.protocol.split(","))
     left = chosen.schedules
+    PAGE.write_text(page(), encoding="utf-8")
     while left > 0:
         line = play(piece_of(next_seed(rows()), min(left, PIECE), protocols), chosen.jobs)
         note(line)

@@ -1,15 +1,14 @@
 """How fast the simulation is: runs per second and core, and group-hours per hour of a core.
 
     python workshop/benchmarks/schedules.py [--seconds 10] [--profile kafka-4.3] [--drawn]
-    PYTHONHASHSEED=0 python workshop/benchmarks/schedules.py --digests 1000 > digests.txt
+    python workshop/benchmarks/schedules.py --digests 1000 > digests.txt
 
 A schedule is three members that share twelve partitions; it ends with its 200th event of any
 kind: a request or an answer that arrives, a timer, a step of Spark, a fault. With --drawn each
 run is drawn from its seed as `make simulate` does, and played to its end. All checkers watch.
 
 --digests measures nothing: it writes a line for each drawn run, with a digest of its whole event
-log. Two commits whose digests are the same play the same runs. (A log may show sets of strings:
-their order is the same only for the same PYTHONHASHSEED.)
+log. Two commits, or two interpreters, whose digests are the same play the same runs.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hashlib import sha256
 
 from group_lab.commands.simulation import Run, world_of
 from group_lab.coordinator.profile import PROFILES
-from group_lab.sim.scene import EventLog
+from group_lab.sim.scene import EventLog, text_of
 from group_lab.sim.swarm import Swarm
 from group_lab.sim.world import World
 
@@ -49,7 +48,7 @@ class DigestLog(EventLog):
     def add(self, now: float, who: str, epoch: str, what: str, *details: object) -> None:
         """Add an event to the log and to the digest."""
         super().add(now, who, epoch, what, *details)
-        self.digest.update(f"{now!r} {who} {epoch} {what} {' '.join(map(str, details))}\n".encode())
+        self.digest.update(f"{now!r} {who} {epoch} {what} {text_of(details)}\n".encode())
 
 
 def schedule(seed: int, profile: str) -> World:
@@ -104,11 +103,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of processor time")
     parser.add_argument("--profile", choices=tuple(PROFILES), default="kafka-4.3")
     parser.add_argument("--drawn", action="store_true", help="runs as `make simulate` draws them")
+    parser.add_argument("--rounds", type=int, default=1, help="how often")
     parser.add_argument("--digests", type=int, metavar="RUNS", help="write so many digests instead")
     parser.add_argument("--first", type=int, default=0, help="seed of the first digest")
     options = parser.parse_args()
     if options.digests is None:
-        sys.stdout.write(measure(options.seconds, options.profile, is_drawn=options.drawn))
+        for _ in range(options.rounds):
+            sys.stdout.write(measure(options.seconds, options.profile, is_drawn=options.drawn))
+            sys.stdout.flush()
         return
     names = tuple(PROFILES)
     for seed in range(options.first, options.first + options.digests):

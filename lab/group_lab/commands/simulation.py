@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from itertools import islice
@@ -118,13 +119,15 @@ def hunt(
     """Play runs in several processes; end early once some broke a promise.
 
     Args:
+        jobs: How many processes; 1: this one.
         played: Called with the number of runs played since the last call.
     """
     breaks: list[Break] = []
     parts = _parts(runs)
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as pool:
         while turn := list(islice(parts, jobs * 2)):
-            for part, found in zip(turn, pool.map(play_all, turn), strict=True):
+            all_found = pool.map(play_all, turn) if pool else map(play_all, turn)
+            for part, found in zip(turn, all_found, strict=True):
                 played(len(part))
                 breaks += found
             if len(breaks) >= BREAKS_SHOWN:

@@ -63,8 +63,13 @@ def _in_order(found: re.Match[str]) -> str:
     return f"frozenset({{{', '.join(sorted(_BETWEEN_ELEMENTS.split(found[1])))}}})"
 
 
+def text_of(details: Iterable[object]) -> str:
+    """Return the details of an event on one line, the same in each process."""
+    return _SET.sub(_in_order, " ".join(map(str, details)).replace("\n", " "))
+
+
 def _line(now: float, who: str, epoch: str, what: str, details: tuple[object, ...]) -> str:
-    text = _SET.sub(_in_order, " ".join(map(str, details)).replace("\n", " "))
+    text = text_of(details)
     # Ids of topics are counted from one: most of each is zeroes.
     text = text.replace("00000000-0000-0000-0000-00000000000", "").replace(
         "AAAAAAAAAAAAAAAAAAAA", ""

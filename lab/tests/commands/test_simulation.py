@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -187,6 +188,17 @@ def test_a_hunt_ends_soon_after_some_runs_broke_a_promise() -> None:
     assert found[0].run.seed == 30
     assert len(found) >= BREAKS_SHOWN
     assert sum(played) < len(runs) / 2
+
+
+def test_a_hunt_of_one_job_plays_in_this_process() -> None:
+    pids: set[int] = set()
+
+    def play_here(_: Iterable[Run]) -> list[Break]:
+        pids.add(os.getpid())
+        return []
+
+    assert hunt([Run(30, "kafka-4.3")], jobs=1, play_all=play_here) == []
+    assert pids == {os.getpid()}
 
 
 def test_a_hunt_that_finds_nothing_plays_every_run() -> None:

@@ -17,7 +17,7 @@ from workshop.chaos.results.account import Account, SessionLoss
 from workshop.chaos.results.report import INCOMPLETE, Circumstances
 
 RUNS: Final = noted.DOCS / "chaos.csv"
-PLACES: Final = ("spark_groups", "chaos")
+PLACES: Final = ("spark_groups", "workshop/chaos")
 """What a commit is the state of."""
 COLUMNS: Final = (
     "commit",

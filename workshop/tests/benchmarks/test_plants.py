@@ -234,6 +234,34 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return page
 
 
+def test_only_plays_without_a_good_control_are_played_again(
+    results: Path, monkeypatch: pytest.MonkeyPatch, runs: list[Plant | None]
+) -> None:
+    good = line(Plant.KAFKA_FIRST, Way.CHAOS, "3 gaps refused by a table")
+    without = {**line(Plant.LAST_RECORD, Way.CHAOS, "7 records lost"), "control_result": ""}
+    noted.write([without, good], plants.COLUMNS, plants.RESULTS)
+    names = [Plant.LAST_RECORD.value, Plant.KAFKA_FIRST.value]
+    monkeypatch.setattr("sys.argv", ["plants", "--missing", *names])
+    assert plants.main() == 0
+    assert runs == [Plant.LAST_RECORD, None]
+    assert [each["control_result"] for each in noted.rows(plants.RESULTS)] == [GOOD, GOOD]
+    assert "not yet played" not in results.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("commit", "plays"), [("abc", 0), ("abd", 1), ("abc+", 1)])
+def test_control_of_the_same_commit_is_not_played_again(
+    monkeypatch: pytest.MonkeyPatch, runs: list[Plant | None], commit: str, plays: int
+) -> None:
+    faults = Faults(("records lost",))
+    command = " ".join(["python", *faults.words(None)])
+    known = {**line(Plant.CUT_FETCH, Way.CHAOS, "7 records lost"), "control": command}
+    known["commit"] = commit if commit.endswith("+") else known["commit"]
+    monkeypatch.setattr(noted, "commit_of", lambda *_: commit)
+    found = Finding("0.5 min of faults", "7 records lost")
+    assert Controls(QUIET, [known]).of(faults, found) == (command, GOOD)
+    assert len(runs) == plays
+
+
 @pytest.mark.parametrize(("found_by", "status"), [("no gap", 0), ("", 1)])
 def test_exit_status_says_whether_every_bug_was_found(
     results: Path, monkeypatch: pytest.MonkeyPatch, found_by: str, status: int
