@@ -55,17 +55,12 @@ def look_up_here(jvm: Any) -> None:
         manager = getattr(getattr(datasources, "DataSourceManager$"), "MODULE$")
         utils = getattr(getattr(spark.api.python, "PythonUtils$"), "MODULE$")
         has_run = manager.dataSourceBuilders().isDefined()
-        if has_run or not is_this_python(python := utils.defaultPythonExec()):
+        if has_run or not is_this_python(utils.defaultPythonExec()):
             return
-        builders, version = jvm.java.util.HashMap(), f"{sys.version_info[0]}.{sys.version_info[1]}"
+        builders = jvm.java.util.HashMap()
         for source in map(OWN.__getitem__, found):
-            # As `PythonUtils.createPythonFunction`, which starts a Python to ask for its version.
-            none, pickled = jvm.java.util.ArrayList(), bytearray(pickle.dumps(source))
-            made_by = spark.api.python.SimplePythonFunction(
-                pickled, jvm.java.util.HashMap(), none, python, version, none, None
-            )
             of_python = datasources.v2.python.UserDefinedPythonDataSource
-            builders[source.name()] = of_python(made_by)
+            builders[source.name()] = of_python(utils.createPythonFunction(pickle.dumps(source)))
         setter = getattr(manager, "dataSourceBuilders_$eq")
         setter(jvm.scala.Some(utils.toScalaMap(builders)))
     except (Py4JError, TypeError) as error:
