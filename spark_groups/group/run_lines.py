@@ -141,13 +141,18 @@ class RunLines:
         return lines
 
     def end(
-        self, now: float, *, is_committed: bool, keeps_partitions: bool, is_answered: bool = True
+        self,
+        now: float,
+        *,
+        is_committed: bool,
+        kept_s: float | None = None,
+        is_answered: bool = True,
     ) -> str:
         """Return the line of the run's end, which sums it up.
 
         Args:
             is_committed: Whether the offsets of all batches are committed.
-            keeps_partitions: Whether a static member left for a while.
+            kept_s: How long the group keeps the partitions of a static member; None: it does not.
             is_answered: Whether the coordinator has answered that the member left.
         """
         self.due(now, is_committing=not is_committed)
@@ -162,8 +167,8 @@ class RunLines:
                 "; the coordinator has not answered, so the group may keep this member until its"
                 " session ends"
             )
-        elif keeps_partitions:
-            line += "; it keeps the partitions for this static member until its session ends"
+        elif kept_s is not None:
+            line += f"; it keeps the partitions of this static member for {kept_s:g} s"
         if not is_committed:
             line += "; the last batch is not committed and may be read again"
         return line

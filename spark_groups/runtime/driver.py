@@ -281,7 +281,7 @@ class GroupDriver:
                 identity=self.identity,
             )
         is_static = self._config.member.instance_id is not None
-        line = self._engine.end_line(keeps_partitions=will_return and is_static)
+        line = self._engine.end_line(will_return=will_return and is_static)
         self.close()
         return line
 

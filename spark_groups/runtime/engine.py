@@ -132,11 +132,11 @@ class Engine:
             self.timeline.say(line)
         return bool(requests or events)
 
-    def end_line(self, *, keeps_partitions: bool) -> str | None:
+    def end_line(self, *, will_return: bool) -> str | None:
         """Return the line of the run's end; None: the member has failed, or never joined.
 
         Args:
-            keeps_partitions: Whether a static member left for a while.
+            will_return: Whether a static member left for a while.
         """
         with self.changed:
             client = self.started()
@@ -149,7 +149,7 @@ class Engine:
             return self._run_lines.end(
                 suspension_clock(),
                 is_committed=not (_is_committing(client) or is_read),
-                keeps_partitions=keeps_partitions,
+                kept_s=parts.member.session_timeout_ms / 1000 if will_return else None,
                 is_answered=parts.member.has_left and not parts.member.is_leave_unanswered,
             )
 

@@ -84,9 +84,7 @@ def test_batch_without_records_and_a_warm_up_have_no_line() -> None:
         lines.note(BatchPlanned(0.0, each))
         lines.note(BatchFinished(1.0, each))
         assert lines.due(1.0, is_committing=False) == []
-    assert lines.end(2.0, is_committed=True, keeps_partitions=False) == (
-        "left the group after no batch in 2 s"
-    )
+    assert lines.end(2.0, is_committed=True) == ("left the group after no batch in 2 s")
 
 
 def test_line_names_the_first_of_many_partitions() -> None:
@@ -125,7 +123,7 @@ def test_end_sums_up_the_run() -> None:
     ran(lines, 1.0, 2.0, (0, 0, 1_000))
     lines.due(2.0, is_committing=False)
     ran(lines, 2.0, 3.0, (0, 1_000, 1_203))
-    assert lines.end(45.0, is_committed=True, keeps_partitions=False) == (
+    assert lines.end(45.0, is_committed=True) == (
         "committed, left the group after 2 batches, 1,203 records in 45 s"
     )
 
@@ -133,15 +131,15 @@ def test_end_sums_up_the_run() -> None:
 def test_end_of_a_static_member_says_what_becomes_of_its_partitions() -> None:
     lines = RunLines(0.0)
     ran(lines, 1.0, 2.0, (0, 0, 1))
-    assert lines.end(IN_MINUTES_S, is_committed=True, keeps_partitions=True) == (
-        "committed, left the group after 1 batch, 1 record in 10 min; it keeps the partitions for"
-        " this static member until its session ends"
+    assert lines.end(IN_MINUTES_S, is_committed=True, kept_s=45.0) == (
+        "committed, left the group after 1 batch, 1 record in 10 min; it keeps the partitions of"
+        " this static member for 45 s"
     )
 
 
 def test_end_without_an_answer_says_that_the_group_may_keep_the_member() -> None:
     lines = RunLines(0.0)
-    assert lines.end(3.0, is_committed=True, keeps_partitions=True, is_answered=False) == (
+    assert lines.end(3.0, is_committed=True, kept_s=45.0, is_answered=False) == (
         "left the group after no batch in 3 s; the coordinator has not answered, so the group may"
         " keep this member until its session ends"
     )
@@ -150,7 +148,7 @@ def test_end_without_an_answer_says_that_the_group_may_keep_the_member() -> None
 def test_end_claims_no_commit_that_is_missing() -> None:
     lines = RunLines(0.0)
     ran(lines, 1.0, 2.0, (0, 0, 1))
-    assert lines.end(3.0, is_committed=False, keeps_partitions=False) == (
+    assert lines.end(3.0, is_committed=False) == (
         "left the group after no batch in 3 s; the last batch is not committed and may be read"
         " again"
     )

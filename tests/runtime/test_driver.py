@@ -127,7 +127,7 @@ def test_what_a_member_left_behind_is_in_the_next_plan_of_the_one_that_stays(
         goes.driver.leave(LONG_S)
         client = stays.driver._engine.client
         assert client is not None
-        # Heartbeats at the ends of batches are half a second apart at least, targets a second.
+        # So old that the next end of a batch sends one.
         wait_until(
             lambda: suspension_clock() - (client.parts.member.pace.last_sent_at or 0) > 1.1,
             what="a heartbeat that is old enough",

@@ -10,6 +10,7 @@ the jobs run theirs: with a listener, a registered source, and Python workers th
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pyspark
@@ -43,10 +44,11 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
-    end = stop_on_sigterm(spark)
+    end, has_source = stop_on_sigterm(spark), threading.Event()
     if source != OWN_FORMAT:
         listen(spark)
         register(spark)
+        start_workers(spark, RangeSettings(bootstrap_servers=(), group_id=""), once=has_source)
 
     def write(batch: DataFrame, _: int) -> None:
         rows = batch.select("partition").collect()
@@ -66,8 +68,7 @@ def main(place: str, servers: str, group_id: str, topic: str, *further: str) -> 
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(directory / "checkpoint"))
     )
-    if source != OWN_FORMAT:
-        start_workers(spark, RangeSettings(bootstrap_servers=(), group_id=""))
+    has_source.set()
     diary.note("joining")
     end.await_termination(query)
 

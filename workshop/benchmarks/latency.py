@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby, product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -110,8 +111,14 @@ def new_topic(servers: str) -> str:
     return name
 
 
-def stream(spark: SparkSession, servers: str, topic: str, source: str) -> DataFrame:
-    """Return a stream of a topic from its beginning, by a source."""
+def stream(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    source: str,
+    further: Mapping[str, str] = MappingProxyType({}),
+) -> DataFrame:
+    """Return a stream of a topic from its beginning, by a source with further options."""
     reader = SOURCES[source]
     is_group = reader.format == "kafka-group"
     group = {"kafka.group.id": f"latency-{uuid.uuid4().hex}"} if is_group else {}
@@ -119,7 +126,7 @@ def stream(spark: SparkSession, servers: str, topic: str, source: str) -> DataFr
         return spark.readStream.format(reader.format).options(**reader.options).load()
     return (
         spark.readStream.format(reader.format)
-        .options(**reader.options, **group)
+        .options(**reader.options, **group, **further)
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")

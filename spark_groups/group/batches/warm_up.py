@@ -7,7 +7,8 @@ read nothing, and its member joins once that batch has finished.
 The warm-up plan replaces the checkpoint's last plan. So before it is returned, the member of that
 plan is released, and its ranges are known to be committed: a run that is killed while it warms up
 loses nothing that the next run needs. A right that is missing, or a group of another type, is
-reported as early as without a warm-up, because the member then joins at once.
+reported as early as without a warm-up, because the member then joins at once. So does a static
+member whose partitions wait for it; one that returns after its session has expired warms up.
 """
 
 from __future__ import annotations
@@ -92,9 +93,7 @@ class WarmUp:
         self.phase, self._until, self._describe_at = Phase.ASKING, now + ASK_S, now
         plan, config = self.checkpointed, self.member.config
         self._is_committed = plan is None or not plan.ranges
-        if config.instance_id is not None:
-            self.end("a static member keeps its partitions while it is away", now)
-        elif plan is not None and plan.group_id != config.group_id:
+        if plan is not None and plan.group_id != config.group_id:
             self.end("the checkpoint was written by another group", now)
 
     def look(self, now: float) -> None:
@@ -187,7 +186,11 @@ class WarmUp:
     def _obstacle(self, group: DescribeGroupResponse) -> str | None:
         """Return why to join at once, None if other members read and this one may join."""
         gone_id = None if self.checkpointed is None else self.checkpointed.member_id
-        # A static member that left for a while has a negative epoch.
+        instance_id = self.member.config.instance_id
+        if instance_id and any(each.instance_id == instance_id for each in group.members):
+            # If its session has expired, it is not there: others read meanwhile.
+            return "a static member keeps its partitions while it is away"
+        # Another static member that left for a while has a negative epoch.
         if not any(
             member.member_id != gone_id and member.member_epoch >= 0 for member in group.members
         ):

@@ -14,7 +14,8 @@ from spark_groups.group.member.backoff import MAX_BACKOFF_S, Backoff
 DEFAULT_INTERVAL_S: Final = 5.0
 FAST_INTERVAL_S: Final = 0.3
 FAST_PERIOD_S: Final = 10.0
-BATCH_END_INTERVAL_S: Final = 0.5
+BATCH_END_INTERVAL_S: Final = FAST_INTERVAL_S
+"""A member that reads learns by these heartbeats that another one has left."""
 
 
 class Pace:
@@ -42,7 +43,7 @@ class Pace:
         self._due_at = now if self._due_at is None else min(self._due_at, now)
 
     def at_batch_end(self, now: float) -> None:
-        """Make one due at the end of a batch, at least half a second after the last."""
+        """Make one due at the end of a batch, at least `BATCH_END_INTERVAL_S` after the last."""
         if self._fast and self.last_sent_at is not None:
             due_at = max(now, self.last_sent_at + BATCH_END_INTERVAL_S)
             self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)

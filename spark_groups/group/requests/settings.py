@@ -89,11 +89,15 @@ class SessionTimeout:
         if session_ms is None or restart_s is None or session_ms >= restart_s * 1000:
             return None
         wanted_ms = ceil(restart_s * RESTART_MARGIN / ROUND_S) * ROUND_S * 1000
+        maximum_ms = self._session_timeout_max_ms
+        if maximum_ms is not None and wanted_ms > maximum_ms > restart_s * 1000:
+            # It suffices for the same start, and needs no change of the brokers.
+            wanted_ms = maximum_ms
         command = f"spark-groups config {group_id} --set consumer.session.timeout.ms={wanted_ms}"
-        if self._session_timeout_max_ms is None or wanted_ms <= self._session_timeout_max_ms:
+        if maximum_ms is None or wanted_ms <= maximum_ms:
             return command
         return (
-            f"{command} (the brokers accept at most {self._session_timeout_max_ms}: raise their"
+            f"{command} (the brokers accept at most {maximum_ms}: raise their"
             " group.consumer.max.session.timeout.ms first)"
         )
 

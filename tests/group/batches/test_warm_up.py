@@ -34,9 +34,9 @@ def group_of(*member_ids: str, member_epoch: int = 3) -> m.DescribeGroupResponse
     return m.DescribeGroupResponse(members=tuple(members), authorized_operations=READ_BIT)
 
 
-def asking(checkpointed: BatchPlan | None = None) -> ClientHarness:
+def asking(checkpointed: BatchPlan | None = None, instance_id: str | None = None) -> ClientHarness:
     """A client that knows its coordinator and describes the group."""
-    harness = ClientHarness(checkpointed=checkpointed, warm_up_tasks=3)
+    harness = ClientHarness(checkpointed=checkpointed, warm_up_tasks=3, instance_id=instance_id)
     harness.cluster()
     return harness
 
@@ -265,11 +265,33 @@ def test_replayed_batch_is_the_warm_up() -> None:
 
 def test_these_join_at_once() -> None:
     assert ClientHarness().client.parts.member.state is MemberState.JOINING
-    static = ClientHarness(warm_up_tasks=3, instance_id="i1")
     other_group = ClientHarness(warm_up_tasks=3, checkpointed=replace(OLD, group_id="f"))
-    for each in (static, other_group):
-        assert each.client.parts.member.state is MemberState.JOINING
-        assert len(each.find(WarmUpEnded)) == 1
+    assert other_group.client.parts.member.state is MemberState.JOINING
+    assert len(other_group.find(WarmUpEnded)) == 1
+
+
+@pytest.mark.parametrize("member_epoch", [-2, 3], ids=["away", "not known to be dead"])
+def test_static_member_whose_partitions_wait_for_it_joins_at_once(member_epoch: int) -> None:
+    harness = asking(OLD, "i1")
+    mine = m.DescribedMember(member_id="old", member_epoch=member_epoch, instance_id="i1")
+    others = group_of("other")
+    harness.answer(Channel.OFFSETS, replace(others, members=(*others.members, mine)))
+    harness.answer(Channel.HEARTBEAT, m.HeartbeatResponse(member_epoch=-2))
+    assert why_it_joined(harness) == "a static member keeps its partitions while it is away"
+
+
+def test_static_member_warms_up_if_others_read_since_its_session_expired() -> None:
+    harness = asking(replace(OLD, ranges=()), "i1")
+    gone = m.HeartbeatResponse(error_code=int(ErrorCode.UNKNOWN_MEMBER_ID))
+    for epoch in (-2, -1):
+        release = harness.request(Channel.HEARTBEAT)
+        assert isinstance(release, m.HeartbeatRequest)
+        assert release.member_epoch == epoch
+        harness.answer(Channel.HEARTBEAT, gone)
+    others = group_of("other")
+    another = m.DescribedMember(member_id="away", member_epoch=-2, instance_id="i2")
+    harness.answer(Channel.OFFSETS, replace(others, members=(*others.members, another)))
+    assert warm_up_plan(harness).warm_up_tasks == 3
 
 
 def test_available_now_joins_at_once() -> None:

@@ -105,7 +105,7 @@ def test_fast_pace_is_never_slower_than_the_broker_asks_for() -> None:
 
 
 @pytest.mark.parametrize(("at", "due_at"), [(0.2, BATCH_END_INTERVAL_S), (0.7, 0.7), (4.9, 4.9)])
-def test_end_of_a_batch_is_reported_soon_but_at_least_half_a_second_later(
+def test_end_of_a_batch_is_reported_soon_but_not_at_once_after_another_heartbeat(
     at: float, due_at: float
 ) -> None:
     pace = started()

@@ -106,6 +106,15 @@ def test_command_that_the_brokers_would_refuse_says_what_to_raise_first(
     assert ("the brokers accept at most 60000" in command) is is_said
 
 
+def test_restart_that_fits_into_the_brokers_limit_gets_a_command_that_they_accept() -> None:
+    watch = SessionTimeout(45_000)
+    response = GroupSettingsResponse(session_timeout_ms=45_000, session_timeout_max_ms=60_000)
+    read(watch, response, 1.0)
+    assert watch.command_for_restart("g", 50.0) == (
+        "spark-groups config g --set consumer.session.timeout.ms=60000"
+    )
+
+
 def test_client_owns_nothing_once_its_session_may_be_over() -> None:
     harness = ClientHarness()
     harness.settings = known(8_000)
