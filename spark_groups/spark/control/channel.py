@@ -3,14 +3,16 @@
 The directory is the JVM's `XDG_RUNTIME_DIR`, or is below the files of the SparkContext; unlike
 `/tmp`, no other user can write there. Both sides know both directories from their JVM: a driver
 uses the first that works, a runner polls all. A function of Spark Connect does not know the second
-one: it has Spark's directory for blocks in its place. Socket names start with the JVM's pid. Line
-length, queues and the number of runners are bounded. Each side of a connection has a read thread
-and a write thread, so a side that does not read blocks no other.
+one: it has Spark's directory for blocks in its place. Socket names start with the JVM's pid, and
+those of functions end with a hash of the key of their stream, so that only its runner connects.
+Line length, queues and the number of runners are bounded. Each side of a connection has a read
+thread and a write thread, so a side that does not read blocks no other.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import logging
 import os
@@ -44,6 +46,8 @@ LAST_MESSAGES_S: Final = 1.0
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MAX_WAITING_MESSAGES: Final = 256
 MAX_LINKS: Final = 256
+SUFFIX: Final = "sock"
+"""The end of the name of a listener's socket: every runner of its JVM connects."""
 _numbers = itertools.count()
 
 
@@ -81,6 +85,11 @@ def files_directory() -> Path | None:
     root = SparkFiles._root_directory
     directory = Path(root).parent if root else None
     return directory if directory is not None and directory.exists() else None
+
+
+def suffix_of(key: str) -> str:
+    """Return the end of the name of a function's socket: only runners with the key connect."""
+    return hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
 def _sweep(directory: Path) -> None:
@@ -183,6 +192,7 @@ class ControlServer:
         listening: The first message that each runner receives, after `greetings`.
         directories: Candidate directories for the socket, in order of preference.
         greetings: Called for each runner that connects; returns messages to send first.
+        suffix: The end of the socket's name.
     """
 
     def __init__(
@@ -192,12 +202,14 @@ class ControlServer:
         received: Callable[[Link, Message], None],
         directories: Sequence[Path],
         greetings: Callable[[], Iterable[Message]] = tuple,
+        *,
+        suffix: str = SUFFIX,
     ) -> None:
         self._greetings = greetings
         self.listening = listening
         self._received = received
         self._directories = directories
-        self._name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.sock"
+        self._name = f"{jvm_pid}-{os.getpid()}-{next(_numbers)}.{suffix}"
         self._path: Path | None = None
         self._changed = threading.Condition()
         self._introduced: dict[Link, Introduced | None] = {}
@@ -342,6 +354,7 @@ class ControlClient:
 
     Args:
         introduced: The first message that each driver receives.
+        suffixes: The ends of the names of the sockets to connect to.
     """
 
     def __init__(
@@ -351,8 +364,11 @@ class ControlClient:
         received: Callable[[Link, Message], None],
         closed: Callable[[Link], None],
         directories: Sequence[Path],
+        *,
+        suffixes: Collection[str] = (SUFFIX,),
     ) -> None:
         self._jvm_pid = jvm_pid
+        self._suffixes = suffixes
         self._introduced = introduced
         self._received = received
         self._closed = closed
@@ -399,7 +415,8 @@ class ControlClient:
             self._links = {path: link for path, link in self._links.items() if link.is_open}
             known = set(self._links)
         for directory in self._directories:
-            paths = sorted(directory.glob(f"{self._jvm_pid}-*.sock"))
+            found = sorted(directory.glob(f"{self._jvm_pid}-*.*"))
+            paths = [path for path in found if path.suffix[1:] in self._suffixes]
             if not paths or not is_private(directory):
                 continue
             for path in paths:

@@ -34,7 +34,13 @@ from spark_groups.group.member.events import (
     listed,
 )
 from spark_groups.runtime.driver import GroupDriver
-from spark_groups.spark.control.channel import ControlClient, Link, directories_of_runner
+from spark_groups.spark.control.channel import (
+    SUFFIX,
+    ControlClient,
+    Link,
+    directories_of_runner,
+    suffix_of,
+)
 from spark_groups.spark.control.control_messages import (
     BatchAsked,
     BatchReported,
@@ -72,6 +78,7 @@ class RunnerControl:
         proofs: Those of the run's batches; guarded by this object's lock.
         move_with_state: The option `partitionMoveWithState`.
         answer: Returns the batch that Spark runs, for a function that may know it.
+        key: What such a function knows; empty: there is none.
         jvm_pid: None means the parent of this process.
         directories: Where to look for drivers' sockets; None means the JVM's directories.
     """
@@ -84,6 +91,7 @@ class RunnerControl:
         group_id: str,
         move_with_state: MoveWithState = MoveWithState.WARN,
         answer: Callable[[BatchAsked], BatchRunning | None] = lambda _: None,
+        key: str = "",
         jvm_pid: int | None = None,
         directories: Sequence[Path] | None = None,
     ) -> None:
@@ -119,6 +127,7 @@ class RunnerControl:
             self._received,
             self._lost,
             directories_of_runner() if directories is None else directories,
+            suffixes=(SUFFIX, suffix_of(key)) if key else (SUFFIX,),
         )
 
     def start(self) -> None:

@@ -4,26 +4,32 @@ Spark calls the function in a process of its own on the server's host, which can
 the query. The query's runner is a process there, too. Over the control channel it answers with the
 plan of the batch and with the stream's options, which so leave neither the host nor the processes
 of the server's user. Only a function whose batch carries the key of the runner's `load()` is
-answered.
+answered, and only its socket has a runner connected.
 """
 
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import ForeachBatchFunction
 
 from spark_groups.errors import OptionsError
-from spark_groups.spark.control.channel import ControlServer, Link, directories_of_runner
+from spark_groups.spark.control.channel import (
+    ControlServer,
+    Link,
+    directories_of_runner,
+    suffix_of,
+)
 from spark_groups.spark.control.control_messages import (
     BatchAsked,
     BatchRunning,
@@ -41,7 +47,6 @@ LINKED_S: Final = 60.0
 """How long runners that are connected may take to answer."""
 _SERVED: Final = "SPARK_CONNECT_LOCAL_URL"
 """Set in the environment of a process in which a Connect server calls functions."""
-_Made = TypeVar("_Made")
 _COLUMNS: Final = [each.split()[0] for each in RANGE_COLUMNS.split(", ")]
 
 
@@ -86,24 +91,21 @@ class BatchChannel:
         answer_s: float = ANSWER_S,
         linked_s: float = LINKED_S,
     ) -> None:
+        self._jvm_pid = jvm_pid
+        self._directories = directories
         self._answer_s = answer_s
         self._linked_s = linked_s
         self._changed = threading.Condition()
-        self._asked: BatchAsked | None = None
+        self._numbers = itertools.count(1)
+        self._asked = BatchAsked(number=0, key="")
         self._answers: list[BatchRunning] = []
         self._run_ids: set[str] = set()
-        listening = Listening(reported_groups=(), holds_revocations=False)
-        self._server = ControlServer(
-            jvm_pid, listening, self._received, directories, lambda: [*filter(None, [self._asked])]
-        )
-
-    def start(self) -> None:
-        """Let runners connect."""
-        self._server.start("a function of foreachBatch cannot learn its batch")
+        self._server: ControlServer | None = None
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
 
     def ask(self, key: str) -> BatchRunning:
         """Return the batch that Spark runs in the query of a stream.
@@ -114,14 +116,15 @@ class BatchChannel:
         Raises:
             OptionsError: No runner has answered in time, or those of several queries have.
         """
+        is_other = key != self._asked.key
         with self._changed:
-            number = self._asked.number + 1 if self._asked else 1
-            self._asked, self._answers = BatchAsked(number=number, key=key), []
-        self._server.broadcast(self._asked)
+            self._asked, self._answers = BatchAsked(number=next(self._numbers), key=key), []
+        server = self._listen() if is_other or self._server is None else self._server
+        server.broadcast(self._asked)
         began_at = time.monotonic()
         with self._changed:
             if not self._changed.wait_for(lambda: self._answers, self._answer_s):
-                limit_s = self._linked_s if self._server.has_runners else 0.0
+                limit_s = self._linked_s if server.has_runners else 0.0
                 self._changed.wait_for(lambda: self._answers, limit_s - self._answer_s)
             answers, runs = [*self._answers], len(self._run_ids)
         waited_s = time.monotonic() - began_at
@@ -141,12 +144,25 @@ class BatchChannel:
 
     def report(self, message: BatchWritten | RecordsCounted) -> bool:
         """Report to the runner, which alone knows the plan; return False if there is none."""
-        return self._server.broadcast(message) > 0
+        return self._server is not None and self._server.broadcast(message) > 0
+
+    def _listen(self) -> ControlServer:
+        """Let the runners of a load connect, which are asked at once."""
+        self.close()
+        self._server = server = ControlServer(
+            self._jvm_pid,
+            Listening(reported_groups=(), holds_revocations=False),
+            self._received,
+            self._directories,
+            lambda: [self._asked],
+            suffix=suffix_of(self._asked.key),
+        )
+        server.start("a function of foreachBatch cannot learn its batch")
+        return server
 
     def _received(self, _: Link, message: Message) -> None:
         with self._changed:
-            asked = self._asked
-            if isinstance(message, BatchRunning) and asked and message.number == asked.number:
+            if isinstance(message, BatchRunning) and message.number == self._asked.number:
                 self._answers.append(message)
                 self._run_ids.add(message.run_id)
                 self._changed.notify_all()
@@ -154,25 +170,8 @@ class BatchChannel:
 
 @cache
 def batch_channel() -> BatchChannel:
-    """Return the channel of this process; the first call opens it.
-
-    Opened before the query has a runner, it is found at the runner's first look.
-    """
-    channel = BatchChannel(os.getppid(), directories_of_runner())
-    channel.start()
-    return channel
-
-
-def received(make: Callable[..., _Made], *given: Any) -> _Made:
-    """Return a function of `foreachBatch` that came from another process, such as a client.
-
-    Args:
-        make: Makes it.
-        given: What of.
-    """
-    if is_served():
-        batch_channel()
-    return make(*given)
+    """Return the channel of this process."""
+    return BatchChannel(os.getppid(), directories_of_runner())
 
 
 def served_query(batch: DataFrame, caller: str, cure: str) -> RunningQuery:

@@ -24,7 +24,7 @@ from spark_groups.observation.observe import why_unknown
 from spark_groups.spark.control.batch_proof import report_done
 from spark_groups.spark.control.jvm_connection import acknowledge_tasks_at_once
 from spark_groups.spark.control.running_query import RunningQuery, running_query
-from spark_groups.spark.control.served_query import is_served, received, served_query
+from spark_groups.spark.control.served_query import is_served, served_query
 from spark_groups.spark.processing.budget import budget_of
 from spark_groups.spark.processing.counts import COUNT_COLUMNS, FateCount, counts_of
 from spark_groups.spark.processing.destinations import destinations
@@ -54,8 +54,8 @@ class RecordProcessing:
         self._addresses: dict[str, Addresses] = {}
         self._is_relinquished = False
 
-    def __reduce__(self) -> tuple[Callable[..., RecordProcessing], tuple[Any, ...]]:
-        return received, (RecordProcessing, self._handle, self._strategy)
+    def __reduce__(self) -> tuple[type[RecordProcessing], tuple[Any, ...]]:
+        return RecordProcessing, (self._handle, self._strategy)
 
     @property
     def totals(self) -> Mapping[Fate, int]:

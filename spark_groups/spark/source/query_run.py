@@ -60,7 +60,7 @@ class QueryRun:
         self._key = key
         self._run_id = uuid.uuid4().hex
         self._batch: tuple[PlanJson, PlanJson] | None = None
-        """Where the batch that Spark runs begins and ends."""
+        """Where the batch that Spark runs begins and ends; None: it runs none."""
         self._jvm_pid = os.getppid()
         self.application = Application(
             jvm_pid=self._jvm_pid,
@@ -89,6 +89,7 @@ class QueryRun:
             group_id=options.group_id,
             move_with_state=options.move_with_state,
             answer=self.answer,
+            key=key,
         )
         self._limit = options.plan_limit()
         warn_of_open_secrets(options.security)
@@ -123,6 +124,7 @@ class QueryRun:
         Raises:
             SparkGroupsError: The query fails.
         """
+        self._batch = None
         self.control.check()
         with self.control.changing() as proofs:
             proof = proofs.asked(start)
@@ -216,10 +218,14 @@ class QueryRun:
             options=base64.b64encode(pickle.dumps(self._options)).decode("ascii"),
         )
 
-    def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
-        """Wait for a listening driver's report of the last batch."""
+    def note_end(self) -> None:
+        """Note that this run is ending, and answer no function any more: another run may."""
         self._is_ending = True
         self.driver.note_end()
+
+    def await_last_report(self, timeout_s: float = LAST_REPORT_TIMEOUT_S) -> None:
+        """Wait for a listening driver's report of the last batch."""
+        self.note_end()
         if not self.control.await_report(timeout_s):
             logger.warning(
                 "the offsets of the last batch are not committed, because it may be unfinished: the"

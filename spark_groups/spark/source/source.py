@@ -194,8 +194,10 @@ class _StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Leave the group, after waiting for the report of the last batch."""
+        if self._run is not None:
+            self._run.note_end()
         if self._endpoint is not None:
-            # First, because the query's next run needs the same port.
+            # Before the group is left, because the query's next run needs the same port.
             self._endpoint.close()
         if self._times is not None:
             self._times.close()

@@ -60,7 +60,6 @@ from spark_groups.spark.control.running_query import (
     running_query,
 )
 from spark_groups.spark.control.served_query import (
-    batch_channel,
     is_served,
     served_query,
 )
@@ -78,6 +77,7 @@ from spark_groups.spark.source.range_rows import compare_range_rows, work_over_r
 from spark_groups.spark.tables.batch_rows import NAMING_MAX_S, RowsToStage, RowsTransform
 from spark_groups.spark.tables.expanded import Expanded
 from spark_groups.spark.tables.left_out import LeftOut
+from spark_groups.spark.tables.own import OwnTable
 from spark_groups.spark.tables.routes import (
     Asked,
     Route,
@@ -145,7 +145,8 @@ def write_table(
 
     Raises:
         OptionsError: `on_error` is a strategy that tables do not have, or both `transform` and
-            `expand` or `envelope` are given, or the table has no `merge_on` for an `envelope`.
+            `expand` or `envelope` are given, or the table has no `merge_on` for an `envelope`, or
+            is one of `own_table` through Spark Connect.
         TableError: The table cannot be reached, or has a setting that this writer refuses.
     """
     columns = (expand,) if isinstance(expand, str) else tuple(expand)
@@ -157,6 +158,9 @@ def write_table(
     transform_of = _TransformOf(transform, columns, envelope is not None)
     for target in targets.known():
         transform_of(target.table)
+        if is_remote() and isinstance(target.table, OwnTable):
+            # Only ranges are written there, which tasks read.
+            target.table.task_writer(Attempt("", 0, "check"))
     if not is_remote():
         _check_tables(targets)
     return TableWriter(targets, transform_of, on_error)
@@ -178,7 +182,6 @@ def _received(*given: Any) -> TableWriter:
     writer = TableWriter(*given)
     if is_served():
         _check_tables(writer._targets)
-        batch_channel()
     return writer
 
 

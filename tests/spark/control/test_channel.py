@@ -22,6 +22,7 @@ from spark_groups.spark.control.channel import (
     ControlServer,
     Link,
     control_directories,
+    suffix_of,
 )
 from spark_groups.spark.control.control_messages import (
     BatchReported,
@@ -57,18 +58,22 @@ class Side:
 class Driver(Side):
     """A driver that listens."""
 
-    def __init__(self, *directories: Path, jvm_pid: int = JVM) -> None:
+    def __init__(
+        self, *directories: Path, jvm_pid: int = JVM, suffix: str = control.SUFFIX
+    ) -> None:
         super().__init__()
-        self.server = ControlServer(jvm_pid, LISTENING, self.received, directories)
+        self.server = ControlServer(jvm_pid, LISTENING, self.received, directories, suffix=suffix)
         self.server.start("tests lack it")
 
 
 class Runner(Side):
     """A runner that looks for drivers."""
 
-    def __init__(self, *directories: Path) -> None:
+    def __init__(self, *directories: Path, suffixes: tuple[str, ...] = (control.SUFFIX,)) -> None:
         super().__init__()
-        self.client = ControlClient(JVM, INTRODUCED, self.received, self.lost.append, directories)
+        self.client = ControlClient(
+            JVM, INTRODUCED, self.received, self.lost.append, directories, suffixes=suffixes
+        )
         self.found = self.client.start()
 
 
@@ -78,8 +83,10 @@ def places(tmp_path: Path) -> Iterator[ExitStack]:
         yield stack
 
 
-def driver(places: ExitStack, *directories: Path, jvm_pid: int = JVM) -> Driver:
-    side = Driver(*directories, jvm_pid=jvm_pid)
+def driver(
+    places: ExitStack, *directories: Path, jvm_pid: int = JVM, suffix: str = control.SUFFIX
+) -> Driver:
+    side = Driver(*directories, jvm_pid=jvm_pid, suffix=suffix)
     places.callback(side.server.close)
     return side
 
@@ -136,6 +143,22 @@ def test_a_runner_talks_to_every_driver_of_its_jvm_and_to_no_other(
     assert member.found == 2
     assert [each.next() for each in listeners] == [INTRODUCED, INTRODUCED]
     assert other.messages.empty()
+
+
+def test_runner_links_with_listeners_and_functions_of_its_key_and_not_with_other_functions(
+    places: ExitStack, tmp_path: Path
+) -> None:
+    listener = driver(places, tmp_path / "c")
+    keys = ("one", "other")
+    functions = {key: driver(places, tmp_path / "c", suffix=suffix_of(key)) for key in keys}
+    for key in keys:
+        member = Runner(tmp_path / "c", suffixes=(control.SUFFIX, suffix_of(key)))
+        places.callback(member.client.close)
+        assert member.found == 2
+        assert [listener.next(), functions[key].next()] == [INTRODUCED] * 2
+    assert runner(places, tmp_path / "c").found == 1
+    assert all(each.messages.empty() for each in functions.values())
+    assert not any(key in path.name for path in (tmp_path / "c").iterdir() for key in keys)
 
 
 def test_last_messages_of_a_runner_arrive_before_its_links_close(

@@ -15,7 +15,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.errors import OptionsError
 from spark_groups.group.ledger.plan_text import NOTHING_PLANNED
 from spark_groups.spark.control.channel import directories_of_runner
-from spark_groups.spark.control.control_messages import BatchWritten
+from spark_groups.spark.control.control_messages import BatchAsked, BatchWritten
 from spark_groups.spark.control.running_query import query_between
 from spark_groups.spark.control.served_query import BatchChannel, is_called_by_spark
 from tests.runtime.members import committed, evict
@@ -36,7 +36,6 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchCh
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     channel = BatchChannel(os.getppid(), directories_of_runner(), answer_s=5, linked_s=10)
-    channel.start()
     yield channel
     channel.close()
 
@@ -67,9 +66,26 @@ def test_function_without_the_key_learns_nothing(start: Start, channel: BatchCha
         run.control.start()
         end = until_rows(run, NOTHING_PLANNED)
         ranges(run, NOTHING_PLANNED, end)
+        guess = "a guess" if key else ""
         with pytest.raises(OptionsError, match="did not answer"):
-            channel.ask("" if not key else "a guess")
+            channel.ask(guess)
+        assert run.answer(BatchAsked(number=1, key=guess)) is None, "if it guesses a name, too"
         run.leave(2.0)
+
+
+def test_runner_answers_while_its_batch_runs(start: Start) -> None:
+    asked = BatchAsked(number=1, key="the key")
+    run = start(key=asked.key)
+    end = until_rows(run, NOTHING_PLANNED)
+    assert run.answer(asked) is None
+    ranges(run, NOTHING_PLANNED, end)
+    assert run.answer(asked) is not None
+    after = run.latest_offset(end)
+    assert run.answer(asked) is None, "the batch has ended"
+    ranges(run, end, after)
+    assert run.answer(asked) is not None
+    run.note_end()
+    assert run.answer(asked) is None, "the query is ending"
 
 
 WORKER = "pyspark/foreach_batch_worker.py"

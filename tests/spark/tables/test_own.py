@@ -125,6 +125,13 @@ def own(found: Any = None, answer: Any = True) -> Any:
     return spark_groups.own_table("the shop", lambda _: found or {}, lambda *_: answer)
 
 
+def test_it_is_refused_through_spark_connect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    for table in (own(), {"orders": own()}):
+        with pytest.raises(OptionsError, match=r"the shop takes rows: .* in a classic session"):
+            spark_groups.write_table(table)
+
+
 def test_entries_are_read_by_uuid_or_text_and_other_topics_are_left_out() -> None:
     table = own({(TOPIC_ID, 0): (1, 4), (str(TOPIC_ID), 1): (0, 0), (uuid.UUID(int=6), 0): (2, 2)})
     wanted = {
