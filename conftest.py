@@ -52,8 +52,8 @@ LONGEST = (
     *SPARKS,
     *(f"scenarios on Kafka {version}" for version in ("4.4.0", "4.3.1", "4.0.0")),
     *("workshop/tests/chaos/test_run.py", "workshop/tests/parts/test_kafka_cluster.py"),
-    *("tests/wire/test_addresses_of_brokers.py", "lab/tests/assignors/test_behaviours.py"),
-    *("lab/tests/sim/test_world.py", "two clusters", "tests/spark/reading/test_reader.py"),
+    *("tests/wire/test_addresses_of_brokers.py", "lab/tests/sim/test_world.py"),
+    *("two clusters", "tests/spark/reading/test_reader.py", "tests/cli/test_cli.py"),
 )
 """Groups that take longest: workers begin with them, so that all end at about the same time."""
 VERSIONS = ("lab/tests/scenarios/", "lab/tests/conformance/")
