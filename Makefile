@@ -49,9 +49,13 @@ PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 step = @printf '\n==> %s\n' '$(1)'
 
+# Images for Python may set it. But Spark starts one Python process after another for each query, and
+# without bytecode each compiles all that it imports: that is a third of all tests' processor time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help help-all env classes prerequisites prerequisites-of-tests demo test long unit slow simulate chaos versions schedulers spark-versions reference docs docs-serve notebooks lint types format wheel release-check lock audit clean
+.PHONY: help help-all env classes prerequisites prerequisites-of-tests demo test ci-tests long unit slow simulate chaos versions schedulers spark-versions reference docs docs-serve notebooks lint types format wheel release-check lock audit clean
 
 ##@ Start here
 
@@ -100,7 +104,12 @@ chaos: prerequisites env ## Kill and stop members of a real group; MINUTES=2 SEE
 
 versions: prerequisites classes ## Compare the model, and each scenario, with the oldest Kafka and the newest
 	$(call step,pytest: long tests of lab/tests/scenarios and lab/tests/conformance)
-	$(PYTEST) -m "long and not slow" lab/tests/scenarios lab/tests/conformance $(PYTEST_FLAGS)
+	$(PYTEST) -m "versions and not slow" lab/tests/scenarios lab/tests/conformance $(PYTEST_FLAGS)
+
+# Tests of versions mostly wait for timeouts of brokers: beside others they cost little time.
+ci-tests: prerequisites-of-tests classes ## Run the tests of make test, make workshop and make versions at once, as CI does
+	$(call step,pytest: every test that is neither long nor slow$(comma) and those of versions)
+	$(PYTEST) -m "not slow and (not long or versions)" tests lab/tests workshop/tests $(PYTEST_FLAGS)
 
 schedulers: prerequisites env .venvs/airflow/.installed .venvs/dagster/.installed ## Test the examples for Airflow and Dagster
 	$(call step,pytest: the examples of docs/how-to/schedule.md)
@@ -197,7 +206,7 @@ $(PACKAGES): requirements.lock | $(UV)
 
 # With these archives, JVMs of tests start in a third to a half of the processor time.
 classes: env
-	$(call step,archives of classes for quick starts of Kafka and Spark: a minute$(comma) once)
+	$(call step,archives of classes of Kafka and Spark$(comma) and compiled decoders: a minute$(comma) once)
 	$(PY) -m workshop.tools.class_archives
 
 # The packages of requirements.lock, with another version of Spark.

@@ -32,12 +32,32 @@ from workshop.parts.spark_classes import start_sparks_fast
 
 start_sparks_fast()
 
+# Also where no make has done so: see the Makefile.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # The machine is shared: how long an example takes says nothing about the code.
 hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
 
-FIRST = ("spark session", "spark applications")
-"""Groups of tests that take longest: workers begin with them."""
+SPARKS = ("Spark and tables", "Spark applications")
+"""The groups of all tests on Spark. Two workers have them, and no third one: on two cores Python
+workers of three Sparks would start later than Spark allows."""
+AFTER_APPLICATIONS = tuple(
+    f"tests/spark/tables/test_{each}.py"
+    for each in ("contract", "delta_page", "every_table", "remedies", "routes")
+)
+"""Tests in the group of applications that use this process's session: both take about as long."""
+LONGEST = (
+    *SPARKS,
+    *(f"scenarios on Kafka {version}" for version in ("4.4.0", "4.3.1", "4.0.0")),
+    *("workshop/tests/chaos/test_run.py", "workshop/tests/parts/test_kafka_cluster.py"),
+    *("tests/wire/test_addresses_of_brokers.py", "lab/tests/sim/test_world.py"),
+    *("two clusters", "tests/spark/reading/test_reader.py", "tests/cli/test_cli.py"),
+)
+"""Groups that take longest: workers begin with them, so that all end at about the same time."""
+VERSIONS = ("lab/tests/scenarios/", "lab/tests/conformance/")
+"""Where long tests compare with the oldest Kafka and the newest."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INSTALL_CHROMIUM = (
@@ -52,8 +72,6 @@ _VERSION = re.compile(r"\d\.\d\.\d")
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let tests that share a session, or start applications, run in one worker, in turn.
 
-    Those of tables have a session of their own: all together take longer than the other workers.
-
     Those that need a broker of another version are long.
     """
     item.add_marker(pytest.mark.xdist_group(_group_of(item)))
@@ -61,23 +79,27 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     values = map(str, parameters.params.values()) if parameters else ()
     if any(_VERSION.fullmatch(each) and each != USUAL_VERSION for each in values):
         item.add_marker(pytest.mark.long)
+    if item.nodeid.startswith(VERSIONS) and item.get_closest_marker("long") is not None:
+        item.add_marker(pytest.mark.versions)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, groups are handed out in this order: those that take longest first.
+    """With several workers, groups are handed out in this order.
 
-    The laboratory's tests come before those of tables, so that no third worker uses Spark: on two
-    cores Python workers of three Sparks would start later than Spark allows.
+    In a group of tests on Spark those with the session of this process come last: it stays.
     """
-    items.sort(key=lambda item: _rank(_group_of(item)))
+    items.sort(key=lambda item: (_rank(_group_of(item)), _has_session(item)))
+
+
+def _has_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
 
 
 def _group_of(item: pytest.Item) -> str:
-    if "spark" in getattr(item, "fixturenames", ()):
-        is_of_tables = item.nodeid.startswith("tests/spark/tables/")
-        return "tables" if is_of_tables else "spark session"
+    if _has_session(item):
+        return SPARKS[item.nodeid.startswith(AFTER_APPLICATIONS)]
     if item.get_closest_marker("spark") is not None:
-        return "spark applications"
+        return SPARKS[1]
     if "switched" in getattr(item, "fixturenames", ()):
         return "two clusters"
     named = item.get_closest_marker("xdist_group")
@@ -87,9 +109,7 @@ def _group_of(item: pytest.Item) -> str:
 
 
 def _rank(group: str) -> int:
-    if group in FIRST:
-        return FIRST.index(group)
-    return len(FIRST) + (0 if group.startswith("lab/") else 1 if group == "tables" else 2)
+    return LONGEST.index(group) if group in LONGEST else len(LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ def runner(state_directory: Path) -> Run:
     return run
 
 
-def invoke(*args: str) -> Result:
+def invoke(*args: str, **variables: str) -> Result:
     """Run one command in this process, which is quicker; what it raises is in the result."""
-    return CliRunner().invoke(app, args, env={"COLUMNS": None, "NO_COLOR": "1"}, color=False)
+    env = {"COLUMNS": None, "NO_COLOR": "1", **variables}
+    return CliRunner().invoke(app, args, env=env, color=False)

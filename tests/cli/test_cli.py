@@ -18,7 +18,7 @@ from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.runtime.snapshot_sockets import SnapshotPublisher
 from spark_groups.types import NO_PARTITIONS, BatchPlan
 from tests.cli.cli_setup import as_kafka_writes, kafkas_own
-from tests.cli.commands import Run
+from tests.cli.commands import Run, invoke
 from tests.runtime.members import QueryLike, heartbeat, queries
 from tests.wire.listener import await_end, listening
 from workshop.parts.brokers import Row, create_topic, produce
@@ -286,11 +286,9 @@ def test_the_address_comes_from_the_option_the_environment_or_the_started_broker
         (("descrive", "g"), "describe"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_with_the_reason(
-    command: Run, args: tuple[str, ...], message: str
-) -> None:
-    done = command(*args, COLUMNS="200")
-    assert (done.returncode, done.stdout) == (2, "")
+def test_wrong_usage_is_exit_code_2_with_the_reason(args: tuple[str, ...], message: str) -> None:
+    done = invoke(*args, COLUMNS="200")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
 
 
@@ -307,9 +305,9 @@ def test_version_is_the_distributions(command: Run) -> None:
         (("groups", "--help"), "spark-groups groups --type consumer --state stable,reconciling"),
     ],
 )
-def test_help_has_an_example(command: Run, args: tuple[str, ...], example: str) -> None:
-    done = command(*args, COLUMNS="200")
-    assert done.returncode == 0
+def test_help_has_an_example(args: tuple[str, ...], example: str) -> None:
+    done = invoke(*args, COLUMNS="200")
+    assert done.exit_code == 0
     assert example in done.stdout
 
 

@@ -22,7 +22,7 @@ from spark_groups.group.member.messages import HeartbeatRequest
 from spark_groups.observation.observe import describe_any_group
 from spark_groups.wire.cluster import Cluster
 from tests.cli.classic_member import classic_leader, subscribed_to
-from tests.cli.commands import Run
+from tests.cli.commands import Run, invoke
 from tests.cli.remove_cli_setup import start_members
 from tests.observation.groups import member
 from tests.runtime.members import describe, heartbeat
@@ -125,12 +125,17 @@ def classic_members(servers: str, group_id: str) -> list[str]:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("case", [(each, i) for each in VERSIONS for i in ("gate-1", None)])
-def test_a_classic_member_is_removed_like_any_other(
-    kafka_version, case: tuple[str, str | None], command: Run, topic_name: str, group_id: str
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("instance_id", ["gate-1", None])
+def test_a_classic_member_is_removed_like_any_other(  # noqa: PLR0917
+    kafka_version,
+    instance_id: str | None,
+    version: str,
+    command: Run,
+    topic_name: str,
+    group_id: str,
 ) -> None:
     """Those that KIP-345 is about; a group has them until all its consumers are migrated."""
-    version, instance_id = case
     servers = kafka_version(version).bootstrap_servers
     create_topic(servers, topic_name)
     subscription = subscribed_to(topic_name)
@@ -168,14 +173,14 @@ def test_all_members_are_removed_each_by_the_id_that_stays_its_own(
         (("", "--member-id", "m"), "an id must not be empty"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(command: Run, args: tuple[str, ...], message: str) -> None:
-    done = command("remove", *args, "--bootstrap-server", "127.0.0.1:1", COLUMNS="200")
-    assert (done.returncode, done.stdout) == (2, "")
+def test_wrong_usage_is_exit_code_2(args: tuple[str, ...], message: str) -> None:
+    done = invoke("remove", *args, "--bootstrap-server", "127.0.0.1:1", COLUMNS="200")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
 
 
-def test_help_has_an_example(command: Run) -> None:
-    done = command("remove", "--help", COLUMNS="200")
+def test_help_has_an_example() -> None:
+    done = invoke("remove", "--help", COLUMNS="200")
     assert "spark-groups remove flight-readers --instance-id gate-1" in done.stdout
 
 

@@ -32,19 +32,23 @@ _NOT_READY = (
 READ_S = 400.0
 
 
+def _written_files(directory: Path) -> set[str]:
+    log = directory / "rows" / "_spark_metadata"
+    return {
+        urllib.parse.unquote(urllib.parse.urlparse(json.loads(line)["path"]).path)
+        for batch in log.glob("[0-9]*")
+        for line in batch.read_text().splitlines()[1:]
+    }
+
+
 def written_rows(directory: Path) -> list[dict[str, Any]]:
     """Return what a query wrote into `directory/rows`, in the order of offsets.
 
     Args:
         directory: Where its rows lie.
     """
-    log = directory / "rows" / "_spark_metadata"
-    paths = {
-        urllib.parse.unquote(urllib.parse.urlparse(json.loads(line)["path"]).path)
-        for batch in log.glob("[0-9]*")
-        for line in batch.read_text().splitlines()[1:]
-    }
-    rows = [row for path in sorted(paths) for row in parquet.ParquetFile(path).read().to_pylist()]
+    paths = sorted(_written_files(directory))
+    rows = [row for path in paths for row in parquet.ParquetFile(path).read().to_pylist()]
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
@@ -152,4 +156,11 @@ class GroupQuery:
 
     def await_rows(self, count: int) -> None:
         """Wait until so many rows were written."""
-        wait_until(lambda: len(self.rows()) >= count, READ_S, f"{count} rows")
+        counts: dict[str, int] = {}
+
+        def are_there() -> bool:
+            for path in _written_files(self.directory) - counts.keys():
+                counts[path] = parquet.read_metadata(path).num_rows
+            return sum(counts.values()) >= count
+
+        wait_until(are_there, READ_S, f"{count} rows")

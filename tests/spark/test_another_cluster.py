@@ -44,13 +44,13 @@ def test_a_query_has_no_row_of_another_cluster(
     }
     query = GroupQuery(spark, one, group_id, topic_name, tmp_path, options)
     with query.running(processingTime="200 milliseconds") as running:
-        wait_until(lambda: len(query.rows()) == 10, READ_S, "the rows of the first cluster")
+        query.await_rows(10)
         switched.lead_to(other)
         add(one, "c", 5)
         since = time.monotonic()
         wait_until(lambda: connections(switched, since) >= 10, READ_S, "connections elsewhere")
         switched.lead_to(one)
-        wait_until(lambda: len(query.rows()) == 15, READ_S, "the rest of the first cluster's rows")
+        query.await_rows(15)
         assert running.isActive
     assert set(query.values().values()) == {1}
     assert not any(value.startswith(b"b") for value in query.values())

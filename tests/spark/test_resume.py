@@ -102,7 +102,11 @@ def commit_as_a_plain_consumer(query: GroupQuery) -> None:
     consumer.close()
 
 
-@pytest.mark.parametrize("change", [shift_back, alter, commit_as_a_plain_consumer])
+@pytest.mark.parametrize(
+    # The commits of `alter` and of a plain consumer both have no metadata.
+    "change",
+    [shift_back, alter, pytest.param(commit_as_a_plain_consumer, marks=pytest.mark.long)],
+)
 def test_partitions_added_after_a_change_of_offsets_are_read_whole(query, change) -> None:
     query.options["startingOffsets"] = "latest"
     query.run_available()
@@ -173,7 +177,13 @@ def test_a_checkpoint_of_version_1_without_a_count_begins_at_the_beginning(query
 
 
 @pytest.mark.parametrize(
-    ("starting", "is_finished"), [("latest", True), ("earliest", True), ("latest", False)]
+    ("starting", "is_finished"),
+    [
+        ("earliest", True),
+        ("latest", False),
+        # As the first one under earliest, and the second one with a finished batch.
+        pytest.param("latest", True, marks=pytest.mark.long),
+    ],
 )
 def test_a_checkpoint_of_another_group_is_refused_until_its_offsets_are_copied(
     query: GroupQuery, starting: str, is_finished: bool

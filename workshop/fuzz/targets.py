@@ -64,6 +64,7 @@ from spark_groups.spark.jobs.job_options import (
     load_job,
 )
 from spark_groups.spark.options.source_options import SourceOptions
+from spark_groups.spark.reading.compiled import prepare
 from spark_groups.spark.state.state_options import StateOptions
 from spark_groups.types import Assignment, BatchPlan, OffsetRange, PlanTopic, TopicPartition
 from spark_groups.wire.connection import Connection
@@ -132,6 +133,7 @@ def _record_corpus() -> list[bytes]:
 @cache
 def _guard_columns() -> None:
     """Have every buffer that compiled code reads or fills end at a page without access."""
+    prepare()
     from spark_groups.records import codecs as codecs_module  # noqa: PLC0415
     from spark_groups.records import row_buffers  # noqa: PLC0415
 
@@ -197,6 +199,7 @@ def _block_corpus() -> list[bytes]:
 
 
 def _feed_blocks(octets: bytes) -> None:
+    prepare()
     from spark_groups.records.blocks import REFUSED, unpack  # noqa: PLC0415
     from spark_groups.records.codecs import Decompressor  # noqa: PLC0415
 

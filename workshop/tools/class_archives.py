@@ -1,7 +1,7 @@
 """Store the classes of the embedded Kafka and of Spark, for quick starts: make test does so once.
 
 A Spark application reads a topic in a group, aggregates and writes: it loads the classes that most
-tests need.
+tests need. Decoders are compiled as well, for which all workers of pytest would wait together.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.broker.properties import STARTS_FAST
 from spark_groups.errors import EmbeddedKafkaError
+from spark_groups.spark.reading.compiled import AVRO, RECORDS, NotCompiledError, prepare
 from workshop.parts.brokers import create_topic
 from workshop.parts.class_archive import archive_kafka, flags_to_write, keep
 from workshop.parts.spark_classes import FLAGS_VARIABLE, spark_archive
@@ -68,7 +69,9 @@ def main() -> None:
     """Make the archives that are missing; without them tests only take longer."""
     try:
         _make()
-    except (EmbeddedKafkaError, subprocess.TimeoutExpired) as error:
+        for decoder in (RECORDS, AVRO):
+            prepare(decoder)
+    except (EmbeddedKafkaError, NotCompiledError, subprocess.TimeoutExpired) as error:
         logging.warning("tests will take longer, without archives of classes: %s", error)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from group_lab.assignors.assignor import GroupSpec, MemberSpec
 from group_lab.assignors.classic import ClassicAssignor, ClassicMember
@@ -11,6 +12,7 @@ from spark_groups.group.member.embedded import NO_GENERATION, Subscription
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicId, TopicPartition
 
 
+@cache
 def topic_id(name: str) -> TopicId:
     return uuid.uuid5(uuid.NAMESPACE_OID, name)
 

@@ -7,9 +7,10 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from group_lab.assignors.assignor import Assignor, AssignorError, GroupSpec, MemberSpec
@@ -21,6 +22,8 @@ from group_lab.assignors.uniform import UniformAssignor
 from lab.tests.assignors.groups import assigned, claiming, group, has, member, partitions, topic_id
 from spark_groups.group.member.embedded import NO_GENERATION
 from spark_groups.types import NO_PARTITIONS, Assignment, TopicIdPartition, TopicPartition
+
+Test = Callable[..., None]
 
 TOPICS = ("t", "u", "v")
 NAMES = {topic_id(each): each for each in (*TOPICS, "gone")}
@@ -128,8 +131,26 @@ def those(promise: Callable[[Promises], bool]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("assignor", found.values(), ids=found)
 
 
+def for_those(promise: Callable[[Promises], bool]) -> Callable[[Test], Test]:
+    """Return what makes a test of one drawn group of a test for each assignor with a promise.
+
+    All get the same groups: to draw one takes ten times as long as to assign its partitions.
+    """
+    found = {name: each.assignor for name, each in TABLE.items() if promise(each)}
+
+    def for_each(test: Test) -> Test:
+        def check(**drawn: Any) -> None:
+            for name, assignor in found.items():
+                note(f"assignor: {name}")
+                test(assignor, **drawn)
+
+        check.__name__, check.__qualname__ = test.__name__, test.__qualname__
+        return check
+
+    return for_each
+
+
 EACH = those(lambda _: True)
-EACH_STICKY = those(lambda each: each.is_sticky)
 EACH_OF_A_COORDINATOR = those(lambda each: not isinstance(each.assignor, Leader))
 EACH_OF_A_LEADER = those(lambda each: isinstance(each.assignor, Leader))
 
@@ -200,8 +221,8 @@ def check_legal(spec: GroupSpec, targets: Mapping[str, Assignment]) -> None:
         assert {key.topic_id for key in target.partitions} <= spec.members[member_id].subscribed
 
 
-@EACH
 @given(history=histories())
+@for_those(lambda _: True)
 def test_every_subscribed_partition_has_one_subscriber(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
@@ -213,8 +234,8 @@ def test_every_subscribed_partition_has_one_subscriber(
         check_legal(again, assignor.assign(again))
 
 
-@EACH
 @given(history=histories())
+@for_those(lambda _: True)
 def test_nothing_moves_where_nothing_changed(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
@@ -224,8 +245,8 @@ def test_nothing_moves_where_nothing_changed(
     assert assignor.assign(kept(spec, targets)) == targets
 
 
-@those(lambda each: each.balance is Balance.OVER_ALL_TOPICS)
 @given(history=histories(homogeneous=True))
+@for_those(lambda each: each.balance is Balance.OVER_ALL_TOPICS)
 def test_loads_differ_by_one_over_all_topics(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
@@ -235,8 +256,8 @@ def test_loads_differ_by_one_over_all_topics(
     assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@those(lambda each: each.balance is Balance.IN_EACH_TOPIC)
 @given(history=histories())
+@for_those(lambda each: each.balance is Balance.IN_EACH_TOPIC)
 def test_loads_differ_by_one_in_each_topic(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
@@ -251,16 +272,16 @@ def test_loads_differ_by_one_in_each_topic(
         assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@those(lambda each: each.balance is Balance.IN_EACH_TOPIC)
 @given(spec=groups())
+@for_those(lambda each: each.balance is Balance.IN_EACH_TOPIC)
 def test_ranges_are_contiguous_at_first(assignor: Assignor, spec: GroupSpec) -> None:
     for target in assignor.assign(spec).values():
         for numbers in target.by_topic().values():
             assert all(after == each + 1 for each, after in pairwise(numbers))
 
 
-@EACH_STICKY
 @given(spec=groups(homogeneous=True), leaving=st.randoms(use_true_random=False))
+@for_those(lambda each: each.is_sticky)
 def test_remaining_members_keep_everything_when_another_one_leaves(
     assignor: Assignor, spec: GroupSpec, leaving: Random
 ) -> None:
@@ -272,8 +293,8 @@ def test_remaining_members_keep_everything_when_another_one_leaves(
         assert all(first[each] <= target for each, target in after.items())
 
 
-@EACH_STICKY
 @given(spec=groups(homogeneous=True))
+@for_those(lambda each: each.is_sticky)
 def test_members_gain_nothing_when_another_one_joins(assignor: Assignor, spec: GroupSpec) -> None:
     first = assignor.assign(spec)
     wanted = next(iter(spec.members.values())).subscribed
@@ -282,8 +303,8 @@ def test_members_gain_nothing_when_another_one_joins(assignor: Assignor, spec: G
     assert all(after[each] <= target for each, target in first.items())
 
 
-@those(lambda each: each.no_move_helps)
 @given(history=histories())
+@for_those(lambda each: each.no_move_helps)
 def test_no_partition_can_move_to_a_member_that_has_two_less(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:
@@ -296,8 +317,8 @@ def test_no_partition_can_move_to_a_member_that_has_two_less(
                 assert not could or len(target) <= len(targets[member_id]) + 1
 
 
-@those(lambda each: each.any_order)
 @given(history=histories(), order=st.randoms(use_true_random=False))
+@for_those(lambda each: each.any_order)
 def test_the_order_of_members_does_not_matter(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec], order: Random
 ) -> None:
@@ -308,8 +329,8 @@ def test_the_order_of_members_does_not_matter(
     assert assignor.assign(replace(spec, members=dict(shuffled))) == assignor.assign(spec)
 
 
-@EACH
 @given(history=histories())
+@for_those(lambda _: True)
 def test_the_order_in_which_sets_were_built_does_not_matter(
     assignor: Assignor, history: tuple[GroupSpec, GroupSpec]
 ) -> None:

@@ -34,7 +34,7 @@ HUNTED = ("4.0.0", "4.3.1", "4.4.0")
 FRESH = -1
 """In the place of a seed: one that is drawn when the script begins."""
 KINDS = {Pair: "consumer", ClassicPair: "classic"}
-BY_HAND_MS = "5000"
+BY_HAND_MS = "10000"
 """Between two targets in a script by hand, which a slow broker answers within."""
 
 

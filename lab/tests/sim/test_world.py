@@ -20,7 +20,8 @@ from spark_groups.group.ledger import events as offset
 from spark_groups.group.member import events as member
 
 ROOT = Path(__file__).parents[3]
-SEEDS = range(40)
+SEEDS = range(20)
+"""`make simulate` plays hundreds more, in CI as well."""
 PRINT_DIGESTS = """
 import hashlib
 from group_lab.coordinator.profile import PROFILES
@@ -29,7 +30,7 @@ from group_lab.sim import scene
 
 scene.LINES_KEPT = scene.LINE_LENGTH = None
 names = list(PROFILES)
-for seed in range(50):
+for seed in range(24):
     world = world_of(Run(seed, names[seed % len(names)]))
     world.run()
     lines = world.scene.log.lines()
@@ -59,7 +60,7 @@ def test_one_seed_is_one_run_under_any_hash_seed_of_python() -> None:
     ]
     one, other = (each.communicate()[0].splitlines() for each in playing)
     assert one == other
-    assert len({each.split()[2] for each in one}) == 50, "and each seed is another run"
+    assert len({each.split()[2] for each in one}) == 24, "and each seed is another run"
 
 
 def test_everything_that_matters_happens_somewhere() -> None:

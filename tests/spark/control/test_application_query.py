@@ -36,9 +36,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 import spark_groups
 from spark_groups import QueryStartError
 
-starts_max, fails = int(sys.argv[1]), sys.argv[2] == "fails"
-
-
 class Numbers(DataSource):
     @classmethod
     def name(cls):
@@ -48,15 +45,18 @@ class Numbers(DataSource):
         return "number int"
 
     def streamReader(self, schema):
-        return Reader()
+        return Reader(self.options)
 
 
 class Reader(DataSourceStreamReader):
+    def __init__(self, options):
+        self.fails = "fails" in options
+
     def initialOffset(self):
         return {"at": 0}
 
     def latestOffset(self):
-        if fails:
+        if self.fails:
             raise ValueError("no numbers today")
         return {"at": 1}
 
@@ -69,17 +69,18 @@ class Reader(DataSourceStreamReader):
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark.dataSource.register(Numbers)
-rows = spark.readStream.format("numbers").load()
-writer = rows.writeStream.format("memory").queryName("found").trigger(availableNow=True)
-try:
-    query = spark_groups.start(writer, starts_max=starts_max)
-    query.awaitTermination()
-except QueryStartError as error:
-    print("QueryStartError", error)
-except Exception as error:
-    print(type(error).__name__, "no numbers today" in str(error))
-else:
-    print(spark.table("found").count())
+for word in sys.argv[1:]:
+    rows = spark.readStream.format("numbers").options(**{word: "yes"}).load()
+    writer = rows.writeStream.format("memory").queryName(word).trigger(availableNow=True)
+    try:
+        query = spark_groups.start(writer, starts_max=1 if word == "once" else 8)
+        query.awaitTermination()
+    except QueryStartError as error:
+        print("QueryStartError", error)
+    except Exception as error:
+        print(type(error).__name__, "no numbers today" in str(error))
+    else:
+        print(spark.table(word).count())
 """
 
 LONG_BATCH = """
@@ -109,20 +110,6 @@ def late_python(directory: Path, late: int) -> dict[str, str]:
     python.write_text(script)
     python.chmod(0o755)
     return environment(PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=sys.executable)
-
-
-def run(
-    directory: Path, late: int, starts_max: int = 8, fails: str = "reads"
-) -> subprocess.CompletedProcess[str]:
-    """Run the application with a Python whose first processes of a source are late."""
-    return subprocess.run(
-        [sys.executable, "-c", APPLICATION, str(starts_max), fails],
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-        env=late_python(directory, late),
-    )
 
 
 @contextmanager
@@ -158,9 +145,25 @@ def running(
         file.write(f"exit code {code}\n")
 
 
-def test_a_query_whose_process_is_late_is_started_again_and_reads(tmp_path: Path) -> None:
-    done = run(tmp_path, late=1)
-    assert done.stdout == "1\n", done.stderr
+@pytest.fixture(scope="module")
+def done(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> subprocess.CompletedProcess[str]:
+    """An application of three queries: the processes of the first two sources are late."""
+    return subprocess.run(
+        [sys.executable, "-c", APPLICATION, "once", "reads", "fails"],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+        env=late_python(tmp_path_factory.mktemp("late"), late=2),
+    )
+
+
+def test_a_query_whose_process_is_late_is_started_again_and_reads(
+    done: subprocess.CompletedProcess[str],
+) -> None:
+    assert done.stdout.splitlines()[-2] == "1", done.stderr
     # On a busy machine others may be late, too.
     warning, *_ = [each for each in done.stderr.splitlines() if "WARN kafka-group" in each]
     assert "start 1 of 8 failed" in warning
@@ -168,21 +171,23 @@ def test_a_query_whose_process_is_late_is_started_again_and_reads(tmp_path: Path
     assert "start 2 follows in 1 s" in warning
 
 
-def test_after_the_last_start_the_error_says_what_to_do(tmp_path: Path) -> None:
-    done = run(tmp_path, late=1, starts_max=1)
+def test_after_the_last_start_the_error_says_what_to_do(
+    done: subprocess.CompletedProcess[str],
+) -> None:
     assert done.stdout.startswith("QueryStartError the query did not start: 1 times"), done.stderr
-    assert "spark-groups doctor" in done.stdout
+    assert "spark-groups doctor" in "\n".join(done.stdout.splitlines()[:-2])
 
 
-def test_another_error_is_raised_as_it_is_and_nothing_is_repeated(tmp_path: Path) -> None:
-    done = run(tmp_path, late=0, fails="fails")
-    assert done.stdout == "StreamingQueryException True\n", done.stderr
+def test_another_error_is_raised_as_it_is_and_nothing_is_repeated(
+    done: subprocess.CompletedProcess[str],
+) -> None:
+    assert done.stdout.splitlines()[-1] == "StreamingQueryException True", done.stderr
     assert not re.search("no numbers today.*start 2 follows", done.stderr)
 
 
 def test_ctrl_c_while_a_query_starts_ends_the_application_without_a_trace(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with running(APPLICATION, log, late_python(tmp_path, late=8), "8", "reads") as send:
+    with running(APPLICATION, log, late_python(tmp_path, late=8), "reads") as send:
         wait_until((tmp_path / "0").exists, 400, "the first process of the source")
         send(signal.SIGINT)
     lines = log.read_text().splitlines()

@@ -290,32 +290,32 @@ def last_line(program: str, submit: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-SESSION = """
+SESSIONS = """
+import sys
+from pyspark import SparkContext
 from spark_groups.spark.control.jvm_connection import UNIX_SOCKETS
 from spark_groups.spark.jobs.run import session
 
-spark = session("a job")
-assert spark.range(1).rdd.map(lambda row: row.id + 1).collect() == [1]
-print(spark.sparkContext.appName, spark.conf.get(UNIX_SOCKETS, None), sep="; ")
+found = []
+for name, value in (("", ""), (UNIX_SOCKETS, "false"), ("java.io.tmpdir", {long!r})):
+    # As spark-submit sets what --conf and --driver-java-options give it.
+    if name:
+        SparkContext._jvm.java.lang.System.setProperty(name, value)
+    spark = session("a job")
+    assert spark.range(1).rdd.map(lambda row: row.id + 1).collect() == [1]
+    found.append((spark.sparkContext.appName, spark.conf.get(UNIX_SOCKETS, None)))
+    spark.stop()
+    SparkContext._jvm.java.lang.System.clearProperty(UNIX_SOCKETS)
+print(found)
 """
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("arguments", "is_used"),
-    [
-        ("", "true"),
-        ("--conf spark.python.unix.domain.socket.enabled=false", "false"),
-        ("--driver-java-options -Djava.io.tmpdir={long}", "None"),
-    ],
-)
-def test_workers_use_unix_sockets_unless_configured_or_paths_are_long(
-    tmp_path: Path, arguments: str, is_used: str
-) -> None:
+def test_workers_use_unix_sockets_unless_configured_or_paths_are_long(tmp_path: Path) -> None:
     long = tmp_path / ("d" * 64)
     long.mkdir()
-    submit = f"--master local[1] {arguments.format(long=long)} pyspark-shell"
-    assert last_line(SESSION, submit) == f"a job; {is_used}"
+    found = last_line(SESSIONS.format(long=str(long)), "--master local[1] pyspark-shell")
+    assert found == str([("a job", each) for each in ("true", "false", None)])
 
 
 EARLY_WORKERS = """

@@ -314,10 +314,18 @@ def test_rows_are_refused_or_read_back(
     play(fault, store_of(system), with_arrow(fault))
 
 
+def cells_of_spark() -> Iterator[Any]:
+    """The rows that a DataFrame has, each with one kind of table; those with others are long."""
+    for number, (name, fault) in enumerate(FAULTS.items()):
+        systems = sorted(fault.systems)
+        for index, system in enumerate(systems):
+            marks = () if index == number % len(systems) else pytest.mark.long
+            if name not in NOT_IN_SPARK:
+                yield pytest.param(name, system, marks=marks)
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("name", "system"), [each for each in CELLS if each[0] not in NOT_IN_SPARK]
-)
+@pytest.mark.parametrize(("name", "system"), cells_of_spark())
 def test_rows_of_a_dataframe_are_refused_or_read_back(
     spark: SparkSession, store_of: Callable[[str], Store], name: str, system: str
 ) -> None:

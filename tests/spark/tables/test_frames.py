@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_groups
 from spark_groups.broker.embedded import EmbeddedKafka
 from tests.spark.queries import READ_S
-from tests.spark.tables.write_setup import ROWS, TableQuery, both_ways, expected, one_way
+from tests.spark.tables.write_setup import ROWS, WAYS, TableQuery, both_ways, expected, one_way
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -34,8 +35,16 @@ def query(query_of: Callable[..., TableQuery], request: pytest.FixtureRequest) -
     return query_of(TableQuery, request.param)
 
 
-@both_ways
-@pytest.mark.parametrize("how", DERIVED)
+def pairs() -> list[Any]:
+    """Each way to make a frame with one way to read; pairs with the other one are long."""
+    every = [(how, way) for how in DERIVED for way in WAYS]
+    return [
+        pytest.param(*each, marks=() if index % 4 in {0, 3} else pytest.mark.long)
+        for index, each in enumerate(every)
+    ]
+
+
+@pytest.mark.parametrize(("how", "query"), pairs(), indirect=["query"])
 def test_frame_that_was_made_of_the_batch_is_refused_in_the_first_batch(
     query: TableQuery, how: str
 ) -> None:

@@ -350,7 +350,7 @@ def test_records_that_a_plain_consumer_took_before_the_first_batch_of_a_partitio
 # Tables that were dropped.
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
+@pytest.fixture
 def stored(  # noqa: PLR0917
     spark: SparkSession,
     kafka: EmbeddedKafka,
@@ -370,7 +370,17 @@ def stored(  # noqa: PLR0917
     return made
 
 
-@pytest.mark.parametrize("is_read_again", [False, True])
+# Tests of the other pairs are long.
+@pytest.mark.parametrize(
+    ("stored", "is_read_again"),
+    [
+        ("postgres", True),
+        ("sqlite", False),
+        pytest.param("postgres", False, marks=pytest.mark.long),
+        pytest.param("sqlite", True, marks=pytest.mark.long),
+    ],
+    indirect=["stored"],
+)
 def test_dropped_table_begins_again_as_the_error_says(
     stored: PlaceQuery, is_read_again: bool
 ) -> None:
