@@ -142,8 +142,13 @@ def iceberg_table(
     )
 
 
-def _loaded(identifier: str, name: str | None, properties: Mapping[str, str]) -> Catalog:
-    """Return the catalog of a table.
+def _loaded(
+    identifier: str,
+    name: str | None,
+    properties: Mapping[str, str],
+    load: Callable[..., Catalog] = load_catalog,
+) -> Catalog:
+    """Return the catalog of a table, loaded by the library or made by its class.
 
     Raises:
         OptionsError: It is not described, or needs another package.
@@ -151,7 +156,7 @@ def _loaded(identifier: str, name: str | None, properties: Mapping[str, str]) ->
     secrets = Secrets.of(properties)
     try:
         with catalog_errors(identifier, secrets):
-            catalog = load_catalog(name, **properties)
+            catalog = load(name, **properties)
     except ValueError as error:
         raise OptionsError(
             f"the Iceberg catalog {name!r} is not known: {secrets.line(error)}"
@@ -169,9 +174,14 @@ def _loaded(identifier: str, name: str | None, properties: Mapping[str, str]) ->
 
 
 def _loaded_again(
-    name: str, properties: Mapping[str, str], identifier: str, *given: Any, **named: Any
+    kind: type[Catalog],
+    name: str,
+    properties: Mapping[str, str],
+    identifier: str,
+    *given: Any,
+    **named: Any,
 ) -> IcebergTable:
-    return IcebergTable(identifier, _loaded(identifier, name, properties), *given, **named)
+    return IcebergTable(identifier, _loaded(identifier, name, properties, kind), *given, **named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +322,8 @@ class IcebergTable(LakeTable):
 
     def __reduce__(self) -> tuple[Callable[..., IcebergTable], tuple[Any, ...]]:
         (identifier, catalog, *given), named = self._made_of
-        arguments = catalog.name, dict(catalog.properties), identifier, *given
+        # By its class: the properties of one that the application has made may name no type.
+        arguments = type(catalog), catalog.name, dict(catalog.properties), identifier, *given
         return partial(_loaded_again, **named), arguments
 
     def read(self, group_id: str, topic_ids: frozenset[TopicId] | None = None) -> TableState:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -26,6 +27,10 @@ from tests.spark.tables.batches_setup import GROUP, KEY, SCHEMA, TOPIC, reads, r
 from tests.spark.tables.every_table_setup import CATALOGS, place_of
 from tests.spark.tables.iceberg_tables import Lake, fence_of
 from tests.spark.tables.places import Writer
+
+
+class OwnCatalog(SqlCatalog):
+    """A catalog of a class of the application's, whose properties name no type."""
 
 
 @pytest.fixture
@@ -334,6 +339,14 @@ def test_table_that_is_dropped_or_created_again_stops_the_query(lake: Lake) -> N
     Writer(lake).write(reads(10, 15))
     with pytest.raises(TableError, match="dropped and created again"):
         writer.look(reads(15, 20))
+
+
+def test_copy_in_another_process_has_a_catalog_of_the_same_class(lake: Lake) -> None:
+    properties = {name: value for name, value in lake.properties.items() if name != "type"}
+    table = iceberg_table("lake.rows", OwnCatalog("own", **properties))
+    copied = pickle.loads(pickle.dumps(table))
+    assert type(copied._catalog) is OwnCatalog
+    assert (str(copied), copied._catalog.properties) == (str(table), table._catalog.properties)
 
 
 def test_pickled_task_writer_names_its_files_by_uri(lake: Lake) -> None:

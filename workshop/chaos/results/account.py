@@ -298,7 +298,7 @@ def account(evidence: Evidence) -> Account:
     }
     result = Account(
         produced=sum(evidence.ends.values()),
-        append=_sink("append", append, evidence.ends, examples, deleted=_deleted(evidence)),
+        append=sink_account("append", append, evidence.ends, examples, deleted=_deleted(evidence)),
         tables={},
         gaps=list(facts.gaps),
         went_back=went_back(evidence.commits, evidence.resets),
@@ -316,14 +316,14 @@ def account(evidence: Evidence) -> Account:
     result.causes = doubles.account(append)
     for name, table in evidence.tables.items():
         rows = list(table.rows)
-        found = _sink(name, rows, in_tables, examples, entries=table.entries)
+        found = sink_account(name, rows, in_tables, examples, entries=table.entries)
         result.tables[name] = found
         if found.doubled:
             result.table_causes[name] = doubles.account(rows, name)
     return result
 
 
-def _sink(
+def sink_account(
     name: str,
     rows: Iterable[SinkRow],
     ends: Mapping[Partition, int],
