@@ -2,14 +2,11 @@
 
     python -m workshop.benchmarks.handover [--rounds 3] [--rows join,rolling,static,restart]
                                   [--kinds spark,consumer,classic]
-    python -m workshop.benchmarks.handover --rows join --kinds listen,alone,connect \
-        --page docs/benchmarks/handover_connect.md
 
 Each row has a topic of 6 partitions, one record for each of them every 50 ms, and a group of its
 own. The broker's settings are Kafka's defaults. All members are processes of their own. Members of
 confluent-kafka hardly use the processors: in each round, their rows run at the same time. A run
-writes its readings as JSON, and the page. The second command compares a table's hand-overs through
-Spark Connect with those of classic sessions; that page is another one.
+writes its readings as JSON, and the page.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ from spark_groups.broker.embedded import EmbeddedKafka
 from spark_groups.group.member.messages import DescribeGroupRequest
 from spark_groups.wire.cluster import Cluster
 from workshop.benchmarks.cpu import CpuAccount, CpuAccountError, MachineTime
-from workshop.benchmarks.handover_report import KINDS, PAGE, SPARK, WAYS, Figure, write_page
+from workshop.benchmarks.handover_report import KINDS, PAGE, SPARK, Figure, write_page
 from workshop.benchmarks.results import write_results
 from workshop.parts.connector import fetch_connector
 from workshop.parts.handover_diary import Event, pauses, read_diary
@@ -54,9 +51,7 @@ COMMANDS = {
     OWN_SOURCE: ("workshop.benchmarks.handover_spark", "kafka"),
     "consumer": ("workshop.benchmarks.handover_consumer", "consumer"),
     "classic": ("workshop.benchmarks.handover_consumer", "classic"),
-    **{way: ("workshop.benchmarks.handover_tables", way) for way in WAYS},
 }
-BY_SPARK = {SPARK, *WAYS}
 PARTITIONS = frozenset(range(6))
 PRODUCE_EVERY_S = 0.05
 STEADY_S = 5.0
@@ -207,8 +202,6 @@ class Group:
             for member in self.members:
                 member.close()
             self._cluster.close()
-            # The table of members that write one.
-            shutil.rmtree(Path(tempfile.gettempdir(), self.group_id), ignore_errors=True)
 
     def start(self, instance_id: str = "", kind: str = "") -> Member:
         """Start a member."""
@@ -425,9 +418,9 @@ def play(
     """Measure all rows of a round: Spark's one after the other, then the others together."""
     wanted = [(kind, row) for row in rows for kind in kinds]
     for kind, row in wanted:
-        if kind in BY_SPARK:
+        if kind == SPARK:
             yield kind, row, measure(kind, row, servers)
-    others = [(kind, row) for kind, row in wanted if kind not in BY_SPARK]
+    others = [(kind, row) for kind, row in wanted if kind != SPARK]
     if others:
         with ThreadPoolExecutor(len(others)) as pool:
             found = pool.map(lambda each: measure(*each, servers), others)
@@ -481,8 +474,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     given = parser.parse_args()
     kinds, rows = given.kinds.split(","), given.rows.split(",")
-    if not (set(kinds) <= set(KINDS) or kinds == [*WAYS]) or not set(rows) <= ROWS.keys():
-        parser.error(f"kinds are {', '.join((*KINDS, 'or', *WAYS))}; rows are {', '.join(ROWS)}")
+    if not set(kinds) <= set(KINDS) or not set(rows) <= ROWS.keys():
+        parser.error(f"kinds are {', '.join(KINDS)}; rows are {', '.join(ROWS)}")
     if "restart" in rows and SPARK in kinds:
         fetch_connector(pyspark.__version__)
     taken = list(run(given.rounds, kinds, rows))

@@ -28,14 +28,6 @@ KINDS = {
     "consumer": "confluent-kafka, consumer",
     "classic": "confluent-kafka, classic (cooperative-sticky)",
 }
-CONNECT, LISTEN = "connect", "listen"
-WAYS = {
-    LISTEN: "classic session with a listener",
-    "alone": "classic session without a listener",
-    CONNECT: "Spark Connect",
-}
-"""How members write a table; they have a page of their own."""
-ABOVE_CLASSIC_S = 0.3
 
 
 class Figure(Enum):
@@ -76,16 +68,6 @@ LIMITS_S: Mapping[Figure, float] = {
 """The goals, in seconds of the worst partition."""
 
 
-OF_APPLICATIONS = (
-    "the broker and confluent-kafka have their default settings; all members are processes of this"
-    " machine, those of Spark started as the jobs start theirs."
-)
-OF_TABLES = (
-    "the broker has its default settings; the members of a group write one Delta table with"
-    " `write_table` and `emit=ranges`, and all are processes of this machine: through Spark Connect"
-    " each has a server of its own. A classic session ends cleanly on SIGTERM; a client of Spark"
-    " Connect stops its query, which interrupts the running batch."
-)
 REASONS = (
     "The first rows of a partition come with the batch that begins after its assignment. Beside"
     " another application on two processors a batch takes 0.2 to 0.5 s, which is most of the time"
@@ -105,16 +87,13 @@ def page_of(results: Mapping[str, Any]) -> str:
         results: The JSON of `workshop.benchmarks.handover`.
     """
     readings = results["readings"]
-    is_of_tables = _is_of_tables(readings)
-    peer, command = "compared with confluent-kafka", "make bench-handover"
-    if is_of_tables:
-        peer, command = "through Spark Connect", "python -m workshop.benchmarks.handover"
     lines = [
-        f"# Hand-overs {peer}",
+        "# Hand-overs compared with confluent-kafka",
         "",
-        f"Written by `{command}`: how long no member reads a partition when members join,"
+        "Written by `make bench-handover`: how long no member reads a partition when members join,"
         f" stop, restart or die. {results['partitions']} partitions with a record each every 50 ms;"
-        f" {OF_TABLES if is_of_tables else OF_APPLICATIONS}",
+        " the broker and confluent-kafka have their default settings; all members are processes of"
+        " this machine, those of Spark started as the jobs start theirs.",
         "",
         f"- {joined(facts_of({key: results[key] for key in results if key != 'rounds'}))}",
         *_rounds(results["rounds"]),
@@ -128,7 +107,7 @@ def page_of(results: Mapping[str, Any]) -> str:
         "Of the worst partition.",
         "",
         *goal_table(goals(readings)),
-        *(() if is_of_tables else (f"- {each}" for each in REASONS)),
+        *(f"- {each}" for each in REASONS),
         "",
         "## All figures",
         "",
@@ -141,35 +120,10 @@ def page_of(results: Mapping[str, Any]) -> str:
 
 def goals(readings: Readings) -> list[Goal]:
     """Return the goals, each with its measurement."""
-    if _is_of_tables(readings):
-        return [
-            Goal(f"{figure}, above {WAYS[LISTEN]}", ABOVE_CLASSIC_S, False, " s", above)
-            for figure in LIMITS_S
-            if (above := _above(readings, figure))
-        ]
     return [
         Goal(str(figure), limit_s, False, " s", spread(readings, SPARK, figure, "worst_s"))
         for figure, limit_s in LIMITS_S.items()
     ]
-
-
-def _is_of_tables(readings: Readings) -> bool:
-    return any(each["kind"] in WAYS for each in readings)
-
-
-def _above(readings: Readings, figure: Figure) -> Spread | None:
-    """Return how far Spark Connect is above a classic session, of rounds that have both."""
-    of_round = {
-        (each["round"], each["kind"]): each["worst_s"]
-        for each in readings
-        if each["figure"] == figure.name
-    }
-    rounds = {number for number, _ in of_round}
-    return Spread.of(
-        of_round[number, CONNECT] - of_round[number, LISTEN]
-        for number in rounds
-        if {(number, CONNECT), (number, LISTEN)} <= of_round.keys()
-    )
 
 
 def spread(readings: Readings, kind: str, figure: Figure, of: str) -> Spread | None:
@@ -195,13 +149,12 @@ def _rounds(rounds: Readings) -> Iterator[str]:
 
 def _figures(readings: Readings) -> list[str]:
     rows = []
-    kinds = WAYS if _is_of_tables(readings) else KINDS
     for figure in Figure:
         for of, name in (("worst_s", str(figure)), ("median_s", "")):
-            found = [spread(readings, kind, figure, of) for kind in kinds]
+            found = [spread(readings, kind, figure, of) for kind in KINDS]
             if any(found):
                 rows.append((name, *(text_of(each, 2) for each in found)))
-    return markdown_table(("s", *kinds.values()), rows) if rows else [NOT_MEASURED, ""]
+    return markdown_table(("s", *KINDS.values()), rows) if rows else [NOT_MEASURED, ""]
 
 
 def write_page(page: Path, results: Mapping[str, Any]) -> None:

@@ -18,8 +18,8 @@ from spark_groups.spark.control.channel import directories_of_runner
 from spark_groups.spark.control.control_messages import BatchAsked, BatchWritten
 from spark_groups.spark.control.running_query import query_between
 from spark_groups.spark.control.served_query import BatchChannel, is_called_by_spark
-from tests.runtime.members import committed, evict
-from tests.spark.source.query_run_setup import Start, ranges, small_batches, spans, until_rows
+from tests.runtime.members import committed
+from tests.spark.source.query_run_setup import Start, ranges, small_batches, until_rows
 from workshop.parts.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -106,23 +106,6 @@ def test_function_that_the_users_own_function_calls_does_not_prove_a_batch(
 
     function = written if called == "it" else partial(written)
     assert calls["call"](function) is is_spark
-
-
-def test_batch_of_a_member_that_was_removed_meanwhile_commits_nothing(
-    start: Start, channel: BatchChannel, kafka: EmbeddedKafka, topic_name: str, group_id: str
-) -> None:
-    run = start(key="the key")
-    run.control.start()
-    end = until_rows(run, NOTHING_PLANNED)
-    ranges(run, NOTHING_PLANNED, end)
-    found = channel.ask("the key")
-    was = run.snapshot()["member_epoch"]
-    evict(kafka.bootstrap_servers, group_id, run.snapshot()["member_id"])
-    wait_until(lambda: run.snapshot()["member_epoch"] > was, what="its return")
-    assert channel.report(BatchWritten(plan=found.end))
-    assert spans(until_rows(run, end)) == [(0, 4)], "the batch is read again"
-    assert committed(kafka.bootstrap_servers, group_id)[topic_name, 0] == 0
-    run.control.close()
 
 
 def test_two_queries_of_one_load_are_refused(start: Start, channel: BatchChannel) -> None:

@@ -86,21 +86,6 @@ def test_page_has_rounds_goals_and_the_figures_of_every_kind() -> None:
     assert str(Figure.RESTART) not in page.split("## All figures")[1]
 
 
-def test_spark_connect_is_compared_with_classic_sessions_round_by_round() -> None:
-    at = {"listen": (0.5, 0.9, 2.0), "alone": (0.6, 0.8, 2.0), "connect": (0.7, 1.5, 2.1)}
-    taken = [
-        reading(number, kind, Figure.JOIN, worst_s)
-        for kind, found in at.items()
-        for number, worst_s in enumerate(found)
-    ]
-    (goal,) = goals([*taken, reading(3, "listen", Figure.JOIN, 9.0)])
-    assert goal.measured is not None
-    assert goal.measured.median == pytest.approx(0.2)
-    page = page_of(results(*taken))
-    assert "through Spark Connect each has a server of its own" in page
-    assert "| 0.90 (0.50 to 2.00) | 0.80 (0.60 to 2.00) | 1.50 (0.70 to 2.10) |" in page
-
-
 @pytest.mark.parametrize("figure", Figure)
 def test_every_figure_has_its_own_words(figure: Figure) -> None:
     assert sum(each.value == figure.value for each in Figure) == 1
